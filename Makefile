@@ -1,0 +1,40 @@
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: help demo test test-slow lint types contracts tests install clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch .venv/installed
+
+install: .venv/installed ## make the virtual environment in .venv
+
+demo: install ## compare nine methods on the data inside the package: a table and pictures
+	$(BIN)/idiolect run
+
+test: lint types contracts tests ## all that CI runs: lint, format, types, import contract, doctests, tests
+
+test-slow: install ## the full product of methods, models and engines; long
+	$(BIN)/python -m pytest -q -n 2 -m slow
+
+lint: install ## style and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: install ## static types of the core and the parts
+	$(BIN)/mypy src/idiolect/core src/idiolect/parts
+
+contracts: install ## which room may import which
+	$(BIN)/lint-imports
+
+tests: install ## tests, doctests and the README's blocks
+	$(BIN)/python -m pytest -q -n 2
+
+clean: ## remove the virtual environment and caches
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,35 @@
+"""Idiolect: personalised federated learning, where many clients train one shared model and each keeps its own.
+
+>>> import idiolect
+>>> idiolect.method("fedper").headline
+'composed'
+
+Names are loaded when they are first asked for, so that reading records and making reports needs no torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from idiolect.errors import UserError
+from idiolect.version import __version__
+
+if TYPE_CHECKING:
+    from idiolect.core import chain
+    from idiolect.experiments import Comparison, Experiment, compare, run
+    from idiolect.methods import method
+
+__all__ = ["Comparison", "Experiment", "UserError", "__version__", "chain", "compare", "method", "run"]
+
+_HOMES = {
+    "chain": "idiolect.core",
+    "method": "idiolect.methods",
+    **dict.fromkeys(("Comparison", "Experiment", "compare", "run"), "idiolect.experiments"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,0 +1,66 @@
+"""Reads a call written as text, `name(key=value, ...)`, without evaluating any of it."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from idiolect.errors import UserError
+
+__all__ = ["parse_call"]
+
+
+def parse_call(text: str) -> tuple[str, dict[str, Any]]:
+    """Splits `name` or `name(key=value, ...)` into the name and its options.
+
+    A value is a Python literal (number, string, True, None, tuple, list, ...); a bare word is read as a
+    string.
+
+    >>> parse_call("label_k(k=2)")
+    ('label_k', {'k': 2})
+    >>> parse_call("inherited_model(transfer=kd, weight=-0.5)")
+    ('inherited_model', {'transfer': 'kd', 'weight': -0.5})
+    >>> parse_call("iid")
+    ('iid', {})
+    """
+    node = _expression(text)
+    if isinstance(node, ast.Name):
+        return node.id, {}
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
+        raise _unreadable(text)
+    if node.args or any(keyword.arg is None for keyword in node.keywords):
+        raise UserError(f"{text!r} has an option without a name; write {node.func.id}(key=value, ...)")
+    options: dict[str, Any] = {}
+    for keyword in node.keywords:
+        option = str(keyword.arg)
+        if option in options:
+            raise UserError(f"{text!r} gives {option} twice; give it once")
+        options[option] = _value(text, option, keyword.value)
+    return node.func.id, options
+
+
+def _expression(text: str) -> ast.expr:
+    """The one expression that the text holds."""
+    if not isinstance(text, str):
+        raise UserError(f"{text!r} is not text; write name or name(key=value, ...)")
+    try:
+        return ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        raise _unreadable(text) from None
+
+
+def _value(text: str, option: str, node: ast.expr) -> Any:
+    """A literal, or the bare word itself."""
+    if isinstance(node, ast.Name):
+        return node.id
+    try:
+        return ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        raise UserError(
+            f"{text!r} gives {option} a value that cannot be read; write a number, a word, a quoted string, "
+            "a tuple or a list"
+        ) from None
+
+
+def _unreadable(text: str) -> UserError:
+    return UserError(f"cannot read {text!r}; write name or name(key=value, ...), for example label_k(k=2)")

@@ -1,0 +1,248 @@
+"""The command line: thin, every command one call of the Python interface."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from idiolect import data, methods
+from idiolect.calls import parse_call
+from idiolect.engines import place
+from idiolect.errors import UserError
+from idiolect.experiments import Comparison, compare, run
+from idiolect.experiments.demo import DEMO_METHODS, QUICK
+from idiolect.records import Run
+from idiolect.reports import notes_of, plain_rows, summarise, write_report
+from idiolect.terminal import Terminal, print_table
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+datasets_app = typer.Typer(invoke_without_command=True, no_args_is_help=False)
+app.add_typer(datasets_app, name="datasets", help="List the datasets, or get one.")
+
+Out = Annotated[Path, typer.Option("--out", help="Folder in which the run's folder is made.")]
+DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Folder of the datasets [IDIOLECT_DATA].")]
+Engine = Annotated[str, typer.Option(help="auto, loop, cohort or pool; changes no number.")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint.")]
+Set = Annotated[list[str] | None, typer.Option("--set", help="key=value of any setting; may be repeated.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Three rounds on ten clients, to see that it works.")]
+Dataset = Annotated[str | None, typer.Option(help="See idiolect datasets.")]
+Model = Annotated[str | None, typer.Option(help="A network of the zoo, such as lenet_map or vgg8_bn.")]
+Partition = Annotated[str | None, typer.Option(help="How clients differ, such as label_k(k=3).")]
+Clients = Annotated[int | None, typer.Option(help="Number of clients.")]
+Rounds = Annotated[int | None, typer.Option(help="Communication rounds.")]
+Precision = Annotated[str | None, typer.Option(help="float32 or float64.")]
+
+
+@app.callback()
+def _idiolect() -> None:
+    """Personalised federated learning: one shared model, and one of each client's own."""
+
+
+@app.command("run")
+def run_command(
+    method: Annotated[str | None, typer.Option(help="A method, with options: 'map(alpha=0.5)'.")] = None,
+    dataset: Dataset = None,
+    partition: Partition = None,
+    clients: Clients = None,
+    model: Model = None,
+    rounds: Rounds = None,
+    precision: Precision = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of every random draw.")] = None,
+    settings: Set = None,
+    quick: Quick = False,
+    engine: Engine = "auto",
+    device: Device = "auto",
+    data_dir: DataDir = None,
+    out: Out = Path("runs"),
+    resume: Resume = False,
+    as_json: Json = False,
+) -> None:
+    """Run one method; without --method, a small comparison of nine on the data inside the package."""
+    chosen = _settings(
+        quick,
+        settings,
+        dataset=dataset,
+        partition=partition,
+        clients=clients,
+        model=model,
+        rounds=rounds,
+        precision=precision,
+        seed=seed,
+    )
+    where = {"engine": engine, "device": device, "data_dir": data_dir, "out": out, "resume": resume}
+    if method is None:
+        first = chosen.pop("seed", 0)
+        _compare(list(DEMO_METHODS), [first], chosen, where, as_json)
+        return
+    terminal = _terminal(where, 1)
+    done = run(method, watcher=terminal, **where, **chosen)
+    folder = Path(out) / done.manifest["name"]
+    write_report([done], folder)
+    _show([done], folder, as_json)
+
+
+@app.command("compare")
+def compare_command(
+    methods_: Annotated[str, typer.Option("--methods", help="Methods separated by commas, or all.")] = "all",
+    dataset: Dataset = None,
+    partition: Partition = None,
+    clients: Clients = None,
+    model: Model = None,
+    rounds: Rounds = None,
+    precision: Precision = None,
+    seed: Annotated[int, typer.Option(help="The first seed.")] = 0,
+    seeds: Annotated[int, typer.Option(help="How many seeds.", min=1)] = 1,
+    settings: Set = None,
+    quick: Quick = False,
+    engine: Engine = "auto",
+    device: Device = "auto",
+    data_dir: DataDir = None,
+    out: Out = Path("runs"),
+    resume: Resume = False,
+    as_json: Json = False,
+) -> None:
+    """Run several methods on the same clients, splits and batches; write a table and pictures."""
+    chosen = _settings(
+        quick,
+        settings,
+        dataset=dataset,
+        partition=partition,
+        clients=clients,
+        model=model,
+        rounds=rounds,
+        precision=precision,
+    )
+    where = {"engine": engine, "device": device, "data_dir": data_dir, "out": out, "resume": resume}
+    names = methods.names() if methods_ == "all" else _split(methods_)
+    _compare(names, list(range(seed, seed + seeds)), chosen, where, as_json)
+
+
+@app.command("methods")
+def methods_command(
+    name: Annotated[str | None, typer.Argument(help="A method to describe.")] = None, as_json: Json = False
+) -> None:
+    """List the methods, or describe one."""
+    chosen = [methods.describe(n) for n in ([name] if name else methods.names())]
+    if as_json:
+        print(json.dumps([d._asdict() for d in chosen], indent=2))
+    elif name:
+        _console().print(_method_page(chosen[0]), highlight=False, markup=False)
+    else:
+        rows = [["Name", "Method", "Predictor", "Idea"]]
+        rows += [[d.name, d.label, d.headline, d.idea.split("\n\n")[0].replace("\n", " ")] for d in chosen]
+        print_table(_console(), rows, words=4)
+
+
+@datasets_app.callback()
+def datasets_command(context: typer.Context, data_dir: DataDir = None, as_json: Json = False) -> None:
+    """List the datasets and where they are looked for."""
+    if context.invoked_subcommand is not None:
+        return
+    found = data.describe(data_dir)
+    if as_json:
+        print(json.dumps([row._asdict() for row in found], indent=2, default=str))
+        return
+    rows = [["Name", "Samples", "Classes", "Shape", "Licence", "Status", "Where"]]
+    print_table(_console(), rows + [[str(cell) for cell in row] for row in found], words=7)
+
+
+@datasets_app.command("get")
+def datasets_get(name: Annotated[str, typer.Argument(help="The dataset.")], data_dir: DataDir = None) -> None:
+    """Download a dataset, check its checksums, and lay it out."""
+    console = Console(stderr=True)
+    with console.status(f"getting {name}"):
+        folder = data.get(name, data_dir)
+    print(folder)
+
+
+def main() -> None:
+    """Runs the command line: a user's mistake is one sentence on standard error and exit code 2."""
+    try:
+        app()
+    except UserError as error:
+        message = f"idiolect: {error}"
+        Console(stderr=True, soft_wrap=True).print(message, style="red", highlight=False, markup=False)
+        sys.exit(2)
+
+
+def _compare(
+    names: list[str], seeds: list[int], settings: dict[str, Any], where: dict[str, Any], as_json: bool
+) -> None:
+    terminal = _terminal(where, len(names) * len(seeds))
+    done: Comparison = compare(names, seeds=seeds, watcher=terminal, **where, **settings)
+    _show(done.runs, done.folder, as_json)
+
+
+def _terminal(where: dict[str, Any], runs: int) -> Terminal:
+    """The watcher, after one line that says which engine was chosen and why."""
+    chosen = place(where["engine"], where["device"])
+    terminal = Terminal(Console(stderr=True), runs)
+    if terminal.console.is_terminal:
+        terminal.say(f"engine {chosen.engine} on {chosen.device}: {chosen.reason}")
+    return terminal
+
+
+def _show(runs: list[Run], folder: Path, as_json: bool) -> None:
+    summary = summarise(runs)
+    if as_json:
+        lines = json.loads(summary.to_json(orient="records"))
+        print(json.dumps({"folder": str(folder), "methods": lines, "notes": notes_of(runs)}, indent=2))
+        return
+    console = _console()
+    print_table(console, plain_rows(summary))
+    for note in notes_of(runs):
+        console.print(f"- {note}", highlight=False, markup=False)
+    console.print(f"Table, pictures and records: {folder}", highlight=False, soft_wrap=True)
+
+
+def _settings(quick: bool, pairs: list[str] | None, **flags: Any) -> dict[str, Any]:
+    """Settings from --quick, then --set, then the flags of their own."""
+    chosen: dict[str, Any] = dict(QUICK) if quick else {}
+    for pair in pairs or []:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise UserError(f"--set {pair!r} has no value; write --set key=value")
+        chosen[key.strip()] = _value(key, value)
+    return chosen | {name: value for name, value in flags.items() if value is not None}
+
+
+def _value(key: str, text: str) -> Any:
+    """A number, None or a word; text that belongs to a call, such as label_k(k=2), stays text."""
+    if "(" in text or "-" in text.lstrip("-"):
+        return text
+    return parse_call(f"set(value={text})")[1]["value"]
+
+
+def _split(text: str) -> list[str]:
+    """Splits at commas outside brackets."""
+    found, depth = [""], 0
+    for letter in text:
+        depth += (letter in "([") - (letter in ")]")
+        if letter == "," and depth == 0:
+            found.append("")
+        else:
+            found[-1] += letter
+    return [part.strip() for part in found if part.strip()]
+
+
+def _console() -> Console:
+    console = Console()
+    return console if console.is_terminal else Console(width=160)
+
+
+def _method_page(described: methods.Description) -> str:
+    options = "\n".join(f"  {name} = {value!r}" for name, value in described.options.items()) or "  none"
+    presets = ", ".join(("paper", *described.presets))
+    return (
+        f"{described.label}\n\n{described.idea}\n\nOptions and their defaults:\n{options}\n"
+        f"Presets: {presets}\nParts: {described.parts}\nHeadline predictor: {described.headline}"
+    )

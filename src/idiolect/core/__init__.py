@@ -1,0 +1,69 @@
+"""The core: parts, stages, methods, and the pure functions of a round.  No I/O, no devices, no networks."""
+
+from idiolect.core.client import Program
+from idiolect.core.context import UPLOAD, Context, State
+from idiolect.core.method import Choice, Method, chain
+from idiolect.core.optimiser import Optimiser, sgd
+from idiolect.core.part import (
+    Batch,
+    Clock,
+    Facts,
+    Forward,
+    Initial,
+    Loss,
+    Message,
+    Model,
+    Out,
+    Part,
+    Predictor,
+    Results,
+    Scene,
+    Structure,
+    Task,
+    View,
+)
+from idiolect.core.seeds import derive
+from idiolect.core.server import broadcast, init_private, init_server, server_round, weighted_mean
+from idiolect.core.stage import Measure, Plan, Result, Stage, steps_of
+from idiolect.core.trees import Flat, Tree
+
+__all__ = [
+    "UPLOAD",
+    "Batch",
+    "Choice",
+    "Clock",
+    "Context",
+    "Facts",
+    "Flat",
+    "Forward",
+    "Initial",
+    "Loss",
+    "Measure",
+    "Message",
+    "Method",
+    "Model",
+    "Optimiser",
+    "Out",
+    "Part",
+    "Plan",
+    "Predictor",
+    "Program",
+    "Result",
+    "Results",
+    "Scene",
+    "Stage",
+    "State",
+    "Structure",
+    "Task",
+    "Tree",
+    "View",
+    "broadcast",
+    "chain",
+    "derive",
+    "init_private",
+    "init_server",
+    "server_round",
+    "sgd",
+    "steps_of",
+    "weighted_mean",
+]

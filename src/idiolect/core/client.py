@@ -1,0 +1,254 @@
+"""The client's side of a round: pure functions that an engine may call bare or vmap over clients.
+
+An engine runs, for each stage, ``begin``, then ``step`` or ``measure`` batch by batch, then ``end``; after the last
+stage of a phase it calls ``finish``, ``score`` or ``personalise``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from idiolect.core.context import UPLOAD, Context, State
+from idiolect.core.gradient import (
+    Differentiate,
+    Gradient,
+    bare_gradient,
+    join_trained,
+    split_trained,
+    with_own_carry,
+)
+from idiolect.core.method import Method
+from idiolect.core.optimiser import Optimiser, sgd
+from idiolect.core.part import Batch, Clock, Forward, Loss, Model, Out, Part, Predictor, Scene, Task, View
+from idiolect.core.stage import Result, Stage
+from idiolect.core.trees import Tree, pick, where
+
+__all__ = ["Program"]
+
+
+@dataclass(frozen=True)
+class Program:
+    """A method bound to a task, a scene and a moment of the run.
+
+    Args:
+        differentiate: ``(objective, params) -> (grads, (value, aux))``; the engine's way of taking a gradient.
+    """
+
+    method: Method
+    task: Task
+    scene: Scene
+    clock: Clock
+    differentiate: Differentiate
+
+    # ---- views and hooks
+
+    def view(self, part: Part | None, context: Context) -> View:
+        name = part.name if part else ""
+        broadcast = part is not None and part.broadcasts
+        return View(
+            origin=Model(
+                context.server["params"], {**context.server["buffers"], **context.private["buffers"]}
+            ),
+            server=context.server["slots"][name] if broadcast else {},
+            private=context.private["slots"].get(name, {}),
+            facts=context.facts,
+            clock=self.clock,
+            scene=self.scene,
+            task=self.task,
+            complete=self.method.is_complete(self.task.structure),
+        )
+
+    def hook(self, part: Part, name: str, *arguments: Any) -> Any:
+        """Calls a part's hook; what goes wrong inside is reported under the part's and the hook's name."""
+        try:
+            return getattr(part, name)(*arguments)
+        except Exception as error:
+            error.add_note(f"in the hook {name!r} of the part {part.name!r}")
+            raise
+
+    def owner(self, stage: Stage) -> Part | None:
+        return next((p for p in self.method.parts if p.name == stage.owner), None)
+
+    # ---- one stage
+
+    def begin(self, stage: Stage, context: Context, previous: Result | None) -> State:
+        """Where ``stage`` starts: its own start, else where the stage before ended, else as received."""
+        if stage.start is not None:
+            params, buffers = stage.start(context.results, self.view(self.owner(stage), context))
+        elif previous is not None:
+            params, buffers = previous.params, previous.buffers
+        else:
+            params, buffers = self._received(context)
+        trained, _ = split_trained(params, stage, self.task.structure)
+        view = self.view(self.owner(stage), context)
+        zero = torch.zeros_like(context.facts.samples)
+        if stage.measure is not None:
+            measured = stage.measure.init(Model(params["model"], buffers["model"]), view)
+            return State(params, buffers, {}, {}, zero, zero, measured)
+        carry = {} if stage.objective else self._carries(params, context)
+        return State(params, buffers, self._optimiser(stage).init(trained), carry, zero, zero, {})
+
+    def step(
+        self,
+        stage: Stage,
+        context: Context,
+        state: State,
+        batches: tuple[Batch, ...],
+        learning_rate: Tensor,
+        active: Tensor | None = None,
+    ) -> State:
+        """One optimisation step; where ``active`` is given and false the client stands still."""
+        gradient = self._gradient(stage, context)
+        grads, buffers, carry, loss = gradient(state.params, state.buffers, batches, state.carry)
+        trained, fixed = split_trained(state.params, stage, self.task.structure)
+        lr = learning_rate * stage.lr_scale
+        trained, memory = self._optimiser(stage).update(grads, state.memory, trained, lr)
+        new = State(
+            join_trained(trained, fixed),
+            buffers,
+            memory,
+            carry,
+            state.loss + loss,
+            state.steps + 1,
+            state.measured,
+        )
+        return new if active is None else where(active, new, state)
+
+    def measure(
+        self, stage: Stage, context: Context, state: State, batch: Batch, active: Tensor | None = None
+    ) -> State:
+        """One step of a measuring stage."""
+        assert stage.measure is not None
+        model = Model(state.params["model"], state.buffers["model"])
+        view = self.view(self.owner(stage), context)
+        measured = stage.measure.add(state.measured, model, batch, view)
+        new = state._replace(measured=measured, steps=state.steps + 1)
+        return new if active is None else where(active, new, state)
+
+    def end(self, state: State) -> Result:
+        mean_loss = state.loss / state.steps.clamp(min=1)
+        return Result(state.params, state.buffers, state.carry, state.steps, mean_loss, state.measured)
+
+    # ---- after the stages
+
+    def finish(self, context: Context) -> tuple[Tree, dict[str, tuple[Tree, Tensor]]]:
+        """New private state, and the messages: by part, masked with what the method shares."""
+        slots = dict(context.private["slots"])
+        messages: dict[str, tuple[Tree, Tensor]] = {}
+        for part in self.method.parts:
+            if part.finish is None:
+                continue
+            slots[part.name], message = self.hook(part, "finish", context.results, self.view(part, context))
+            if message is not None:
+                value = self._public(message.value)
+                if not (isinstance(value, dict) and not value):
+                    messages[part.name] = (value, message.weight)
+        trained = context.results[UPLOAD].buffers["model"]
+        averaged = pick(trained, self.shares_buffer)
+        if averaged:
+            messages["buffers"] = (averaged, context.facts.weight)
+        return {"buffers": pick(trained, self.keeps_buffer), "slots": slots}, messages
+
+    def score(self, context: Context) -> Tree:
+        return self._settle("score", context)
+
+    def personalise(self, context: Context) -> Tree:
+        return self._settle("personalise", context)
+
+    def predictors(self, context: Context) -> dict[str, Predictor]:
+        """Every model that evaluation should look at, by name."""
+        found: dict[str, Predictor] = {}
+        results = context.results or None
+        for part in self.method.parts:
+            if part.predictors:
+                found |= self.hook(part, "predictors", self.view(part, context), results)
+        return found
+
+    def remarks(self, context: Context) -> dict[str, Tensor]:
+        found: dict[str, Tensor] = {}
+        for part in self.method.parts:
+            if part.remarks:
+                found |= self.hook(part, "remarks", self.view(part, context))
+        return found
+
+    def forward(self, params: Tree, buffers: Tree, batch: Batch, train: Any) -> tuple[Out, Tree]:
+        """The bare network on the tree "model"."""
+        out, new = self.task.forward(params["model"], buffers["model"], batch, train)
+        return out, {**buffers, "model": new}
+
+    def predict(self, predictor: Predictor, batch: Batch) -> Tensor:
+        forward = predictor.forward or self.forward
+        return forward(predictor.params, predictor.buffers, batch, False)[0].logits
+
+    # ---- what is shared
+
+    def shares(self, name: str) -> bool:
+        return not self.method.is_private(name, self.task.structure)
+
+    def shares_buffer(self, name: str) -> bool:
+        some_shared = any(self.shares(n) for n in self.task.structure.params)
+        return self.scene.buffers == "average" and self.shares(name) and some_shared
+
+    def keeps_buffer(self, name: str) -> bool:
+        return self.scene.buffers == "private" or not self.shares(name)
+
+    # ---- inside
+
+    def _public(self, value: Tree) -> Tree:
+        """A message without the tensors that never leave the client."""
+        if not isinstance(value, dict):
+            return value
+        kept = {k: self._public(v) for k, v in value.items() if self.shares(k)}
+        return {k: v for k, v in kept.items() if not (isinstance(v, dict) and v == {})}
+
+    def _settle(self, hook: str, context: Context) -> Tree:
+        slots = dict(context.private["slots"])
+        for part in self.method.parts:
+            if getattr(part, hook):
+                slots[part.name] = self.hook(part, hook, context.results, self.view(part, context))
+        return {**context.private, "slots": slots}
+
+    def _received(self, context: Context) -> tuple[Tree, Tree]:
+        view = self.view(None, context)
+        params: Tree = {"model": view.origin.params}
+        buffers: Tree = {"model": view.origin.buffers}
+        for part in self.method.parts:
+            if part.start:
+                params, buffers = self.hook(part, "start", params, buffers, self.view(part, context))
+        return params, buffers
+
+    def _carries(self, params: Tree, context: Context) -> Tree:
+        return {
+            part.name: self.hook(part, "carry", params, self.view(part, context)) if part.carry else {}
+            for part in self.method.parts
+            if part.gradient
+        }
+
+    def _optimiser(self, stage: Stage) -> Optimiser:
+        scene = self.scene
+        return stage.optimiser or sgd(scene.momentum, scene.weight_decay, scene.clip_norm)
+
+    def _wrapped(self, stage: Stage, context: Context) -> tuple[Forward, Loss]:
+        forward: Forward = self.forward
+        if stage.objective is not None:
+            return forward, stage.objective(self.view(self.owner(stage), context))
+        loss = self.task.criterion
+        for part in self.method.parts:
+            if part.forward:
+                forward = self.hook(part, "forward", forward, self.view(part, context))
+            if part.loss:
+                loss = self.hook(part, "loss", loss, self.view(part, context))
+        return forward, loss
+
+    def _gradient(self, stage: Stage, context: Context) -> Gradient:
+        forward, loss = self._wrapped(stage, context)
+        function = bare_gradient(forward, loss, stage, self.task.structure, self.differentiate)
+        if stage.objective is None:
+            for part in self.method.parts:
+                if part.gradient:
+                    function = with_own_carry(part, function, self.view(part, context), self.hook)
+        return function

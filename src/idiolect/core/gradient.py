@@ -1,0 +1,74 @@
+"""The gradient function of a stage: bare, then wrapped by the parts that have a say in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+
+from idiolect.core.part import Batch, Forward, Loss, Part, Structure, View
+from idiolect.core.stage import Stage
+from idiolect.core.trees import Tree, pick
+
+__all__ = ["Differentiate", "Gradient", "bare_gradient", "join_trained", "split_trained", "with_own_carry"]
+
+# (objective, params) -> (gradients, (value, what else the objective returns)): an engine's way to differentiate
+Differentiate = Callable[[Callable[[Tree], tuple[Tensor, Tree]], Tree], tuple[Tree, tuple[Tensor, Tree]]]
+# (params, buffers, batches, carry) -> (gradients, buffers, carry, loss)
+Gradient = Callable[[Tree, Tree, tuple[Batch, ...], Tree], tuple[Tree, Tree, Tree, Tensor]]
+
+
+def bare_gradient(
+    forward: Forward, loss: Loss, stage: Stage, structure: Structure, differentiate: Differentiate
+) -> Gradient:
+    """The gradient of the loss of the first batch with respect to what the stage trains."""
+    trained_units = {
+        structure.unit_of[n] for n in structure.params if not stage.trainable or stage.trainable(n, structure)
+    }
+    mode = tuple(unit in trained_units for unit in range(structure.n_units))
+
+    def gradient(params: Tree, buffers: Tree, batches: tuple[Batch, ...], carry: Tree) -> Any:
+        trained, fixed = split_trained(params, stage, structure)
+
+        def objective(trained: Tree) -> tuple[Tensor, Tree]:
+            whole = join_trained(trained, fixed)
+            out, new = forward(whole, buffers, batches[0], mode)
+            return loss(whole, batches[0], out), new
+
+        grads, (value, new) = differentiate(objective, trained)
+        return grads, new, carry, value
+
+    return gradient
+
+
+def with_own_carry(part: Part, inner: Gradient, view: View, call: Callable[..., Any]) -> Gradient:
+    """``inner`` wrapped by ``part``, which sees its own carry; the others' pass through the calls it makes."""
+
+    def gradient(params: Tree, buffers: Tree, batches: tuple[Batch, ...], carry: Tree) -> Any:
+        rest, value = carry, None
+
+        def plain(params: Tree, buffers: Tree, batches: tuple[Batch, ...]) -> tuple[Tree, Tree]:
+            nonlocal rest, value
+            grads, new, rest, value = inner(params, buffers, batches, rest)
+            return grads, new
+
+        wrapped = call(part, "gradient", plain, view)
+        grads, new, own = wrapped(params, buffers, batches, carry[part.name])
+        return grads, new, {**rest, part.name: own}, value
+
+    return gradient
+
+
+def split_trained(params: Tree, stage: Stage, structure: Structure) -> tuple[Tree, Tree]:
+    """(trained, fixed) tensors of every tree."""
+    trainable = stage.trainable
+    if trainable is None:
+        return params, {}
+    trained = {tree: pick(flat, lambda n: trainable(n, structure)) for tree, flat in params.items()}
+    fixed = {tree: pick(flat, lambda n: not trainable(n, structure)) for tree, flat in params.items()}
+    return trained, fixed
+
+
+def join_trained(trained: Tree, fixed: Tree) -> Tree:
+    return {tree: {**fixed.get(tree, {}), **trained[tree]} for tree in trained} if fixed else trained

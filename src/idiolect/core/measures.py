@@ -1,0 +1,55 @@
+"""Measures: folds over a split of a client's data without an optimiser."""
+
+from __future__ import annotations
+
+import torch
+
+from idiolect.core.part import Batch, Model, View
+from idiolect.core.stage import Measure
+from idiolect.core.trees import Tree, zeros_like
+
+__all__ = ["recalibration", "validation"]
+
+
+def validation() -> Measure:
+    """Mean loss and accuracy of the bare network over the rows read."""
+
+    def init(model: Model, view: View) -> Tree:
+        zero = torch.zeros_like(view.facts.samples)
+        return {"loss": zero, "accuracy": zero, "rows": zero}
+
+    def add(means: Tree, model: Model, batch: Batch, view: View) -> Tree:
+        out = view.predict(model, batch)
+        hits = (out.logits.argmax(-1) == batch.y).to(batch.mask) * batch.mask
+        rows = means["rows"] + batch.mask.sum()
+        share = batch.mask.sum() / rows.clamp(min=1)
+        found = {
+            "loss": view.task.criterion({"model": model.params}, batch, out),
+            "accuracy": hits.sum() / batch.mask.sum().clamp(min=1),
+        }
+        return {**{k: (1 - share) * means[k] + share * v for k, v in found.items()}, "rows": rows}
+
+    return Measure(init, add)
+
+
+def recalibration(momentum: float = 0.1) -> Measure:
+    """Normalisation statistics recomputed for given parameters, as ``buffers`` of the result.
+
+        running <- sum_b n_b * statistic_b / sum_b n_b       (reset, cumulative average over batches of n_b rows)
+
+    Args:
+        momentum: weight of a new batch in the running statistics of the network's layers: run from zero, a
+            layer returns ``momentum * statistic``.
+    """
+
+    def init(model: Model, view: View) -> Tree:
+        return {"buffers": zeros_like(model.buffers), "rows": torch.zeros_like(view.facts.samples)}
+
+    def add(means: Tree, model: Model, batch: Batch, view: View) -> Tree:
+        _, new = view.task.forward(model.params, zeros_like(model.buffers), batch, True)
+        rows = means["rows"] + batch.mask.sum()
+        share = batch.mask.sum() / rows.clamp(min=1)
+        mean = {k: (1 - share) * old + share * new[k] / momentum for k, old in means["buffers"].items()}
+        return {"buffers": mean, "rows": rows}
+
+    return Measure(init, add)

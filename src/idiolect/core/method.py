@@ -1,0 +1,106 @@
+"""Method: a chain of parts, and what cannot be chained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from idiolect.core.part import Clock, Part, Scene, Structure
+from idiolect.core.stage import Plan, default_plan
+from idiolect.errors import UserError
+
+__all__ = ["Choice", "Method", "chain"]
+
+ROLES = {
+    "server update": "each sets the shared model from the uploads",
+    "logit map": "each rescales the logits of the one head",
+    "companion training": "each starts a second trained model beside the main one",
+    "inherited model": "each keeps a moving average of the local models",
+}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One predictor picked from a family by its validation accuracy, never by its test accuracy.
+
+    Args:
+        name: what the picked predictor is called in results.
+        family: prefix of the predictors to pick from.
+        oracle: name of the pick made on test data, reported beside it and labelled so.
+    """
+
+    name: str
+    family: str
+    oracle: str
+
+
+@dataclass(frozen=True)
+class Method:
+    """A chain of parts.
+
+    Args:
+        headline: the predictor that stands for the method in tables.
+        choices: predictors picked on validation data.
+        notes: sentences printed under a table that holds this method.
+    """
+
+    name: str
+    parts: tuple[Part, ...]
+    headline: str
+    choices: tuple[Choice, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def is_private(self, name: str, structure: Structure) -> bool:
+        return any(p.private(name, structure) for p in self.parts if p.private)
+
+    def is_complete(self, structure: Structure) -> bool:
+        """Whether the server holds every parameter of the model."""
+        return not any(self.is_private(name, structure) for name in structure.params)
+
+    def plan(self, scene: Scene, clock: Clock) -> Plan:
+        plan = default_plan()
+        for part in self.parts:
+            if part.stages:
+                plan = part.stages(plan, scene, clock)
+        return plan
+
+    @property
+    def needs_validation(self) -> bool:
+        return bool(self.choices) or any(p.needs_validation for p in self.parts)
+
+    def check(self, structure: Structure, scene: Scene) -> None:
+        for part in self.parts:
+            if part.check:
+                part.check(structure, scene)
+
+
+def chain(*pieces: Part | Method, name: str | None = None) -> Method:
+    """The method made of ``pieces`` in order; a later part wraps the earlier ones.
+
+    >>> chain(Part("average", headline="global"), Part("proximal")).name
+    'average + proximal'
+    """
+    parts = tuple(p for piece in pieces for p in (piece.parts if isinstance(piece, Method) else (piece,)))
+    _refuse_conflicts(parts)
+    joined = " + ".join(piece.name for piece in pieces)
+    methods = [piece for piece in pieces if isinstance(piece, Method)]
+    headlines = [p.headline for p in parts if p.headline] + [m.headline for m in methods if m.choices]
+    return Method(
+        name=name or joined,
+        parts=parts,
+        headline=headlines[-1] if headlines else "global",
+        choices=tuple(c for m in methods for c in m.choices),
+        notes=tuple(n for m in methods for n in m.notes),
+    )
+
+
+def _refuse_conflicts(parts: tuple[Part, ...]) -> None:
+    taken: dict[str, str] = {}
+    names: set[str] = set()
+    for part in parts:
+        if part.name in names:
+            raise UserError(f"{part.name} stands twice in one method; give it once with the options you want")
+        names.add(part.name)
+        for role in part.roles:
+            if role in taken:
+                raise UserError(f"{taken[role]} and {part.name} cannot be combined: {ROLES[role]}")
+            taken[role] = part.name

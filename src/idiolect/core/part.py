@@ -1,0 +1,186 @@
+"""Part: one composable piece of a federated method, a named tuple of pure functions.
+
+Shapes in comments: B batch, K classes.  Trees in training are dictionaries of flat trees: ``"model"`` is the
+main model, other names are trees that a part adds in ``start`` (a second model, an extra head).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from torch import Tensor
+
+from idiolect.core.stage import Plan, Result
+from idiolect.core.trees import Flat, Tree
+
+__all__ = [
+    "Batch",
+    "Clock",
+    "Facts",
+    "Forward",
+    "Initial",
+    "Loss",
+    "Message",
+    "Model",
+    "Out",
+    "Part",
+    "Predictor",
+    "Results",
+    "Scene",
+    "Structure",
+    "Task",
+    "View",
+]
+
+
+class Out(NamedTuple):
+    features: Tensor  # [B, d] what enters the classifier
+    logits: Tensor  # [B, K]
+
+
+class Batch(NamedTuple):
+    x: Tensor
+    y: Tensor  # [B]
+    mask: Tensor  # [B] 1 for a real example, 0 for padding
+    key: Tensor  # [B] int64, planned randomness of each example (dropout)
+    draws: dict[str, Tensor]  # by part: the U(0,1) draws it declared for this step
+
+
+class Model(NamedTuple):
+    params: Flat
+    buffers: Flat
+
+
+class Message(NamedTuple):
+    """What a part sends up.  The server only ever sees sum(weight * value) / sum(weight)."""
+
+    value: Tree
+    weight: Tensor
+
+
+class Facts(NamedTuple):
+    """What a client knows of itself."""
+
+    class_counts: Tensor  # [K] of its training split
+    samples: Tensor  # training samples
+    weight: Tensor  # its weight in averages, by the run's weighting
+
+
+class Clock(NamedTuple):
+    round: int  # from 0
+    rounds: int
+    participation_rate: float
+    cohort_size: int
+    population: int
+
+
+class Structure(NamedTuple):
+    """What a part may know of the network."""
+
+    params: tuple[str, ...]
+    buffers: tuple[str, ...]
+    unit_of: Mapping[str, int]  # parameter or buffer name -> position of its unit, input first
+    n_units: int
+    layers: tuple[tuple[str, ...], ...]  # parameter names layer by layer
+    linear_head: bool  # the last unit is one linear layer
+
+
+class Scene(NamedTuple):
+    """Options of local training, the same for every method of a comparison."""
+
+    local_epochs: float = 2
+    batch_size: int = 64
+    learning_rate: float = 0.03
+    momentum: float = 0.9
+    weight_decay: float = 0.0
+    clip_norm: float | None = None
+    min_local_steps: int = 0
+    buffers: str = "average"  # average | private | frozen
+
+
+Forward = Callable[
+    [Tree, Tree, Batch, Any], tuple[Out, Tree]
+]  # params, buffers, batch, train -> Out, buffers'
+Loss = Callable[[Tree, Batch, Out], Tensor]  # params, batch, out -> scalar
+Results = Mapping[str, Result]
+
+
+class Task(NamedTuple):
+    """The bare network and loss, unwrapped by any part."""
+
+    forward: Callable[[Flat, Flat, Batch, Any], tuple[Out, Flat]]
+    criterion: Loss
+    structure: Structure
+
+
+class Initial(NamedTuple):
+    """The initial model theta_0, and other random initialisations."""
+
+    params: Flat
+    buffers: Flat
+    draw: Callable[[str, bool], Model]  # (purpose, from this client's own seed?)
+    structure: Structure
+
+
+@dataclass(frozen=True)
+class View:
+    """All a part may read on one client in one round; it may write nothing."""
+
+    origin: Model  # the model as received: shared tensors, and the client's own buffers
+    server: Tree  # this part's server slot, where it is broadcast
+    private: Tree  # this part's slot on this client
+    facts: Facts
+    clock: Clock
+    scene: Scene
+    task: Task
+    complete: bool  # no part keeps a parameter of the main model private
+
+    def predict(self, model: Model, batch: Batch) -> Out:
+        """The bare network in evaluation mode."""
+        return self.task.forward(model.params, model.buffers, batch, False)[0]
+
+
+class Predictor(NamedTuple):
+    """A model that evaluation should look at."""
+
+    params: Tree  # trees, the main one under "model"
+    buffers: Tree
+    forward: Forward | None = None  # None: the bare network on "model"
+    recalibrate: bool = False  # recompute normalisation statistics on the client's training split first
+
+    @classmethod
+    def of(cls, model: Model, recalibrate: bool = False) -> Predictor:
+        return cls({"model": model.params}, {"model": model.buffers}, recalibrate=recalibrate)
+
+
+class GradientFunction(Protocol):
+    def __call__(self, params: Tree, buffers: Tree, batches: tuple[Batch, ...]) -> tuple[Tree, Tree]: ...
+
+
+class Part(NamedTuple):
+    """One idea of a federated method; an absent hook (None) is the identity."""
+
+    name: str
+    init_server: Callable[[Flat], Tree] | None = None  # shared parameters -> server slot
+    init_client: Callable[[Initial], Tree] | None = None  # -> private slot
+    private: Callable[[str, Structure], bool] | None = None  # claims tensors that never leave
+    start: Callable[[Tree, Tree, View], tuple[Tree, Tree]] | None = None  # where local training begins
+    forward: Callable[[Forward, View], Forward] | None = None  # wraps the training predictor
+    loss: Callable[[Loss, View], Loss] | None = None  # wraps the training loss
+    carry: Callable[[Tree, View], Tree] | None = None  # initial carry of ``gradient``
+    gradient: Callable[[GradientFunction, View], Callable[..., tuple[Tree, Tree, Tree]]] | None = None
+    stages: Callable[[Plan, Scene, Clock], Plan] | None = None  # edits the plan of local work
+    finish: Callable[[Results, View], tuple[Tree, Message | None]] | None = None  # after local work
+    score: Callable[[Results, View], Tree] | None = None  # after the merge, on every client
+    personalise: Callable[[Results, View], Tree] | None = None  # after the last round, on every client
+    merge: Callable[[Flat, Tree, Tree, Clock], tuple[Flat, Tree]] | None = None  # on the server
+    predictors: Callable[[View, Results | None], dict[str, Predictor]] | None = None
+    remarks: Callable[[View], dict[str, Tensor]] | None = None  # numbers about a client worth recording
+    check: Callable[[Structure, Scene], None] | None = None  # refuses nets and scenes it cannot serve
+    draws: Callable[[Structure], int] | None = None  # U(0,1) draws per step
+    broadcasts: bool = False  # the server slot travels to the clients
+    needs_validation: bool = False  # chooses something on the validation split
+    roles: tuple[str, ...] = ()  # exclusive roles; two parts with one role cannot be chained
+    headline: str | None = None  # the predictor this part exists for

@@ -1,0 +1,62 @@
+"""The server's side of a round: everything it learns is a weighted mean, summed in client-id order."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from idiolect.core.method import Method
+from idiolect.core.part import Clock, Initial, Structure
+from idiolect.core.trees import Tree, pick, tree_map
+
+__all__ = ["broadcast", "init_private", "init_server", "server_round", "weighted_mean"]
+
+
+def init_server(method: Method, initial: Initial, structure: Structure) -> Tree:
+    """The server's first state; tensors that a part keeps private are not in it."""
+    shared = pick(initial.params, lambda n: not method.is_private(n, structure))
+    buffers = pick(initial.buffers, lambda n: not method.is_private(n, structure))
+    slots = {p.name: p.init_server(shared) for p in method.parts if p.init_server}
+    return {"params": shared, "buffers": buffers, "slots": slots}
+
+
+def init_private(method: Method, initial: Initial, structure: Structure, buffers: str) -> Tree:
+    """One client's first private state."""
+    own = pick(initial.buffers, lambda n: buffers == "private" or method.is_private(n, structure))
+    slots = {p.name: p.init_client(initial) if p.init_client else {} for p in method.parts}
+    return {"buffers": own, "slots": slots}
+
+
+def broadcast(method: Method, server: Tree) -> Tree:
+    """What travels to a client at the start of a round."""
+    slots = {p.name: server["slots"][p.name] for p in method.parts if p.broadcasts}
+    return {"params": server["params"], "buffers": server["buffers"], "slots": slots}
+
+
+def weighted_mean(value: Tree, weight: Tensor) -> Tree:
+    """``sum_k w_k v_k / sum_k w_k`` over the leading axis, which is in client-id order."""
+    share = weight / weight.sum()
+
+    def mean(leaf: Tensor) -> Tensor:
+        if not leaf.is_floating_point():
+            return leaf[0]
+        return torch.tensordot(share.to(leaf.dtype), leaf, 1)
+
+    return tree_map(mean, value)
+
+
+def server_round(
+    method: Method, server: Tree, messages: dict[str, tuple[Tree, Tensor]], clock: Clock
+) -> Tree:
+    """The next server state from messages stacked over the cohort."""
+    params, slots = server["params"], dict(server["slots"])
+    for part in method.parts:
+        if part.merge and part.name in messages:
+            mean = weighted_mean(*messages[part.name])
+            params, slot = part.merge(params, slots.get(part.name, {}), mean, clock)
+            if part.init_server:
+                slots[part.name] = slot
+    buffers = server["buffers"]
+    if "buffers" in messages:
+        buffers = {**buffers, **weighted_mean(*messages["buffers"])}
+    return {"params": params, "buffers": buffers, "slots": slots}

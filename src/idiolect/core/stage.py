@@ -1,0 +1,97 @@
+"""Stage and Plan: local work as data.  Loops belong to the engine."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from torch import Tensor
+
+from idiolect.core.optimiser import Optimiser
+from idiolect.core.trees import Tree
+
+if TYPE_CHECKING:
+    from idiolect.core.part import Batch, Loss, Model, Scene, Structure, View
+
+__all__ = ["Measure", "Plan", "Result", "Stage", "default_plan", "steps_of"]
+
+
+class Result(NamedTuple):
+    """What a stage leaves behind."""
+
+    params: Tree
+    buffers: Tree
+    carry: Tree
+    steps: Tensor
+    loss: Tensor  # mean training loss over the steps made
+    measured: Tree
+
+
+class Measure(NamedTuple):
+    """A fold over a split without an optimiser."""
+
+    init: Callable[[Model, View], Tree]
+    add: Callable[[Tree, Model, Batch, View], Tree]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One run over batches: training, or measuring.
+
+    Args:
+        owner: the part whose view ``start`` and ``objective`` get.
+        start: (results so far, view) -> (params, buffers); None goes on from the stage before.
+        objective: view -> loss on the bare network; None trains the method's own wrapped loss.
+        epochs: None means ``share`` of the scene's local epochs.
+        steps: a fixed number of steps instead of epochs.
+        rounding: how a fraction of an epoch becomes steps.
+        trainable: names that are trained; None trains all.  Units without a trained tensor run in
+            evaluation mode.
+        batches_per_step: batches that one step consumes.
+        stream: which shuffle of the data is read; stages with one stream see the same batches.
+        split: the split read.
+    """
+
+    name: str = "main"
+    owner: str = ""
+    start: Callable[[Any, View], tuple[Tree, Tree]] | None = None
+    objective: Callable[[View], Loss] | None = None
+    measure: Measure | None = None
+    epochs: float | None = None
+    share: float = 1.0
+    steps: int | None = None
+    min_steps: int = 0
+    rounding: str = "ceil"
+    lr_scale: float = 1.0
+    trainable: Callable[[str, Structure], bool] | None = None
+    batches_per_step: int = 1
+    stream: str = "main"
+    split: Literal["train", "valid"] = "train"
+    optimiser: Optimiser | None = None
+
+
+class Plan(NamedTuple):
+    """The stages of a round around its upload mark, after the merge, and at the end of the run."""
+
+    before: tuple[Stage, ...]
+    after: tuple[Stage, ...] = ()
+    merged: tuple[Stage, ...] = ()  # on every client, with the new shared model
+    end: tuple[Stage, ...] = ()  # on every client, once
+
+
+def default_plan() -> Plan:
+    return Plan(before=(Stage(),))
+
+
+def steps_of(stage: Stage, scene: Scene, n_batches: int) -> int:
+    """Steps a client with ``n_batches`` batches an epoch makes in ``stage``."""
+    if stage.steps is not None:
+        return stage.steps
+    epochs = stage.share * scene.local_epochs if stage.epochs is None else stage.epochs
+    whole = {"ceil": math.ceil, "floor": math.floor}[stage.rounding]
+    nudge = -1e-9 if stage.rounding == "ceil" else 1e-9
+    steps = whole(epochs * n_batches / stage.batches_per_step + nudge)
+    floor = scene.min_local_steps if stage.name == "main" else 0
+    return max(steps, stage.min_steps, floor, 0)

@@ -1,0 +1,74 @@
+"""Arithmetic on trees: nested dictionaries whose leaves are tensors.
+
+A *flat* tree maps tensor names to tensors (the parameters or the buffers of one model).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves, tree_map
+
+__all__ = [
+    "Flat",
+    "Tree",
+    "count_scalars",
+    "inner_product",
+    "interpolate",
+    "pick",
+    "squared_distance",
+    "stack",
+    "take_row",
+    "tree_leaves",
+    "tree_map",
+    "where",
+    "zeros_like",
+]
+
+Tree = Any
+Flat = dict[str, Tensor]
+
+
+def zeros_like(tree: Tree) -> Tree:
+    return tree_map(torch.zeros_like, tree)
+
+
+def where(condition: Tensor, yes: Tree, no: Tree) -> Tree:
+    """Leaf by leaf ``yes`` if the scalar ``condition`` holds, else ``no``."""
+    return tree_map(lambda a, b: torch.where(condition, a, b), yes, no)
+
+
+def interpolate(a: Flat, b: Flat, weight: float | Tensor) -> Flat:
+    """``(1 - weight) * a + weight * b``; tensors that are not floating point stay those of ``a``."""
+    return {k: (1 - weight) * a[k] + weight * b[k] if a[k].is_floating_point() else a[k] for k in a}
+
+
+def inner_product(a: Flat, b: Flat) -> Tensor:
+    return torch.stack([(a[k] * b[k]).sum() for k in a]).sum()
+
+
+def squared_distance(a: Flat, b: Flat) -> Tensor:
+    """``||a - b||^2`` over the names of ``b``; 0 when ``b`` is empty."""
+    if not b:
+        return torch.zeros(())
+    return torch.stack([((a[k] - b[k]) ** 2).sum() for k in b]).sum()
+
+
+def pick(tree: Mapping[str, Tensor], keep: Callable[[str], bool]) -> Flat:
+    return {k: v for k, v in tree.items() if keep(k)}
+
+
+def stack(trees: list[Tree]) -> Tree:
+    """One tree whose leaves carry a new leading axis, one row per tree."""
+    return tree_map(lambda *leaves: torch.stack(leaves), *trees)
+
+
+def take_row(tree: Tree, row: int) -> Tree:
+    return tree_map(lambda leaf: leaf[row], tree)
+
+
+def count_scalars(tree: Tree) -> int:
+    return sum(leaf.numel() for leaf in tree_leaves(tree))

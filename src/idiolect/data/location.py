@@ -1,0 +1,69 @@
+"""Where datasets lie on disk: an argument, else IDIOLECT_DATA, else ~/.cache/idiolect.
+
+A dataset is looked for in its canonical sub-folder, and in the data folder itself when that folder bears
+the canonical name.  The name matters: MNIST and Fashion-MNIST use the same file names, and one must never
+be read as the other.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+
+from idiolect.data.sources import Source
+from idiolect.errors import UserError
+
+__all__ = ["DATA_VARIABLE", "data_folder", "destination", "fetch_again", "file_in", "is_present", "locate"]
+
+DATA_VARIABLE = "IDIOLECT_DATA"
+
+
+def data_folder(data_dir: str | os.PathLike[str] | None = None) -> Path:
+    """The folder that holds the datasets, whether or not it exists yet."""
+    chosen = data_dir or os.environ.get(DATA_VARIABLE) or Path("~/.cache/idiolect")
+    try:
+        return Path(chosen).expanduser()
+    except RuntimeError as problem:
+        raise UserError(
+            f"the data folder {str(chosen)!r} names a home folder that cannot be found; give a full path "
+            f"with --data-dir or {DATA_VARIABLE}"
+        ) from problem
+
+
+def file_in(folder: Path, name: str) -> Path | None:
+    """The file of that canonical name, or its unpacked twin without .gz; None where neither is there."""
+    found = (folder / each for each in (name, name.removesuffix(".gz")))
+    return next((path for path in found if os.path.isfile(path)), None)
+
+
+def destination(source: Source, root: Path) -> Path:
+    """The folder a download of this dataset goes to."""
+    bears_name = root.resolve().name == source.folder and not os.path.isdir(root / source.folder)
+    return root if bears_name else root / source.folder
+
+
+def is_present(source: Source, root: Path) -> bool:
+    """Whether every file of the dataset is there."""
+    return not _missing(source, destination(source, root))
+
+
+def locate(source: Source, root: Path) -> Path:
+    """The folder holding every file of the dataset; otherwise says where it looked and how to get it."""
+    folder = destination(source, root)
+    missing = _missing(source, folder)
+    if missing:
+        what = "found no" if len(missing) == len(source.files) else "is missing"
+        raise UserError(
+            f"dataset {source.name!r}: {what} {', '.join(missing)} in {folder}; {fetch_again(source, root)}"
+        )
+    return folder
+
+
+def fetch_again(source: Source, root: Path) -> str:
+    """The advice every error about a missing or broken file ends with."""
+    return f"get it with `idiolect datasets get {source.name} --data-dir {shlex.quote(str(root))}`"
+
+
+def _missing(source: Source, folder: Path) -> list[str]:
+    return [file.name for file in source.files if file_in(folder, file.name) is None]

@@ -1,0 +1,26 @@
+"""Ways to execute the same round; the only code that knows devices and processes."""
+
+from idiolect.engines.choose import ENGINES, Engine, Where, choose_engine, place
+from idiolect.engines.cohort import Cohort
+from idiolect.engines.group import Outcome, server_logits
+from idiolect.engines.loop import Loop
+from idiolect.engines.pool import Pool
+from idiolect.engines.task import initial_model, make_task, structure_of
+from idiolect.engines.workload import Workload
+
+__all__ = [
+    "ENGINES",
+    "Cohort",
+    "Engine",
+    "Loop",
+    "Outcome",
+    "Pool",
+    "Where",
+    "Workload",
+    "choose_engine",
+    "initial_model",
+    "make_task",
+    "place",
+    "server_logits",
+    "structure_of",
+]

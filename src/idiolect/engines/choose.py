@@ -1,0 +1,71 @@
+"""Engines by name."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple, Protocol
+
+import torch
+
+from idiolect.core import Program, Tree
+from idiolect.engines.cohort import Cohort
+from idiolect.engines.group import Logits, Outcome
+from idiolect.engines.loop import Loop
+from idiolect.engines.pool import Pool
+from idiolect.engines.workload import Workload
+from idiolect.errors import UserError, unknown_name
+
+__all__ = ["ENGINES", "Engine", "Where", "choose_engine", "place"]
+
+
+class Engine(Protocol):
+    """Ways to execute the same round; all agree on the numbers."""
+
+    def round(
+        self, program: Program, server: Tree, privates: dict[int, Tree], learning_rate: float, observe: bool
+    ) -> list[Outcome]: ...
+
+    def settle(
+        self, program: Program, phase: str, server: Tree, privates: dict[int, Tree], learning_rate: float
+    ) -> list[Tree]: ...
+
+    def evaluate(
+        self, program: Program, server: Tree, privates: dict[int, Tree], split: str
+    ) -> list[Logits]: ...
+
+    def close(self) -> None: ...
+
+
+ENGINES = {"loop": Loop, "cohort": Cohort, "pool": Pool}
+
+
+class Where(NamedTuple):
+    engine: str
+    device: str
+    reason: str
+
+
+def place(engine: str, device: str) -> Where:
+    """Resolves ``auto``: a GPU runs the cohort as one program, several cores run a pool, one core a loop."""
+    if engine not in ("auto", *ENGINES):
+        raise unknown_name("engine", engine, ["auto", *ENGINES])
+    if device not in ("auto", "cpu", "cuda"):
+        raise unknown_name("device", device, ["auto", "cpu", "cuda"])
+    if device == "cuda" and not torch.cuda.is_available():
+        raise UserError("device cuda was asked for but PyTorch sees no CUDA GPU here; use --device cpu")
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() and engine in ("auto", "cohort") else "cpu"
+    if engine != "auto":
+        if engine == "pool" and device == "cuda":
+            raise UserError("the engine pool runs on the CPU; use --engine cohort or loop with --device cuda")
+        return Where(engine, device, "as asked")
+    if device == "cuda":
+        return Where("cohort", device, "a GPU runs a whole cohort at once")
+    cores = len(os.sched_getaffinity(0))
+    if cores > 1:
+        return Where("pool", device, f"{cores} cores, one worker process each")
+    return Where("loop", device, "one core")
+
+
+def choose_engine(where: Where, work: Workload) -> Engine:
+    return ENGINES[where.engine](work)  # type: ignore[no-any-return]

@@ -1,0 +1,48 @@
+"""loop: one client at a time, nothing padded; the reference, and the debugger."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from idiolect.core import Program, Tree
+from idiolect.engines.group import Logits, Outcome, evaluate_group, round_of_group, settle_group
+from idiolect.engines.packing import SINGLE
+from idiolect.engines.workload import Workload
+
+__all__ = ["Loop"]
+
+
+@dataclass(frozen=True)
+class Loop:
+    work: Workload
+
+    def round(
+        self, program: Program, server: Tree, privates: dict[int, Tree], learning_rate: float, observe: bool
+    ) -> list[Outcome]:
+        outcomes = []
+        for client, private in privates.items():
+            try:
+                outcomes += round_of_group(
+                    program, self.work, SINGLE, server, {client: private}, learning_rate, observe
+                )
+            except Exception as error:
+                error.add_note(f"on client {client} in round {program.clock.round}")
+                raise
+        return outcomes
+
+    def settle(
+        self, program: Program, phase: str, server: Tree, privates: dict[int, Tree], learning_rate: float
+    ) -> list[Tree]:
+        return [
+            settle_group(program, self.work, SINGLE, phase, server, {client: private}, learning_rate)[0]
+            for client, private in privates.items()
+        ]
+
+    def evaluate(self, program: Program, server: Tree, privates: dict[int, Tree], split: str) -> list[Logits]:
+        return [
+            evaluate_group(program, self.work, SINGLE, server, {client: private}, split)[0]
+            for client, private in privates.items()
+        ]
+
+    def close(self) -> None:
+        """Nothing to give back."""

@@ -1,0 +1,63 @@
+"""A network as a task of the core: pure functions over flat trees."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.func import functional_call
+
+from idiolect.core import Batch, Flat, Initial, Model, Out, Structure, Task, Tree, derive
+from idiolect.models import How, Net, build
+
+__all__ = ["initial_model", "make_task", "structure_of"]
+
+
+def structure_of(net: Net) -> Structure:
+    params = tuple(name for name, _ in net.named_parameters())
+    buffers = tuple(name for name, _ in net.named_buffers())
+    units = {name: i for i in range(net.n_units) for name in net.unit_names(i)}
+    return Structure(params, buffers, units, net.n_units, net.layer_groups(), net.linear_head)
+
+
+def make_task(net: Net) -> Task:
+    """Mean softmax cross-entropy over the real rows of a batch."""
+    n_units = net.n_units
+
+    def forward(
+        params: Flat, buffers: Flat, batch: Batch, train: bool | tuple[bool, ...]
+    ) -> tuple[Out, Flat]:
+        modes = (train,) * n_units if isinstance(train, bool) else train
+        tensors = {**params, **buffers}
+        features, logits = functional_call(net, tensors, (batch.x, How(batch.mask, modes, batch.key)))
+        return Out(features, logits), {name: tensors[name] for name in buffers}
+
+    def criterion(params: Tree, batch: Batch, out: Out) -> Tensor:
+        each = F.cross_entropy(out.logits, batch.y, reduction="none")
+        return (each * batch.mask).sum() / batch.mask.sum().clamp(min=1)
+
+    return Task(forward, criterion, structure_of(net))
+
+
+def initial_model(
+    model: str,
+    image_shape: tuple[int, int, int],
+    n_classes: int,
+    initialisation: str,
+    seed: int,
+    dtype: torch.dtype,
+    client: int,
+) -> Initial:
+    """theta_0 of the run, and further initialisations seeded by purpose and, if asked, by client."""
+
+    def drawn(*position: str | int) -> Model:
+        net = build(model, image_shape, n_classes, initialisation, derive(seed, "initialisation", *position))
+        params = {k: v.detach().to(dtype) for k, v in net.named_parameters()}
+        return Model(params, {k: v.to(dtype) if v.is_floating_point() else v for k, v in net.named_buffers()})
+
+    net = build(model, image_shape, n_classes, initialisation, 0)
+    return Initial(
+        *drawn("shared"),
+        draw=lambda purpose, own: drawn(purpose, client) if own else drawn(purpose),
+        structure=structure_of(net),
+    )

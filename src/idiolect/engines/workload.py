@@ -1,0 +1,148 @@
+"""The federation's data as tensors, and the batches that stages read from it.
+
+Shapes: C cohort, B batch rows, T steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from idiolect.core import Batch, Facts, Program, Stage, derive, steps_of
+from idiolect.federation import BatchPlan, Federation, batches_per_epoch, plan_batches
+
+__all__ = ["EVALUATION_ROWS", "Workload"]
+
+EVALUATION_ROWS = 256  # examples of one client in one evaluation batch
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A federation placed on a device.
+
+    Args:
+        drop_single: leave out a trailing batch of one row (networks with batch normalisation).
+        weighting: ``uniform`` or ``samples``: a client's weight in averages.
+    """
+
+    federation: Federation
+    x: Tensor  # [N, ...]
+    y: Tensor  # [N]
+    seed: int
+    drop_single: bool
+    weighting: str
+
+    @classmethod
+    def place(
+        cls,
+        federation: Federation,
+        *,
+        seed: int,
+        drop_single: bool,
+        weighting: str,
+        dtype: torch.dtype,
+        device: str,
+    ) -> Workload:
+        x = torch.from_numpy(federation.x).to(device=device, dtype=dtype)
+        y = torch.from_numpy(federation.y).to(device)
+        return cls(federation, x, y, seed, drop_single, weighting)
+
+    def facts(self, client: int) -> Facts:
+        rows = self.federation.clients[client].train
+        counts = np.bincount(self.federation.y[rows], minlength=self.federation.n_classes)
+        samples = self._number(len(rows))
+        weight = samples if self.weighting == "samples" else torch.ones_like(samples)
+        return Facts(torch.from_numpy(counts).to(self.x), samples, weight)
+
+    def steps(self, program: Program, stage: Stage, client: int) -> int:
+        rows = getattr(self.federation.clients[client], stage.split)
+        if stage.measure is not None:
+            return -(-len(rows) // EVALUATION_ROWS)
+        per_epoch = batches_per_epoch(len(rows), program.scene.batch_size, self.drop_single)
+        return steps_of(stage, program.scene, per_epoch)
+
+    def plan(self, program: Program, stage: Stage, client: int) -> tuple[BatchPlan, dict[str, np.ndarray]]:
+        """The batches of one client in one stage, and the draws of its steps by part."""
+        rows = getattr(self.federation.clients[client], stage.split)
+        steps = self.steps(program, stage, client)
+        if stage.measure is not None:
+            return in_order(rows), {}
+        position = (stage.stream, program.clock.round, client)
+        plan = plan_batches(
+            rows,
+            steps * stage.batches_per_step,
+            program.scene.batch_size,
+            seed=self.seed,
+            position=position,
+            drop_single=self.drop_single,
+        )
+        draws = {}
+        for part in program.method.parts:
+            if part.draws:
+                width = part.draws(program.task.structure)
+                random = np.random.default_rng(derive(self.seed, "draws", part.name, stage.name, *position))
+                draws[part.name] = random.random((steps, width))
+        return plan, draws
+
+    def batch(
+        self, index: np.ndarray, mask: np.ndarray, key: np.ndarray, draws: dict[str, np.ndarray]
+    ) -> Batch:
+        rows = torch.from_numpy(index).to(self.y.device)
+        return Batch(
+            self.x[rows],
+            self.y[rows],
+            torch.from_numpy(mask).to(self.x),
+            torch.from_numpy(key).to(self.y.device),
+            {part: torch.from_numpy(drawn).to(self.x) for part, drawn in draws.items()},
+        )
+
+    def single_feed(
+        self, program: Program, stage: Stage, client: int
+    ) -> Iterator[tuple[tuple[Batch, ...], None]]:
+        """One client's batches without padding."""
+        plan, draws = self.plan(program, stage, client)
+        m = stage.batches_per_step
+        for t in range(len(plan.index) // m):
+            drawn = {part: d[t] for part, d in draws.items()}
+            picks = [(u, plan.mask[u]) for u in range(t * m, (t + 1) * m)]
+            yield tuple(self.batch(plan.index[u][r], r[r], plan.key[u][r], drawn) for u, r in picks), None
+
+    def cohort_feed(
+        self, program: Program, stage: Stage, clients: list[int]
+    ) -> Iterator[tuple[tuple[Batch, ...], Tensor]]:
+        """All clients' batches stacked [C, B], padded in rows and in steps; with who is still active [C]."""
+        plans, draws = zip(*(self.plan(program, stage, client) for client in clients), strict=True)
+        m = stage.batches_per_step
+        steps = np.array([len(plan.index) // m for plan in plans])
+        for t in range(steps.max(initial=0)):
+            drawn = {part: np.stack([_row(d[part], t) for d in draws]) for part in draws[0]}
+            batches = tuple(
+                self.batch(
+                    np.stack([_row(p.index, u) for p in plans]),
+                    np.stack([_row(p.mask, u) for p in plans]),
+                    np.stack([_row(p.key, u) for p in plans]),
+                    drawn,
+                )
+                for u in range(t * m, (t + 1) * m)
+            )
+            yield batches, torch.from_numpy(t < steps).to(self.y.device)
+
+    def _number(self, value: float) -> Tensor:
+        return torch.tensor(float(value)).to(self.x)
+
+
+def in_order(rows: np.ndarray, size: int = EVALUATION_ROWS) -> BatchPlan:
+    """Rows in their own order, for evaluation and measuring."""
+    n = -(-len(rows) // size)
+    index, mask = np.zeros((n, size), np.int64), np.zeros((n, size), bool)
+    index.ravel()[: len(rows)], mask.ravel()[: len(rows)] = rows, True
+    return BatchPlan(index, mask, np.zeros((n, size), np.int64))
+
+
+def _row(array: np.ndarray, t: int) -> np.ndarray:
+    """Row t, or zeros for a client that has none."""
+    return array[t] if t < len(array) else np.zeros(array.shape[1:], array.dtype)

@@ -1,0 +1,39 @@
+"""The one error a user's mistake raises; the command line prints its sentence and exits with code 2."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+__all__ = ["UserError", "refuse_outside", "refuse_unknown_choice", "unknown_name"]
+
+
+class UserError(Exception):
+    """A mistake in what the user asked for: one sentence saying what, where and what to do."""
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:
+    """Names the near matches of a misspelt name, or everything there is when nothing is near.
+
+    >>> print(unknown_name("method", "fedpre", ["fedavg", "fedper"]))
+    unknown method 'fedpre'; did you mean fedper?
+    """
+    known = sorted(known)
+    near = get_close_matches(name, known, n=3, cutoff=0.6)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known)}"
+    return UserError(f"unknown {kind} {name!r}; {hint}")
+
+
+def refuse_outside(option: str, value: float, low: float, high: float = float("inf")) -> None:
+    """Raises unless ``low <= value <= high``.
+
+    >>> refuse_outside("alpha", 0.5, 0, 1)
+    """
+    if not low <= value <= high:
+        allowed = f"in [{low:g}, {high:g}]" if high < float("inf") else f"at least {low:g}"
+        raise UserError(f"{option} must be {allowed}, got {value:g}")
+
+
+def refuse_unknown_choice(option: str, value: str, choices: Iterable[str]) -> None:
+    if value not in (known := list(choices)):
+        raise UserError(f"{option} must be one of {', '.join(known)}; got {value!r}")

@@ -1,0 +1,71 @@
+"""What a run says of itself: spec, provenance, versions, hardware."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import torch
+
+from idiolect.engines import Where
+from idiolect.experiments.setting import Setting
+from idiolect.experiments.spec import Experiment
+from idiolect.methods import label
+from idiolect.records import spec_hash
+
+__all__ = ["describe_run", "hash_of"]
+
+
+def hash_of(experiment: Experiment) -> str:
+    """Hash of everything that changes numbers but the seed, which stands in a run's name by itself."""
+    spec = dataclasses.asdict(experiment)
+    del spec["seed"]
+    return spec_hash(spec)
+
+
+def describe_run(setting: Setting, where: Where) -> dict[str, Any]:
+    experiment = setting.experiment
+    return {
+        "method": experiment.method,
+        "label": label(experiment.method),
+        "parts": [part.name for part in setting.method.parts],
+        "seed": experiment.seed,
+        "headline": setting.method.headline,
+        "dataset": experiment.dataset,
+        "partition": experiment.partition,
+        "model": experiment.model,
+        "parameters": setting.n_parameters,
+        "spec": dataclasses.asdict(experiment),
+        "spec_hash": hash_of(experiment),
+        "engine": where._asdict(),
+        "dropped": setting.partition_report,
+        "source": setting.dataset_manifest,
+        "class_counts": setting.federation.class_counts().tolist(),
+        "versions": _versions(),
+        "hardware": _hardware(where),
+        "notes": _notes(experiment),
+    }
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version(), "torch": torch.__version__}
+    for package in ("idiolect", "numpy"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "from source"
+    return found
+
+
+def _hardware(where: Where) -> dict[str, Any]:
+    found: dict[str, Any] = {"machine": platform.machine(), "cores": len(os.sched_getaffinity(0))}
+    if where.device == "cuda":
+        found["gpu"] = torch.cuda.get_device_name()
+    return found
+
+
+def _notes(experiment: Experiment) -> list[str]:
+    return [f"ran as {experiment.method}"] if "(" in experiment.method else []

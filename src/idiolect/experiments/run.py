@@ -1,0 +1,199 @@
+"""``run`` and ``compare``: from an experiment to a folder with its record, table and pictures."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from idiolect.engines import Where, choose_engine, place
+from idiolect.errors import UserError
+from idiolect.experiments.manifest import describe_run, hash_of
+from idiolect.experiments.progress import Silent, Watcher
+from idiolect.experiments.setting import Setting, prepare
+from idiolect.experiments.simulation import Simulation
+from idiolect.experiments.spec import Experiment, with_settings
+from idiolect.methods import label
+from idiolect.methods import method as read_method
+from idiolect.records import (
+    Run,
+    RunWriter,
+    finished,
+    finished_folder,
+    load_checkpoint,
+    partial_folder,
+    read_run,
+    run_name,
+    save_checkpoint,
+    spec_hash,
+)
+from idiolect.reports import write_report
+
+__all__ = ["Comparison", "compare", "run"]
+
+OUT = "runs"
+CHECKPOINT_EVERY = 10
+HOLD_OUT = 0.1
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Args:
+    folder: holds the table, the pictures, and one folder per run.
+    """
+
+    folder: Path
+    runs: list[Run]
+
+
+def run(
+    method: str | Experiment = "fedavg",
+    *,
+    out: str | Path = OUT,
+    engine: str = "auto",
+    device: str = "auto",
+    data_dir: str | Path | None = None,
+    resume: bool = False,
+    checkpoint_every: int = CHECKPOINT_EVERY,
+    watcher: Watcher | None = None,
+    **settings: Any,
+) -> Run:
+    """Runs one method and returns its record; a run that is finished already is read instead.
+
+    Args:
+        method: a name, a composition, or a whole experiment.
+        out: folder in which the run's own folder is made.
+        engine: ``auto``, ``loop``, ``cohort`` or ``pool``; it changes no number.
+        resume: goes on from the last checkpoint of an interrupted run.
+        checkpoint_every: rounds between checkpoints.
+        settings: fields of ``Experiment``.
+
+    >>> import tempfile, idiolect
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     done = idiolect.run("fedper", rounds=1, clients=4, partition="iid", out=folder, engine="loop")
+    >>> done.manifest["headline"]
+    'composed'
+    """
+    base = method if isinstance(method, Experiment) else Experiment(method=method)
+    experiment = with_settings(base, settings)
+    where, name, watcher = place(engine, device), _name(experiment), watcher or Silent()
+    if finished(out, name):
+        watcher.say(f"{name} is finished already: read, not run again")
+        return read_run(finished_folder(out, name))
+    setting = prepare(experiment, where, data_dir)
+    if partial_folder(out, name).exists() and not resume:
+        raise UserError(
+            f"{partial_folder(out, name)} holds an interrupted run; continue it with --resume, or remove it"
+        )
+    writer = RunWriter(out, name, describe_run(setting, where))
+    return read_run(_carry_out(setting, where, writer, checkpoint_every, watcher))
+
+
+def compare(
+    methods: Sequence[str],
+    *,
+    seeds: Sequence[int] = (0,),
+    out: str | Path = OUT,
+    engine: str = "auto",
+    device: str = "auto",
+    data_dir: str | Path | None = None,
+    resume: bool = False,
+    checkpoint_every: int = CHECKPOINT_EVERY,
+    watcher: Watcher | None = None,
+    experiment: Experiment | None = None,
+    **settings: Any,
+) -> Comparison:
+    """Runs several methods on the same clients, splits and batches, and writes table and pictures.
+
+    Args:
+        methods: names or compositions.
+        seeds: every method runs once for each.
+        out: folder in which the comparison's folder is made; the runs lie in it.
+        settings: fields of ``Experiment``, the same for all methods.
+    """
+    if not methods or not seeds:
+        raise UserError("a comparison needs at least one method and one seed")
+    base = _with_validation(with_settings(experiment or Experiment(), settings), methods)
+    where = place(engine, device)
+    experiments = [replace(base, method=m, seed=seed) for m in methods for seed in seeds]
+    for checked in experiments:
+        prepare(checked, where, data_dir)
+    identity = spec_hash({"spec": hash_of(base), "methods": list(methods), "seeds": list(seeds)})
+    folder = Path(out) / run_name("compare", base.dataset, base.partition, identity, min(seeds))
+    runs = [
+        run(
+            e,
+            out=folder,
+            engine=where.engine,
+            device=where.device,
+            data_dir=data_dir,
+            resume=resume,
+            checkpoint_every=checkpoint_every,
+            watcher=watcher,
+        )
+        for e in experiments
+    ]
+    write_report(runs, folder)
+    return Comparison(folder, runs)
+
+
+def _name(experiment: Experiment) -> str:
+    return run_name(
+        experiment.method, experiment.dataset, experiment.partition, hash_of(experiment), experiment.seed
+    )
+
+
+def _with_validation(base: Experiment, methods: Sequence[str]) -> Experiment:
+    """One split for all: where one method chooses on validation data, every method gives some up."""
+    if base.valid > 0 or not any(read_method(m).needs_validation for m in methods):
+        return base
+    return replace(base, valid=HOLD_OUT * (1 - base.test))
+
+
+def _carry_out(
+    setting: Setting, where: Where, writer: RunWriter, checkpoint_every: int, watcher: Watcher
+) -> Path:
+    began = time.perf_counter()
+    engine = choose_engine(where, setting.work)
+    try:
+        simulation = Simulation.start(setting, engine)
+        found = load_checkpoint(writer.folder, watcher.say)
+        if found is not None:
+            simulation.restore(*found)
+        rounds = setting.experiment.rounds
+        watcher.begin(label(setting.experiment.method), rounds, simulation.round)
+        while simulation.round < rounds:
+            simulation.advance()
+            watcher.advance(simulation.round, simulation.latest)
+            if simulation.round % checkpoint_every == 0 or simulation.round == rounds:
+                _checkpoint(writer, simulation)
+        simulation.finish()
+        watcher.advance(simulation.round, simulation.latest)
+    except UserError:
+        if not any(writer.folder.glob("checkpoint-*")):
+            writer.discard()
+        raise
+    finally:
+        engine.close()
+        watcher.end()
+    _checkpoint(writer, simulation)
+    seconds = time.perf_counter() - began
+    return writer.finish(simulation.rounds.table(), simulation.rows.table(), _outcome(simulation, seconds))
+
+
+def _checkpoint(writer: RunWriter, simulation: Simulation) -> None:
+    tables = {"rows": simulation.rows.table(), "rounds": simulation.rounds.table()}
+    save_checkpoint(writer.folder, simulation.round, simulation.state(), tables)
+
+
+def _outcome(simulation: Simulation, seconds: float) -> dict[str, Any]:
+    """What is known of a run only at its end."""
+    setting = simulation.setting
+    notes = describe_run(setting, Where("", "cpu", ""))["notes"]
+    notes += [f"{name} is {member}" for name, member in simulation.picks.items()]
+    idle = setting.federation.population - len(simulation.selected)
+    if idle:
+        notes.append(f"{idle} clients were never selected and are scored with their initial private state")
+    return {"seconds": seconds, "notes": notes, "choices": simulation.picks, "never_selected": idle}

@@ -1,0 +1,113 @@
+"""Everything an experiment runs on, made from its spec; what cannot work is refused here, before any training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from idiolect.calls import parse_call
+from idiolect.core import Clock, Initial, Method, Program, Task, Tree, init_private, init_server
+from idiolect.data import Dataset, load
+from idiolect.engines import Where, Workload, initial_model, make_task
+from idiolect.engines.packing import SINGLE
+from idiolect.errors import UserError
+from idiolect.experiments.spec import Experiment
+from idiolect.federation import Federation, cohort_size, federate
+from idiolect.methods import method
+from idiolect.models import Net, build
+from idiolect.partition import partition
+
+__all__ = ["Setting", "prepare"]
+
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
+
+
+@dataclass(frozen=True)
+class Setting:
+    experiment: Experiment
+    method: Method
+    federation: Federation
+    work: Workload
+    task: Task
+    partition_report: dict[str, Any]
+    dataset_manifest: dict[str, Any]
+    image_shape: tuple[int, int, int]
+    n_parameters: int
+
+    def program(self, round: int) -> Program:
+        experiment, population = self.experiment, self.federation.population
+        rate = experiment.participation_rate
+        clock = Clock(round, experiment.rounds, rate, cohort_size(rate, population), population)
+        return Program(self.method, self.task, experiment.scene, clock, SINGLE.differentiate)
+
+    def initial(self, client: int) -> Initial:
+        e = self.experiment
+        return initial_model(
+            e.model,
+            self.image_shape,
+            self.federation.n_classes,
+            e.initialisation,
+            e.seed,
+            DTYPES[e.precision],
+            client,
+        )
+
+    def first_server(self) -> Tree:
+        return init_server(self.method, self.initial(0), self.task.structure)
+
+    def first_private(self, client: int) -> Tree:
+        return init_private(self.method, self.initial(client), self.task.structure, self.experiment.buffers)
+
+
+def prepare(experiment: Experiment, where: Where, data_dir: str | Path | None = None) -> Setting:
+    """Loads, partitions, splits, builds and checks."""
+    chosen = method(experiment.method)
+    dataset = _dataset(experiment.dataset, str(data_dir) if data_dir else None)
+    parted = partition(
+        experiment.partition, dataset.train_y, experiment.clients, experiment.seed, ids=dataset.train_ids
+    )
+    federation = federate(dataset, parted, valid=experiment.valid, test=experiment.test, seed=experiment.seed)
+    image_shape = dataset.shape
+    net = build(experiment.model, image_shape, dataset.n_classes, experiment.initialisation, experiment.seed)
+    task = make_task(net)
+    chosen.check(task.structure, experiment.scene)
+    _refuse_unusable(experiment, chosen, federation, net)
+    work = Workload.place(
+        federation,
+        seed=experiment.seed,
+        drop_single=net.has_batchnorm,
+        weighting=experiment.weighting,
+        dtype=DTYPES[experiment.precision],
+        device=where.device,
+    )
+    n_parameters = sum(p.numel() for p in net.parameters())
+    report = parted.report(dataset.train_y)
+    return Setting(
+        experiment, chosen, federation, work, task, report, dict(dataset.manifest), image_shape, n_parameters
+    )
+
+
+@lru_cache(maxsize=1)
+def _dataset(text: str, data_dir: str | None) -> Dataset:
+    """A dataset by name, or by name with options: ``synthetic(skew=0.5)``; the last one is kept at hand."""
+    name, bracket, rest = text.partition("(")
+    _, options = parse_call("dataset" + bracket + rest)
+    return load(name.strip(), data_dir, **options)
+
+
+def _refuse_unusable(experiment: Experiment, chosen: Method, federation: Federation, net: Net) -> None:
+    """Clients that the method or the network cannot serve, by name."""
+    for client, rows in enumerate(federation.clients):
+        if chosen.needs_validation and len(rows.valid) == 0:
+            raise UserError(
+                f"{chosen.name} chooses on validation data and client {client} holds none; set valid above 0"
+            )
+        if net.has_batchnorm and (len(rows.train) < 2 or experiment.batch_size < 2):
+            raise UserError(
+                f"client {client} would train on batches of one sample, which batch normalisation cannot; "
+                "use fewer clients, a larger batch or a network without it"
+            )

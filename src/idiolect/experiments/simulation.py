@@ -1,0 +1,192 @@
+"""A run: rounds one after the other, evaluated, recorded, and resumed as if never stopped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from idiolect.core import Context, Program, Tree, broadcast, server_round
+from idiolect.core.trees import stack, tree_leaves
+from idiolect.engines import Engine, Outcome, server_logits
+from idiolect.errors import UserError
+from idiolect.evaluation import Scores, accuracy, choose, cross_entropy, score
+from idiolect.experiments.setting import Setting
+from idiolect.experiments.traffic import bytes_down, bytes_up
+from idiolect.federation import Store, select
+from idiolect.records import RoundBuffer, RowBuffer
+
+__all__ = ["Progress", "Simulation"]
+
+Progress = Callable[[int, dict[str, float]], None]  # rounds done, current numbers
+
+
+@dataclass
+class Simulation:
+    """The state of a run between rounds.
+
+    Args:
+        round: rounds completed.
+        selected: clients that have taken part.
+        latest: current numbers, for a progress bar.
+        picks: what was chosen on validation data, and by the oracle, at the last evaluation.
+    """
+
+    setting: Setting
+    engine: Engine
+    server: Tree
+    store: Store
+    rows: RowBuffer = field(default_factory=RowBuffer)
+    rounds: RoundBuffer = field(default_factory=RoundBuffer)
+    round: int = 0
+    selected: set[int] = field(default_factory=set)
+    latest: dict[str, float] = field(default_factory=dict)
+    picks: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def start(cls, setting: Setting, engine: Engine) -> Simulation:
+        return cls(setting, engine, setting.first_server(), Store(setting.first_private))
+
+    # ---- rounds
+
+    def advance(self) -> None:
+        """One round: select, train, merge, let every client score, evaluate."""
+        began = time.perf_counter()
+        setting, experiment = self.setting, self.setting.experiment
+        program = setting.program(self.round)
+        population = setting.federation.population
+        cohort = select(experiment.participation_rate, population, seed=experiment.seed, round=self.round)
+        evaluated = self._due(self.round + 1)
+        rate = experiment.learning_rate_at(self.round)
+        sent = broadcast(setting.method, self.server)
+        outcomes = self.engine.round(program, sent, self.store.rows(cohort), rate, evaluated)
+        self._refuse_broken(cohort, outcomes)
+        messages = {
+            part: (
+                stack([outcome.messages[part][0] for outcome in outcomes]),
+                torch.stack([outcome.messages[part][1] for outcome in outcomes]),
+            )
+            for part in outcomes[0].messages
+        }
+        down = self._down(program, sent, len(cohort))
+        self.server = server_round(setting.method, self.server, messages, program.clock)
+        self.store.write({c: outcome.private for c, outcome in zip(cohort, outcomes, strict=True)})
+        self._settle("merged", program, rate)
+        self.round += 1
+        self.selected |= set(cohort)
+        loss = float(torch.stack([outcome.loss for outcome in outcomes]).mean())
+        seconds = time.perf_counter() - began
+        up = bytes_up([outcome.messages for outcome in outcomes])
+        self.rounds.add(self.round, seconds, len(cohort), down, up, loss)
+        self.latest["loss"] = loss
+        if evaluated:
+            self._record_cohort(cohort, outcomes)
+            self._record_all(program, "before")
+
+    def finish(self) -> None:
+        """The stages of the end of the run, on every client, and what they lead to."""
+        program = self.setting.program(self.round)
+        rate = self.setting.experiment.learning_rate_at(self.round - 1)
+        if self._settle("end", program, rate):
+            self._record_all(program, "end")
+        self._record_remarks(program)
+
+    def _settle(self, phase: str, program: Program, rate: float) -> bool:
+        plan = program.method.plan(program.scene, program.clock)
+        if not (plan.merged if phase == "merged" else plan.end):
+            return False
+        everyone = list(range(self.setting.federation.population))
+        sent = broadcast(self.setting.method, self.server)
+        settled = self.engine.settle(program, phase, sent, self.store.rows(everyone), rate)
+        self.store.write(dict(zip(everyone, settled, strict=True)))
+        return True
+
+    def _down(self, program: Program, sent: Tree, cohort_size: int) -> int:
+        plan = program.method.plan(program.scene, program.clock)
+        return bytes_down(sent, plan, self.round, cohort_size, self.setting.federation.population)
+
+    def _due(self, round: int) -> bool:
+        experiment = self.setting.experiment
+        return round % experiment.evaluate_every == 0 or round == experiment.rounds
+
+    def _refuse_broken(self, cohort: list[int], outcomes: list[Outcome]) -> None:
+        for client, outcome in zip(cohort, outcomes, strict=True):
+            sent = tree_leaves((outcome.messages, outcome.loss))
+            if not all(bool(torch.isfinite(leaf).all()) for leaf in sent):
+                raise UserError(
+                    f"client {client} sent an update that is not finite in round {self.round + 1}; "
+                    "lower learning_rate or set clip_norm"
+                )
+
+    # ---- evaluation
+
+    def _record_cohort(self, cohort: list[int], outcomes: list[Outcome]) -> None:
+        labels = self._labels(cohort, "test")
+        for moment in ("before", "after"):
+            scores = score([getattr(outcome, moment) for outcome in outcomes], labels)
+            self._record(cohort, "test", moment, "selected", scores)
+
+    def _record_all(self, program: Program, moment: str) -> None:
+        """Every predictor on every client's test split, and the shared model on the server's test set."""
+        everyone = list(range(self.setting.federation.population))
+        sent, privates = broadcast(self.setting.method, self.server), self.store.rows(everyone)
+        choices = self.setting.method.choices
+        scores = score(self.engine.evaluate(program, sent, privates, "test"), self._labels(everyone, "test"))
+        if choices:
+            held_out = self.engine.evaluate(program, sent, privates, "valid")
+            valid = score(held_out, self._labels(everyone, "valid"))
+            self._record(everyone, "valid", moment, "all", valid)
+            chosen, self.picks = choose(choices, valid, scores)
+            scores |= chosen
+        self._record(everyone, "test", moment, "all", scores)
+        headline = scores.get(self.setting.method.headline)
+        if headline:
+            self.latest["personal"] = sum(headline["accuracy"]) / len(everyone)
+        if self.setting.method.is_complete(self.setting.task.structure) and moment == "before":
+            self._record_server(program)
+
+    def _record_server(self, program: Program) -> None:
+        work, federation = self.setting.work, self.setting.federation
+        x = torch.from_numpy(federation.server_x).to(work.x)
+        labels = torch.from_numpy(federation.server_y).to(work.y)
+        logits = server_logits(program, self.server, x)
+        for metric, function in (("accuracy", accuracy), ("loss", cross_entropy)):
+            value = function(logits, labels)
+            self.rows.add(self.round, -1, "server", "global", "before", "all", metric, value)
+        self.latest["global"] = accuracy(logits, labels)
+
+    def _record_remarks(self, program: Program) -> None:
+        """Numbers about each client that a part wants kept, such as the round of its teacher."""
+        sent = broadcast(self.setting.method, self.server)
+        for client in range(self.setting.federation.population):
+            private = self.store.rows([client])[client]
+            context = Context(sent, private, self.setting.work.facts(client), {})
+            for metric, value in program.remarks(context).items():
+                headline = self.setting.method.headline
+                self.rows.add(self.round, client, "valid", headline, "end", "all", metric, float(value))
+
+    def _record(self, clients: list[int], split: str, moment: str, population: str, scores: Scores) -> None:
+        for predictor, metrics in scores.items():
+            for metric, values in metrics.items():
+                self.rows.extend(self.round, clients, split, predictor, moment, population, metric, values)
+
+    def _labels(self, clients: list[int], split: str) -> list[torch.Tensor]:
+        work = self.setting.work
+        rows = [getattr(work.federation.clients[c], split) for c in clients]
+        return [work.y[torch.from_numpy(r).to(work.y.device)] for r in rows]
+
+    # ---- checkpoints
+
+    def state(self) -> dict[str, Any]:
+        """All that the next round depends on; randomness is derived from its number."""
+        chosen = torch.tensor(sorted(self.selected), dtype=torch.int64)
+        return {"server": self.server, "private": self.store.state(), "selected": chosen}
+
+    def restore(self, round: int, state: dict[str, Any], tables: dict[str, Any]) -> None:
+        self.round, self.server = round, state["server"]
+        self.store.restore(state["private"])
+        self.selected = {int(c) for c in state["selected"]}
+        self.rows, self.rounds = RowBuffer(tables["rows"]), RoundBuffer(tables["rounds"])

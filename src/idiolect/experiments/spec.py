@@ -1,0 +1,107 @@
+"""The experiment: a frozen value that says everything which changes numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from idiolect.core import Scene
+from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice
+
+__all__ = ["PRECISIONS", "Experiment", "with_settings"]
+
+PRECISIONS = ("float32", "float64")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One method on one federation with one seed.
+
+    Args:
+        method: a name, a name with options, or a composition: ``map(alpha=0.5)``.
+        valid, test: shares of each client's samples held out.
+        weighting: ``uniform`` or ``samples``.
+        buffers: running statistics are ``average``d, kept ``private`` or left ``frozen``.
+        warmup_rounds: learning rate grows linearly over this many rounds.
+        lr_decay: factor on the learning rate after every round.
+        evaluate_every: rounds between evaluations of all clients; the last round is always evaluated.
+    """
+
+    method: str = "fedavg"
+    dataset: str = "fashion-mnist-12k"
+    partition: str = "label_k(k=3)"
+    clients: int = 20
+    model: str = "lenet_map"
+    initialisation: str = "default"
+    rounds: int = 20
+    participation_rate: float = 0.5
+    local_epochs: float = 2
+    batch_size: int = 32
+    learning_rate: float = 0.03
+    momentum: float = 0.9
+    weight_decay: float = 0.0
+    clip_norm: float | None = None
+    min_local_steps: int = 0
+    warmup_rounds: int = 0
+    lr_decay: float = 1.0
+    weighting: str = "uniform"
+    buffers: str = "average"
+    valid: float = 0.2
+    test: float = 0.2
+    evaluate_every: int = 5
+    precision: str = "float32"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, low in LEAST.items():
+            refuse_outside(name, getattr(self, name), low)
+        refuse_outside("participation_rate", self.participation_rate, 1e-9, 1)
+        refuse_outside("momentum", self.momentum, 0, 1)
+        refuse_unknown_choice("weighting", self.weighting, ("uniform", "samples"))
+        refuse_unknown_choice("buffers", self.buffers, ("average", "private", "frozen"))
+        refuse_unknown_choice("precision", self.precision, PRECISIONS)
+        if self.clip_norm is not None:
+            refuse_outside("clip_norm", self.clip_norm, 1e-9)
+
+    @property
+    def scene(self) -> Scene:
+        return Scene(**{name: getattr(self, name) for name in Scene._fields})
+
+    def learning_rate_at(self, round: int) -> float:
+        """Learning rate of a round counted from 0: linear warm-up, then a constant factor per round."""
+        warm = min((round + 1) / self.warmup_rounds, 1.0) if self.warmup_rounds else 1.0
+        return self.learning_rate * warm * self.lr_decay**round
+
+
+LEAST = {
+    "clients": 1,
+    "rounds": 1,
+    "local_epochs": 0,
+    "batch_size": 1,
+    "learning_rate": 0,
+    "weight_decay": 0,
+    "min_local_steps": 0,
+    "warmup_rounds": 0,
+    "lr_decay": 0,
+    "evaluate_every": 1,
+    "seed": 0,
+}
+
+
+def with_settings(experiment: Experiment, settings: dict[str, Any]) -> Experiment:
+    """The experiment with ``settings`` in place, each of the kind its field has."""
+    fields = {field.name: str(field.type) for field in dataclasses.fields(Experiment)}
+    for key, value in settings.items():
+        if key not in fields:
+            raise UserError(f"there is no setting {key!r}; known: {', '.join(fields)}")
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        fits = {
+            "int": isinstance(value, int) and not isinstance(value, bool),
+            "float": number,
+            "str": isinstance(value, str),
+            "float | None": number or value is None,
+        }
+        if not fits[fields[key]]:
+            raise UserError(f"setting {key} must be {fields[key]}, got {value!r}")
+    return dataclasses.replace(experiment, **settings)

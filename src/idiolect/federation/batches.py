@@ -1,0 +1,56 @@
+"""Batch plans: which rows each step of a stage reads, decided on the host before anything runs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from idiolect.core.seeds import derive
+
+__all__ = ["BatchPlan", "batches_per_epoch", "plan_batches"]
+
+
+class BatchPlan(NamedTuple):
+    """T batches of at most B rows."""
+
+    index: np.ndarray  # [T, B] row numbers into the pool, 0 where padded
+    mask: np.ndarray  # [T, B] True for a real row
+    key: np.ndarray  # [T, B] int64 randomness of each example
+
+
+def batches_per_epoch(samples: int, batch_size: int, drop_single: bool) -> int:
+    """Batches in one pass; a trailing batch of one row is left out where normalisation needs two."""
+    whole, rest = divmod(samples, batch_size)
+    return whole + (rest > 1 or (rest == 1 and not drop_single))
+
+
+def plan_batches(
+    rows: np.ndarray,
+    n_batches: int,
+    batch_size: int,
+    *,
+    seed: int,
+    position: tuple[int | str, ...],
+    drop_single: bool = False,
+) -> BatchPlan:
+    """``n_batches`` batches from as many shuffled passes over ``rows`` as it takes.
+
+    Args:
+        position: (stream, round, client); the same position gives the same batches, and a longer plan begins
+            with the shorter one.
+    """
+    per_epoch = batches_per_epoch(len(rows), batch_size, drop_single)
+    index = np.zeros((n_batches, batch_size), np.int64)
+    mask = np.zeros((n_batches, batch_size), bool)
+    for epoch in range(-(-n_batches // per_epoch) if per_epoch else 0):
+        order = np.random.default_rng(derive(seed, "batches", *position, epoch)).permutation(rows)
+        for t in range(per_epoch):
+            at = epoch * per_epoch + t
+            if at == n_batches:
+                break
+            chunk = order[t * batch_size : (t + 1) * batch_size]
+            index[at, : len(chunk)], mask[at, : len(chunk)] = chunk, True
+    keys = np.random.default_rng(derive(seed, "keys", *position))
+    key = keys.integers(np.iinfo(np.int64).max, size=(n_batches, batch_size))
+    return BatchPlan(index, mask, key)

@@ -1,0 +1,141 @@
+"""Methods by name, and methods composed as text: ``fedper(count=2) + restricted_softmax(alpha=0.5)``."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from idiolect import parts
+from idiolect.calls import parse_call
+from idiolect.core import Method, Part, chain
+from idiolect.errors import UserError, unknown_name
+from idiolect.methods import fedavg, fedper, fedphp, fedprox, fedrs, local, map, persfl, superfed
+
+__all__ = ["Description", "describe", "method", "names"]
+
+PARTS: dict[str, Callable[..., Part]] = {name: getattr(parts, name) for name in parts.__all__}
+
+
+class Entry(NamedTuple):
+    label: str
+    make: Callable[..., Method]
+    presets: dict[str, dict[str, Any]] = {}
+
+
+METHODS: dict[str, Entry] = {
+    "local": Entry("Local", local.local),
+    "fedavg": Entry("FedAvg", fedavg.fedavg),
+    "fedavg_lu": Entry("FedAvg-LU", fedavg.fedavg_lu),
+    "fedprox": Entry("FedProx", fedprox.fedprox),
+    "fedprox_lu": Entry("FedProx-LU", fedprox.fedprox_lu),
+    "fedper": Entry("FedPer", fedper.fedper),
+    "fedrs": Entry("FedRS", fedrs.fedrs),
+    "fedphp": Entry("FedPHP", fedphp.fedphp, fedphp.presets),
+    "map": Entry("MAP", map.map_, map.presets),
+    "persfl": Entry("PersFL", persfl.persfl),
+    "persfl_gd": Entry("PersFL-GD", persfl.persfl_gd),
+    "superfed_mm": Entry("SuPerFed-MM", superfed.superfed_mm),
+    "superfed_lm": Entry("SuPerFed-LM", superfed.superfed_lm),
+}
+
+
+class Description(NamedTuple):
+    name: str
+    label: str
+    idea: str
+    parts: str
+    headline: str
+    options: dict[str, Any]
+    presets: tuple[str, ...]
+
+
+def names() -> list[str]:
+    return list(METHODS)
+
+
+def method(text: str) -> Method:
+    """The method that ``text`` names or composes.
+
+    >>> method("fedper(count=2)").parts[1].name
+    'private_layers'
+    >>> method("fedavg + restricted_softmax(alpha=0.5)").name
+    'fedavg + restricted_softmax(alpha=0.5)'
+    """
+    terms = [term.strip() for term in text.split("+")]
+    if not all(terms):
+        raise UserError(f"cannot read the method {text!r}; write name, name(key=value) or a + b")
+    pieces = [_piece(term) for term in terms]
+    if len(pieces) == 1 and isinstance(pieces[0], Method):
+        return pieces[0]
+    if not any("server update" in part.roles for part in chain(*pieces).parts):
+        pieces.insert(0, parts.average())
+    return chain(*pieces, name=" + ".join(terms))
+
+
+def label(text: str) -> str:
+    """How a method is called in tables: its published name; a composition as it was written.
+
+    >>> label("superfed-mm(phase_one=0.5)")
+    'SuPerFed-MM'
+    """
+    name = _identifier(text.partition("(")[0])
+    return METHODS[name].label if name in METHODS and "+" not in text else text
+
+
+def describe(name: str) -> Description:
+    entry = METHODS.get(_identifier(name))
+    if entry is None:
+        raise unknown_name("method", name, METHODS)
+    made = entry.make()
+    options = {p.name: p.default for p in inspect.signature(entry.make).parameters.values()}
+    idea = inspect.getdoc(entry.make) or ""
+    chained = " + ".join(part.name for part in made.parts)
+    return Description(name, entry.label, idea, chained, made.headline, options, tuple(entry.presets))
+
+
+def _identifier(name: str) -> str:
+    return name.strip().lower().replace("-", "_")
+
+
+def _piece(term: str) -> Method | Part:
+    name, bracket, rest = term.partition("(")
+    name, options = parse_call(_identifier(name) + bracket + rest)
+    if name in METHODS:
+        entry = METHODS[name]
+        chosen = options.pop("preset", None)
+        if chosen is not None and chosen not in ("paper", *entry.presets):
+            known = ", ".join(("paper", *entry.presets))
+            raise UserError(f"{name} has no preset {chosen!r}; known: {known}")
+        return _call(name, entry.make, {**entry.presets.get(chosen or "paper", {}), **options})
+    if name in PARTS:
+        return _call(name, PARTS[name], options)
+    raise unknown_name("method", name, [*METHODS, *PARTS])
+
+
+def _call(name: str, make: Callable[..., Any], options: dict[str, Any]) -> Any:
+    known = inspect.signature(make).parameters
+    for option in options:
+        if option not in known:
+            listed = ", ".join(known) or "it takes none"
+            raise UserError(f"{name} has no option {option!r}; known: {listed}")
+    for option, value in options.items():
+        _refuse_type(name, option, value, known[option].annotation)
+    return make(**options)
+
+
+def _refuse_type(name: str, option: str, value: Any, annotation: str) -> None:
+    """A value of another kind than the signature says is refused by name."""
+    kinds = re.split(r"\s*\|\s*", str(annotation))
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    fits = {
+        "int": number and float(value).is_integer(),
+        "float": number,
+        "str": isinstance(value, str),
+        "None": value is None,
+        "tuple[float, ...]": isinstance(value, tuple | list)
+        and all(isinstance(v, int | float) and not isinstance(v, bool) for v in value),
+    }
+    if not any(fits[kind] for kind in kinds):
+        raise UserError(f"{name}: option {option} must be {annotation}, got {value!r}")

@@ -1,0 +1,22 @@
+"""FedPer: federated learning with personalisation layers."""
+
+from __future__ import annotations
+
+from idiolect.core import Method, chain
+from idiolect.parts import average, private_layers
+
+__all__ = ["fedper"]
+
+
+def fedper(count: int = 1, head_init: str = "random", fine_tune_epochs: float = 0) -> Method:
+    """Base layers are averaged; the last K_P units stay with each client.
+
+    Arivazhagan, Aggarwal, Singh, Choudhary 2019, https://arxiv.org/abs/1912.00818.  The ablation with a linear
+    base is this method on the model ``linear_base``.
+
+    Args:
+        count: K_P in 0 .. number of units; the paper studies 1 to 4, and K_P counts the classifier as one.
+        head_init: ``random`` (each client's own seed, as in the paper) or ``shared``.
+        fine_tune_epochs: epochs on the private layers alone before each round (appendix A.3: 1).
+    """
+    return chain(average(), private_layers(count, head_init, fine_tune_epochs), name="fedper")

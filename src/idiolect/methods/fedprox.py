@@ -1,0 +1,30 @@
+"""FedProx, and FedProx with a local update at the end."""
+
+from __future__ import annotations
+
+from idiolect.core import Method, chain
+from idiolect.parts import average, fine_tune, proximal
+
+__all__ = ["fedprox", "fedprox_lu"]
+
+
+def fedprox(weight: float = 0.01) -> Method:
+    """FedAvg whose local objective keeps near the received model.
+
+    Li et al., MLSys 2020, https://arxiv.org/abs/1812.06127
+
+    Args:
+        weight: mu >= 0 of mu/2 ||w - w_t||^2; the paper searches 0.001 to 1.
+    """
+    return chain(average(), proximal(weight), name="fedprox")
+
+
+def fedprox_lu(weight: float = 0.01, epochs: float = 1, lr_scale: float = 1.0) -> Method:
+    """FedProx, then every client fine-tunes the final model without the proximal term; baseline of SuPerFed.
+
+    Args:
+        weight: mu >= 0 of mu/2 ||w - w_t||^2.
+        epochs: of fine-tuning, >= 0.
+        lr_scale: of the scene's learning rate, in fine-tuning.
+    """
+    return chain(average(), proximal(weight), fine_tune(epochs, lr_scale), name="fedprox_lu")

@@ -1,0 +1,34 @@
+"""Networks with `features` and `head`, ordered units, masked normalisation and planned dropout.
+
+A net is pure under `torch.func.functional_call`: parameters and buffers come from outside, and everything
+else that decides its output is in a `How` (which rows are real, which units train, which random keys belong
+to the rows).
+"""
+
+from idiolect.models.batchnorm import MaskedBatchNorm, batch_statistics
+from idiolect.models.catalogue import Description, build, describe, names, options
+from idiolect.models.dropout import PlannedDropout, planned_uniform
+from idiolect.models.how import How
+from idiolect.models.initialise import SCHEMES, initialise
+from idiolect.models.net import Net
+from idiolect.models.stack import Convolution, stack
+from idiolect.models.unit import Unit
+
+__all__ = [
+    "SCHEMES",
+    "Convolution",
+    "Description",
+    "How",
+    "MaskedBatchNorm",
+    "Net",
+    "PlannedDropout",
+    "Unit",
+    "batch_statistics",
+    "build",
+    "describe",
+    "initialise",
+    "names",
+    "options",
+    "planned_uniform",
+    "stack",
+]

@@ -1,0 +1,30 @@
+"""Partitions: pure functions from labels and a seed to each client's rows and the rows dropped."""
+
+from idiolect.partition.by_id import by_id
+from idiolect.partition.catalogue import Description, describe, names, partition
+from idiolect.partition.dirichlet_class import dirichlet_class
+from idiolect.partition.dirichlet_client import dirichlet_client
+from idiolect.partition.iid import iid
+from idiolect.partition.label_k import label_k
+from idiolect.partition.lognormal_2class import lognormal_2class
+from idiolect.partition.map_incomplete import map_incomplete
+from idiolect.partition.partition import Partition
+from idiolect.partition.pathological_shards import pathological_shards
+from idiolect.partition.two_client_demo import two_client_demo
+
+__all__ = [
+    "Description",
+    "Partition",
+    "by_id",
+    "describe",
+    "dirichlet_class",
+    "dirichlet_client",
+    "iid",
+    "label_k",
+    "lognormal_2class",
+    "map_incomplete",
+    "names",
+    "partition",
+    "pathological_shards",
+    "two_client_demo",
+]

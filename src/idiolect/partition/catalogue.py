@@ -1,0 +1,95 @@
+"""Partitions by name, as they are written in a configuration or on the command line."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from numpy.typing import ArrayLike
+
+from idiolect.calls import parse_call
+from idiolect.errors import UserError, unknown_name
+from idiolect.partition.by_id import by_id
+from idiolect.partition.dirichlet_class import dirichlet_class
+from idiolect.partition.dirichlet_client import dirichlet_client
+from idiolect.partition.iid import iid
+from idiolect.partition.label_k import label_k
+from idiolect.partition.lognormal_2class import lognormal_2class
+from idiolect.partition.map_incomplete import map_incomplete
+from idiolect.partition.partition import Partition
+from idiolect.partition.pathological_shards import pathological_shards
+from idiolect.partition.two_client_demo import two_client_demo
+
+__all__ = ["Description", "describe", "names", "partition"]
+
+PARTITIONS: dict[str, Callable[..., Partition]] = {
+    function.__name__: function
+    for function in (
+        iid,
+        label_k,
+        map_incomplete,
+        dirichlet_client,
+        dirichlet_class,
+        lognormal_2class,
+        pathological_shards,
+        two_client_demo,
+        by_id,
+    )
+}
+
+
+class Description(NamedTuple):
+    """A partition's name, its idea in one line, and its options with their defaults."""
+
+    name: str
+    idea: str
+    options: dict[str, Any]
+
+
+def partition(
+    spec: str, labels: ArrayLike, n_clients: int, seed: int, ids: ArrayLike | None = None
+) -> Partition:
+    """Partitions labels as a call says, for example "label_k(k=2)" or "dirichlet_client".
+
+    Args:
+        spec: a name of `names()`, with options in brackets where they differ from the defaults.
+        labels: the label of each row.
+        n_clients: K.
+        seed: decides all draws.
+        ids: the client each row came from, where the data know it; only `by_id` looks at it.
+    """
+    name, options = parse_call(spec)
+    if name not in PARTITIONS:
+        raise unknown_name("partition", name, PARTITIONS)
+    known = _options(name)
+    for option in options:
+        if option not in known:
+            listed = ", ".join(f"{key}={value!r}" for key, value in known.items()) or "none"
+            raise UserError(f"partition {name} has no option {option!r}; its options: {listed}")
+    if name == "by_id":
+        options["ids"] = ids
+    return PARTITIONS[name](labels, n_clients, seed=seed, **options)
+
+
+def names() -> tuple[str, ...]:
+    """Every partition's name."""
+    return tuple(PARTITIONS)
+
+
+def describe() -> list[Description]:
+    """One row per partition, for listings."""
+    return [
+        Description(name, (inspect.getdoc(function) or "").partition("\n")[0], _options(name))
+        for name, function in PARTITIONS.items()
+    ]
+
+
+def _options(name: str) -> dict[str, Any]:
+    """The options of a partition and their defaults, read from its signature."""
+    parameters = inspect.signature(PARTITIONS[name]).parameters.values()
+    return {
+        parameter.name: parameter.default
+        for parameter in parameters
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.name not in ("seed", "ids")
+    }

@@ -1,0 +1,37 @@
+"""Hands the rows of each class to the clients in turn.
+
+    client u receives rows [sum_{v<u} m_vc, sum_{v<=u} m_vc) of class c, cut off at the end of the class
+
+The common end of every partition that decides numbers per client and class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from idiolect.partition.partition import Rows
+
+__all__ = ["hand_out"]
+
+
+def hand_out(rows_of_class: Sequence[Rows], counts: NDArray[np.int64]) -> tuple[list[Rows], Rows]:
+    """Gives client u the next `counts[u, c]` rows of class c, clients in order.
+
+    Args:
+        rows_of_class: C arrays of rows, in the order in which they are given out.
+        counts: m, [K, C], non-negative; what overruns the end of a class is cut off.
+
+    Returns:
+        The rows of each client, and the rows left over.
+    """
+    ends = np.cumsum(counts, axis=0)  # [K, C]; a slice past the end of a class stops there
+    starts = np.vstack([np.zeros_like(ends[:1]), ends[:-1]])  # [K, C]
+    clients = [
+        np.concatenate([rows[a:b] for rows, a, b in zip(rows_of_class, start, end, strict=True)])
+        for start, end in zip(starts, ends, strict=True)
+    ]
+    left = np.concatenate([rows[end:] for rows, end in zip(rows_of_class, ends[-1], strict=True)])
+    return clients, left

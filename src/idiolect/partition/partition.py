@@ -1,0 +1,114 @@
+"""What a partition is: which client holds which rows, and which rows nobody holds and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from idiolect.errors import UserError
+
+__all__ = ["Partition", "Rows", "rows_left"]
+
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """Disjoint rows per client, which together with the dropped rows are exactly 0, ..., n - 1.
+
+    The rows of a client are kept in ascending order, read-only. Their order says nothing: whoever cuts them
+    into train and test parts shuffles them first.
+
+    Args:
+        clients: the rows of each client; none may be empty.
+        dropped: reason -> rows that nobody holds for that reason; reasons without rows are left out.
+        removed: number a client had when drawn -> rows it had, for the clients taken out (their rows are in
+            `dropped`); the clients that stay are numbered anew, in order.
+    """
+
+    clients: tuple[Rows, ...]
+    dropped: dict[str, Rows] = field(default_factory=dict)
+    removed: dict[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        clients = tuple(_row_array(f"client {number}", rows) for number, rows in enumerate(self.clients))
+        dropped = {reason: _row_array(f"dropped {reason!r}", rows) for reason, rows in self.dropped.items()}
+        object.__setattr__(self, "clients", clients)
+        object.__setattr__(self, "dropped", {reason: rows for reason, rows in dropped.items() if rows.size})
+        object.__setattr__(self, "removed", dict(self.removed))
+        _check_clients(clients)
+        _check_coverage([*clients, *dropped.values()])
+
+    @property
+    def n_rows(self) -> int:
+        """n: all rows, held or dropped."""
+        return sum(rows.size for rows in (*self.clients, *self.dropped.values()))
+
+    def report(self, labels: ArrayLike) -> dict[str, Any]:
+        """Plain numbers for a run's manifest: sizes, classes per client, what was dropped and why."""
+        label_of_row = np.asarray(labels)
+        if label_of_row.shape != (self.n_rows,):
+            raise UserError(
+                f"the partition covers {self.n_rows} rows but labels has shape {label_of_row.shape};"
+                " pass the labels that were partitioned"
+            )
+        return {
+            "n_rows": self.n_rows,
+            "n_clients": len(self.clients),
+            "samples_per_client": _spread([rows.size for rows in self.clients]),
+            "classes_per_client": _spread([np.unique(label_of_row[rows]).size for rows in self.clients]),
+            "dropped": {reason: int(rows.size) for reason, rows in self.dropped.items()},
+            "removed_clients": [{"client": number, "samples": size} for number, size in self.removed.items()],
+        }
+
+
+def rows_left(n_rows: int, held: Iterable[Rows]) -> Rows:
+    """The rows of 0, ..., n_rows - 1 that nobody holds."""
+    free = np.ones(n_rows, dtype=bool)
+    for rows in held:
+        free[rows] = False
+    return np.flatnonzero(free).astype(np.int64)
+
+
+def _row_array(holder: str, rows: ArrayLike) -> Rows:
+    """A sorted, read-only copy."""
+    array = np.asarray(rows)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise UserError(
+            f"{holder} of a partition must be a flat array of whole row numbers, not {array.dtype}"
+        )
+    ascending = np.sort(array.astype(np.int64))
+    ascending.setflags(write=False)
+    return ascending
+
+
+def _check_clients(clients: tuple[Rows, ...]) -> None:
+    if not clients:
+        raise UserError("a partition needs at least one client; it has none")
+    empty = [number for number, rows in enumerate(clients) if rows.size == 0]
+    if empty:
+        raise UserError(f"client {empty[0]} of the partition holds no rows; use fewer clients or more data")
+
+
+def _check_coverage(groups: list[Rows]) -> None:
+    """Every row from 0 to n - 1 occurs exactly once."""
+    rows = np.sort(np.concatenate(groups))
+    wrong = np.flatnonzero(rows != np.arange(rows.size))
+    if wrong.size == 0:
+        return
+    expected, found = int(wrong[0]), int(rows[wrong[0]])
+    if found > expected:
+        state = f"row {expected} is in none"
+    else:
+        state = f"row {found} is negative" if found < 0 else f"row {found} is there twice"
+    raise UserError(
+        f"clients and dropped of a partition must hold each row once; {state}, mend the row lists"
+    )
+
+
+def _spread(values: list[int]) -> dict[str, float]:
+    return {"min": int(min(values)), "median": float(np.median(values)), "max": int(max(values))}

@@ -1,0 +1,41 @@
+"""Weighted average of the shared parameters (FedAvg).
+
+theta_{t+1} = sum_{k in S_t} p_k theta_t^k            McMahan et al., AISTATS 2017, algorithm 1
+https://arxiv.org/abs/1602.05629
+"""
+
+from __future__ import annotations
+
+from idiolect.core import UPLOAD, Clock, Flat, Message, Model, Part, Predictor, Results, Tree, View
+
+__all__ = ["average"]
+
+
+def average() -> Part:
+    """Sets the shared model to the mean of the uploaded ones.
+
+    Deviations: none.  The weights p_k are the run's (uniform, or by samples), normalised over the cohort.
+    """
+
+    def finish(results: Results, view: View) -> tuple[Tree, Message]:
+        trained = results[UPLOAD].params["model"]
+        return {}, Message({name: trained[name] for name in view.origin.params}, view.facts.weight)
+
+    def merge(params: Flat, slot: Tree, mean: Tree, clock: Clock) -> tuple[Flat, Tree]:
+        return {**params, **mean}, slot
+
+    def predictors(view: View, results: Results | None) -> dict[str, Predictor]:
+        found = {"global": Predictor.of(view.origin)} if view.complete else {}
+        if results:
+            trained = results[UPLOAD]
+            found["after-local"] = Predictor.of(Model(trained.params["model"], trained.buffers["model"]))
+        return found
+
+    return Part(
+        "average",
+        finish=finish,
+        merge=merge,
+        predictors=predictors,
+        roles=("server update",),
+        headline="global",
+    )

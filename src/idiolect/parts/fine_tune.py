@@ -1,0 +1,50 @@
+"""Local update after the last round (the -LU variants).
+
+theta_k = the final shared model after a few epochs of SGD on client k's training data
+Wang et al. 2019, https://arxiv.org/abs/1910.10252; as compared with in SuPerFed, Hahn et al. 2022
+"""
+
+from __future__ import annotations
+
+from idiolect.core import Clock, Loss, Model, Part, Plan, Predictor, Results, Scene, Stage, Tree, View
+from idiolect.errors import refuse_outside
+
+__all__ = ["fine_tune"]
+
+
+def fine_tune(epochs: float = 1, lr_scale: float = 1.0) -> Part:
+    """Every client fine-tunes the final model on a copy of its own.
+
+    Args:
+        epochs: >= 0; the paper says "small steps" and gives no number.
+        lr_scale: > 0, times the scene's learning rate.
+
+    Deviations: plain cross-entropy, also after FedProx.  The batches are those of one more round.
+    """
+    refuse_outside("epochs", epochs, 0)
+    refuse_outside("lr_scale", lr_scale, 0)
+
+    def start(results: Results, view: View) -> tuple[Tree, Tree]:
+        return {"model": view.origin.params}, {"model": view.origin.buffers}
+
+    def objective(view: View) -> Loss:
+        return view.task.criterion
+
+    def stages(plan: Plan, scene: Scene, clock: Clock) -> Plan:
+        tune = Stage(
+            "fine tune", owner="fine_tune", start=start, objective=objective, epochs=epochs, lr_scale=lr_scale
+        )
+        return plan._replace(end=(*plan.end, tune))
+
+    def personalise(results: Results, view: View) -> Tree:
+        tuned = results["fine tune"]
+        return {"params": tuned.params["model"], "buffers": tuned.buffers["model"]}
+
+    def predictors(view: View, results: Results | None) -> dict[str, Predictor]:
+        return (
+            {"LU": Predictor.of(Model(view.private["params"], view.private["buffers"]))}
+            if view.private
+            else {}
+        )
+
+    return Part("fine_tune", stages=stages, personalise=personalise, predictors=predictors, headline="LU")

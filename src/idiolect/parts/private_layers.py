@@ -1,0 +1,87 @@
+"""Private layers: the last units of the network never leave the client (FedPer).
+
+W_B <- sum_j gamma_j W_Bj,   W_Pj stays on client j         Arivazhagan et al. 2019, algorithms 1-2
+https://arxiv.org/abs/1912.00818
+"""
+
+from __future__ import annotations
+
+from idiolect.core import (
+    UPLOAD,
+    Clock,
+    Initial,
+    Model,
+    Part,
+    Plan,
+    Predictor,
+    Results,
+    Scene,
+    Stage,
+    Structure,
+    Tree,
+    View,
+)
+from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice
+
+__all__ = ["private_layers"]
+
+
+def private_layers(count: int | None = 1, head_init: str = "random", fine_tune_epochs: float = 0) -> Part:
+    """Base layers are shared; the last units are the client's own, trained jointly with the base.
+
+    Args:
+        count: K_P >= 0, units kept private counting from the output (the classifier is one); 0 shares
+            everything, None keeps everything.
+        head_init: ``random``: every client draws its private layers from its own seed (paper); ``shared``: all
+            start from the initial model.
+        fine_tune_epochs: epochs >= 0 on the private layers alone, base frozen, at the start of every round
+            (appendix A.3 uses 1).
+
+    Deviations: none.  Normalisation statistics of private units stay private with them.
+    """
+    refuse_unknown_choice("head_init", head_init, ("random", "shared"))
+    refuse_outside("fine_tune_epochs", fine_tune_epochs, 0)
+    if count is not None:
+        refuse_outside("count (K_P)", count, 0)
+
+    def private(name: str, structure: Structure) -> bool:
+        kept = structure.n_units if count is None else count
+        return structure.unit_of.get(name, -1) >= structure.n_units - kept
+
+    def check(structure: Structure, scene: Scene) -> None:
+        if count is not None and count > structure.n_units:
+            raise UserError(
+                f"count (K_P) is {count} but the network has {structure.n_units} units; choose 0 to {structure.n_units}"
+            )
+
+    def init_client(initial: Initial) -> Tree:
+        source = initial.params if head_init == "shared" else initial.draw("private layers", True).params
+        return {name: source[name] for name in source if private(name, initial.structure)}
+
+    def start(params: Tree, buffers: Tree, view: View) -> tuple[Tree, Tree]:
+        return {**params, "model": {**params["model"], **view.private}}, buffers
+
+    def stages(plan: Plan, scene: Scene, clock: Clock) -> Plan:
+        if fine_tune_epochs == 0:
+            return plan
+        head = Stage("head", epochs=fine_tune_epochs, trainable=private, stream="head")
+        return plan._replace(before=(head, *plan.before))
+
+    def finish(results: Results, view: View) -> tuple[Tree, None]:
+        trained = results[UPLOAD].params["model"]
+        return {name: trained[name] for name in view.private}, None
+
+    def predictors(view: View, results: Results | None) -> dict[str, Predictor]:
+        return {"composed": Predictor.of(Model({**view.origin.params, **view.private}, view.origin.buffers))}
+
+    return Part(
+        "private_layers",
+        init_client=init_client,
+        private=private,
+        check=check,
+        start=start,
+        stages=stages,
+        finish=finish,
+        predictors=predictors,
+        headline="composed",
+    )

@@ -1,0 +1,36 @@
+"""Proximal term (FedProx).
+
+min_w  F_k(w) + mu/2 ||w - w_t||^2            Li et al., MLSys 2020, eq. (2)
+https://arxiv.org/abs/1812.06127
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from idiolect.core import Batch, Loss, Out, Part, Tree, View
+from idiolect.core.trees import squared_distance
+from idiolect.errors import refuse_outside
+
+__all__ = ["proximal"]
+
+
+def proximal(weight: float = 0.01) -> Part:
+    """Keeps the local model near the received one.
+
+    Args:
+        weight: mu >= 0; 0 makes this the identity.
+
+    Deviations: none.  With private layers the term covers the shared parameters only; buffers are left out.
+    """
+    refuse_outside("weight (mu)", weight, 0)
+
+    def loss(inner: Loss, view: View) -> Loss:
+        def total(params: Tree, batch: Batch, out: Out) -> Tensor:
+            return inner(params, batch, out) + weight / 2 * squared_distance(
+                params["model"], view.origin.params
+            )
+
+        return total
+
+    return Part("proximal", loss=loss)

@@ -1,0 +1,81 @@
+"""Knowledge transfer from a frozen model of the same shape to the one in training (FedPHP section 4.2).
+
+KD    tau^2 mean KL(sigma(g_p/tau) || sigma(g_s/tau))
+MMD   biased squared maximum mean discrepancy of the features, five Gaussian kernels
+L2    1/(2B) sum_i ||h_s,i - h_p,i||^2
+Prox  ||theta_s - theta_p||^2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from idiolect.core import Batch, Model, Out, View
+from idiolect.core.trees import squared_distance
+from idiolect.errors import refuse_outside, refuse_unknown_choice
+from idiolect.parts.distillation import FORMS, SoftLoss
+
+__all__ = ["TRANSFERS", "Transfer", "mmd_squared", "transfer_of"]
+
+# (parameters in training, their outputs, the batch, the teacher, the view) -> scalar
+Transfer = Callable[[dict[str, Tensor], Out, Batch, Model, View], Tensor]
+
+
+def mmd_squared(a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
+    """Biased MMD^2 of two feature sets [B, d], diagonals included, over the real rows.
+
+    D = pairwise squared distances of the 2B features;  s = sum(D)/(N^2 - N) + 1e-8, N = 2B, no gradient
+    kernel = sum_{i=0..4} exp(-D / (s 2^i / 4));   MMD^2 = mean(K_aa + K_bb - K_ab - K_ba)
+    """
+    both = torch.cat([a, b])
+    real = torch.cat([mask, mask])
+    pairs = real[:, None] * real[None, :]
+    # a difference is zero where both rows are equal, so that equal features have zero distance and gradient
+    distance = ((both[:, None, :] - both[None, :, :]) ** 2).sum(-1)
+    n = real.sum()
+    bandwidth = (distance.detach() * pairs).sum() / (n**2 - n).clamp(min=1) + 1e-8
+    kernel = torch.stack([torch.exp(-distance / (bandwidth * 2**i / 4)) for i in range(5)]).sum(0) * pairs
+    sign = torch.cat([torch.ones_like(mask), -torch.ones_like(mask)])
+    return (kernel * sign[:, None] * sign[None, :]).sum() / mask.sum().clamp(min=1) ** 2
+
+
+def kd(
+    params: dict[str, Tensor],
+    out: Out,
+    batch: Batch,
+    teacher: Model,
+    view: View,
+    form: SoftLoss,
+    temperature: float,
+) -> Tensor:
+    return form(out.logits, view.predict(teacher, batch).logits, batch.mask, temperature)
+
+
+def mmd(params: dict[str, Tensor], out: Out, batch: Batch, teacher: Model, view: View) -> Tensor:
+    return mmd_squared(out.features, view.predict(teacher, batch).features.detach(), batch.mask)
+
+
+def l2(params: dict[str, Tensor], out: Out, batch: Batch, teacher: Model, view: View) -> Tensor:
+    gap = ((out.features - view.predict(teacher, batch).features.detach()) ** 2).sum(-1)
+    return (gap * batch.mask).sum() / (2 * batch.mask.sum().clamp(min=1))
+
+
+def prox(params: dict[str, Tensor], out: Out, batch: Batch, teacher: Model, view: View) -> Tensor:
+    return squared_distance(params, teacher.params)
+
+
+TRANSFERS = ("kd", "mmd", "l2", "prox")
+
+
+def transfer_of(name: str, temperature: float = 4.0, kd_form: str = "kl") -> Transfer:
+    """The transfer term called ``name``; temperature (tau > 0) and form concern ``kd`` alone."""
+    refuse_unknown_choice("transfer", name, TRANSFERS)
+    refuse_unknown_choice("kd_form", kd_form, FORMS)
+    refuse_outside("temperature (tau)", temperature, 1e-6)
+    if name == "kd":
+        return partial(kd, form=FORMS[kd_form], temperature=temperature)
+    return {"mmd": mmd, "l2": l2, "prox": prox}[name]

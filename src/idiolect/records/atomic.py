@@ -1,0 +1,46 @@
+"""Files that are either wholly there or not there at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["replacing", "sync_folder", "write_atomically"]
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yields a temporary path beside `path`, which takes its name once the block has ended well.
+
+    The file is on the disk before the rename, so a loss of power leaves the old file or the new one.  When
+    the block raises, the temporary file is removed and `path` stays as it was.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        with open(temporary, "rb+") as handle:
+            os.fsync(handle.fileno())
+        os.replace(temporary, path)
+        sync_folder(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_atomically(path: Path, content: bytes | str) -> Path:
+    """Writes bytes, or text as UTF-8, in one piece; gives the path back."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def sync_folder(folder: Path) -> None:
+    """Brings a rename within `folder` to the disk, where the system lets a folder be opened."""
+    if os.name != "posix":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

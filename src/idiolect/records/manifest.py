@@ -1,0 +1,62 @@
+"""The manifest: one JSON document that says what a run was."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from idiolect.errors import UserError
+from idiolect.records.atomic import write_atomically
+
+__all__ = ["FORMAT", "MANIFEST", "read_manifest", "write_manifest"]
+
+FORMAT = "idiolect-run-1"
+MANIFEST = "manifest.json"
+REQUIRED = ("name", "method", "seed", "status")
+
+
+def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> Path:
+    """Writes the manifest atomically; arrays and numpy scalars become lists and numbers.
+
+    Raises:
+        ValueError: a key that every reader needs is missing, or a number is not finite.
+    """
+    missing = [key for key in REQUIRED if key not in manifest]
+    if missing:
+        raise ValueError(f"the manifest lacks {', '.join(missing)}")
+    document = {"format": FORMAT, **manifest}
+    text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False, default=_as_plain)
+    return write_atomically(folder / MANIFEST, text + "\n")
+
+
+def _as_plain(value: Any) -> Any:
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"a manifest cannot hold {value!r} ({type(value).__name__})")
+
+
+def read_manifest(folder: str | Path) -> dict[str, Any]:
+    """Reads a manifest, finished or not.
+
+    Raises:
+        UserError: there is none, it is damaged, or it belongs to something else.
+    """
+    path = Path(folder) / MANIFEST
+    if not Path(folder).is_dir():
+        raise UserError(f"{folder} is not a folder; a run is a folder with a {MANIFEST}")
+    if not path.is_file():
+        raise UserError(f"{folder} is not a run: it has no {MANIFEST}")
+    try:
+        manifest = json.loads(path.read_bytes())
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise UserError(f"{path} is damaged: {error}") from error
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise UserError(f"{folder} is not a run of this library: its {MANIFEST} has no format {FORMAT!r}")
+    missing = [key for key in REQUIRED if key not in manifest]
+    if missing:
+        raise UserError(f"{path} is damaged: it lacks {', '.join(missing)}")
+    return manifest

@@ -1,0 +1,102 @@
+"""Finished runs, read back and checked."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from idiolect.errors import UserError
+from idiolect.records.digest import file_digest
+from idiolect.records.folder import PARTIAL_SUFFIX
+from idiolect.records.manifest import MANIFEST, read_manifest
+from idiolect.records.tables import CLIENTS_FILE, ROUNDS_FILE, SCHEMAS
+
+__all__ = ["Run", "read_run", "read_runs"]
+
+LOGGER = logging.getLogger(__name__)
+
+
+class Run(NamedTuple):
+    """A finished run; both tables carry the columns `run`, `method` and `seed` in front."""
+
+    manifest: dict[str, Any]
+    rounds: pd.DataFrame
+    rows: pd.DataFrame
+
+
+def read_run(folder: str | Path) -> Run:
+    """Reads one finished run.
+
+    Raises:
+        UserError: the folder is no run, is unfinished, or a table does not match its checksum.
+    """
+    folder = Path(folder)
+    manifest = read_manifest(folder)
+    if manifest["status"] != "finished" or folder.name.endswith(PARTIAL_SUFFIX):
+        raise UserError(
+            f"{folder} is an unfinished run (status {manifest['status']!r}); resume it or remove it"
+        )
+    return Run(manifest, _table(folder, ROUNDS_FILE, manifest), _table(folder, CLIENTS_FILE, manifest))
+
+
+def read_runs(
+    where: str | Path | Iterable[str | Path], say: Callable[[str], None] = LOGGER.warning
+) -> list[Run]:
+    """Reads every finished run in a folder, or in each of several; a folder may itself be a run.
+
+    Runs come in the order of the list, within a folder by name, and none twice.
+
+    Args:
+        where: a folder or several.
+        say: gets one sentence for each unfinished run passed over.
+
+    Raises:
+        UserError: nothing was found, or a run is damaged.
+    """
+    places = [Path(where)] if isinstance(where, str | Path) else [Path(place) for place in where]
+    folders: dict[Path, Path] = {}
+    for place in places:
+        for folder in _runs_in(place, say):
+            folders.setdefault(folder.resolve(), folder)
+    if not folders:
+        raise UserError(f"no finished run in {', '.join(map(str, places)) or 'an empty list of folders'}")
+    return [read_run(folder) for folder in folders.values()]
+
+
+def _runs_in(place: Path, say: Callable[[str], None]) -> list[Path]:
+    if not place.is_dir():
+        raise UserError(f"{place} is not a folder")
+    if (place / MANIFEST).is_file() or place.name.endswith(PARTIAL_SUFFIX):
+        return [place]
+    found = sorted(path for path in place.iterdir() if (path / MANIFEST).is_file())
+    for folder in found:
+        if folder.name.endswith(PARTIAL_SUFFIX):
+            say(f"{folder} is an unfinished run and is left out")
+    return [folder for folder in found if not folder.name.endswith(PARTIAL_SUFFIX)]
+
+
+def _table(folder: Path, file: str, manifest: dict[str, Any]) -> pd.DataFrame:
+    path = folder / file
+    digests = manifest.get("sha256")
+    if not isinstance(digests, dict) or file not in digests:
+        raise UserError(f"{folder} is damaged: its {MANIFEST} has no checksum for {file}")
+    if not path.is_file():
+        raise UserError(f"{folder} is damaged: {file} is missing")
+    if file_digest(path) != digests[file]:
+        raise UserError(f"{folder} is damaged: {file} does not match its checksum")
+    try:
+        table = pq.read_table(path)
+    except pa.ArrowException as error:
+        raise UserError(f"{folder} is damaged: {file} is no Parquet file ({error})") from error
+    if table.schema.names != SCHEMAS[file].names:
+        raise UserError(f"{folder} is damaged: {file} has other columns than a run's")
+    frame = table.to_pandas()
+    for position, (column, key) in enumerate([("run", "name"), ("method", "method"), ("seed", "seed")]):
+        frame.insert(position, column, manifest[key])
+    return frame

@@ -1,0 +1,69 @@
+"""Tensors in a safetensors file with a checksum over all they say."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from idiolect.records.atomic import replacing
+
+__all__ = ["DamagedFile", "read_tensors", "write_tensors"]
+
+CHECKSUM = "sha256"
+
+
+class DamagedFile(Exception):
+    """A file that cannot be what was written; its text says why."""
+
+
+def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) -> None:
+    """Writes tensors and metadata atomically, with a checksum of both in the metadata.
+
+    Tensors are copied to the host; those that share memory are stored once each.
+    """
+    plain = _apart(tensors)
+    with replacing(path) as temporary:
+        save_file(plain, temporary, metadata={**metadata, CHECKSUM: _checksum(plain, metadata)})
+
+
+def read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
+    """Reads what `write_tensors` wrote.
+
+    Raises:
+        DamagedFile: the file is truncated, altered, or of another kind.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = dict(file.metadata() or {})
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
+    except (SafetensorError, OSError, ValueError) as error:
+        raise DamagedFile(f"{path.name} cannot be read: {error}") from error
+    if metadata.pop(CHECKSUM, None) != _checksum(tensors, metadata):
+        raise DamagedFile(f"{path.name} does not match its checksum")
+    return tensors, metadata
+
+
+def _apart(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Contiguous host tensors, no two of which share memory (the format refuses that)."""
+    apart: dict[str, torch.Tensor] = {}
+    seen: set[int] = set()
+    for name, tensor in tensors.items():
+        plain = tensor.detach().cpu().contiguous()
+        memory = plain.untyped_storage().data_ptr()
+        apart[name] = plain.clone() if memory in seen else plain
+        seen.add(memory)
+    return apart
+
+
+def _checksum(tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) -> str:
+    digest = hashlib.sha256(repr(sorted(metadata.items())).encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()

@@ -1,0 +1,93 @@
+"""A run while it is being written.
+
+Everything goes to `<out>/<name>.partial`; the last act is to rename that folder to `<out>/<name>`.  So a
+folder without the suffix is a finished run, and whatever interrupts the writer leaves its last checkpoint.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from idiolect.errors import UserError
+from idiolect.records.atomic import sync_folder
+from idiolect.records.folder import finished_folder, partial_folder
+from idiolect.records.manifest import write_manifest
+from idiolect.records.tables import CLIENTS_FILE, ROUNDS_FILE, SCHEMAS, write_table
+
+__all__ = ["RunWriter"]
+
+
+class RunWriter:
+    """Writes one run.
+
+    Attributes:
+        folder: the partial folder, where checkpoints and exported models go while the run is on its way.
+        final: the folder of the finished run.
+    """
+
+    def __init__(self, out_dir: str | Path, name: str, manifest: Mapping[str, Any]) -> None:
+        """Opens the partial folder, a new one or one left by an interrupted run, and says "running" in it.
+
+        Raises:
+            UserError: the run is there already, or the folder cannot be made.
+        """
+        self.final = finished_folder(out_dir, name)
+        self.folder = partial_folder(out_dir, name)
+        self._manifest = {**manifest, "name": name}
+        self._refuse_to_overwrite()
+        self._taken_up = self.folder.exists()
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"cannot make the folder {self.folder}: {error.strerror}") from error
+        write_manifest(self.folder, {**self._manifest, "status": "running"})
+
+    def finish(
+        self, rounds: pa.Table, rows: pa.Table, extra_manifest: Mapping[str, Any] | None = None
+    ) -> Path:
+        """Writes both tables and the manifest with their checksums, then gives the folder its final name.
+
+        Args:
+            rounds: one row per round (`RoundBuffer.table()`).
+            rows: one row per measurement (`RowBuffer.table()`).
+            extra_manifest: what was known only at the end, such as timings; it may replace earlier keys.
+
+        Returns:
+            The folder of the finished run.
+        """
+        self._refuse_to_overwrite()
+        tables = {ROUNDS_FILE: rounds, CLIENTS_FILE: rows}
+        for file, table in tables.items():
+            if not table.schema.equals(SCHEMAS[file]):
+                raise ValueError(f"{file} needs the columns {SCHEMAS[file].names}, got {table.schema.names}")
+        digests = {file: write_table(self.folder / file, table) for file, table in tables.items()}
+        last = {"name": self.final.name, "status": "finished", "sha256": digests}
+        write_manifest(self.folder, {**self._manifest, **(extra_manifest or {}), **last})
+        for stray in self.folder.glob(".*.tmp"):
+            stray.unlink()
+        try:
+            os.rename(self.folder, self.final)
+        except OSError as error:
+            raise UserError(f"cannot rename {self.folder} to {self.final}: {error.strerror}") from error
+        sync_folder(self.final.parent)
+        return self.final
+
+    def discard(self) -> None:
+        """Removes the partial folder, for an error before the first round.
+
+        A folder taken up from an interrupted run stays: its checkpoint is not this writer's to throw away.
+        """
+        if not self._taken_up:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _refuse_to_overwrite(self) -> None:
+        if self.final.exists():
+            raise UserError(
+                f"{self.final} is there already, and a run is never overwritten; move it away first"
+            )

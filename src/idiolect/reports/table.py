@@ -1,0 +1,107 @@
+"""The summary as text: plain rows for a terminal, Markdown for people, CSV for programs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import pandas as pd
+
+from idiolect.records import Run
+from idiolect.reports.grouping import group_runs
+
+__all__ = ["csv_table", "human_bytes", "markdown_table", "notes_of", "plain_rows"]
+
+ABSENT = "-"
+ACCURACIES = {
+    "Global %": "global_accuracy",
+    "Personalised %": "personal_accuracy",
+    "Worst tenth %": "worst_tenth",
+}
+EXPLANATION = (
+    "Global: the global model on the server's test set. "
+    "Personalised: the named predictor, mean over all clients. "
+    "SD: over clients, n - 1. Worst tenth: mean of the worst ceil(10 %) of the clients. "
+    "Down and up: bytes per round, all clients together."
+)
+
+
+def plain_rows(summary: pd.DataFrame) -> list[list[str]]:
+    """The table as strings, the header first; what was not measured is a hyphen."""
+    several = bool((summary["seeds"] > 1).any())
+    lines = [_cells(line, several) for line in summary.to_dict("records")]
+    return [list(lines[0]), *(list(cells.values()) for cells in lines)]
+
+
+def markdown_table(summary: pd.DataFrame, notes: Iterable[str] = ()) -> str:
+    """A Markdown table, the best accuracy of each column in bold, with an explanation and notes below."""
+    header, *rows = plain_rows(summary)
+    rows = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+    for title, name in ACCURACIES.items():
+        column = header.index(title)
+        shown = [ABSENT if math.isnan(value) else f"{100 * value:.1f}" for value in summary[name]]
+        best = max((float(text) for text in shown if text != ABSENT), default=math.nan)
+        for row, text in zip(rows, shown, strict=True):
+            if len(rows) > 1 and text != ABSENT and float(text) == best:
+                row[column] = f"**{row[column]}**"
+    texts = {"Method", "Predictor"}
+    rule = [":---" if title in texts else "---:" for title in header]
+    table = "\n".join("| " + " | ".join(cells) + " |" for cells in [header, rule, *rows])
+    seeds = " ±: SD over seeds, n - 1." if (summary["seeds"] > 1).any() else ""
+    return "\n".join([table, "", EXPLANATION + seeds, *(f"\n- {note}" for note in notes)]) + "\n"
+
+
+def csv_table(summary: pd.DataFrame) -> str:
+    """The unrounded numbers: accuracies in [0, 1], bytes, seconds; empty where not measured."""
+    return str(summary.to_csv(index=False, lineterminator="\n"))
+
+
+def notes_of(runs: Iterable[Run]) -> list[str]:
+    """The notes in the manifests, each once; those not common to all after the methods they belong to."""
+    groups = group_runs(runs)
+    owners: dict[str, list[str]] = {}
+    for label, group in groups.items():
+        for note in dict.fromkeys(note for run in group for note in run.manifest.get("notes", [])):
+            owners.setdefault(note, []).append(label)
+    everyone = len(groups)
+    return [note if len(who) == everyone else f"{', '.join(who)}: {note}" for note, who in owners.items()]
+
+
+def human_bytes(count: float) -> str:
+    """A number of bytes in units of 1000.
+
+    >>> human_bytes(0), human_bytes(999), human_bytes(1500), human_bytes(2.5e6)
+    ('0 B', '999 B', '1.5 kB', '2.5 MB')
+    """
+    if math.isnan(count):
+        return ABSENT
+    if round(count) < 1000:
+        return f"{count:.0f} B"
+    for unit in ("kB", "MB", "GB"):
+        count /= 1000
+        if round(count, 1) < 1000:
+            return f"{count:.1f} {unit}"
+    return f"{count / 1000:.1f} TB"
+
+
+def _cells(line: dict[Any, Any], several: bool) -> dict[str, str]:
+    cells = {
+        "Method": str(line["method"]),
+        "Global %": _percent(line, "global_accuracy"),
+        "Personalised %": _percent(line, "personal_accuracy"),
+        "Predictor": str(line["predictor"]),
+        "SD %": _percent(line, "sd_clients"),
+        "Worst tenth %": _percent(line, "worst_tenth"),
+        "Down": human_bytes(line["bytes_down"]),
+        "Up": human_bytes(line["bytes_up"]),
+        "Seconds": ABSENT if math.isnan(line["seconds"]) else f"{line['seconds']:.1f}",
+    }
+    return {**cells, "Seeds": str(line["seeds"])} if several else cells
+
+
+def _percent(line: dict[Any, Any], name: str) -> str:
+    if math.isnan(line[name]):
+        return ABSENT
+    spread = line.get(f"{name}_sd_seeds", math.nan)
+    return f"{100 * line[name]:.1f}" + ("" if math.isnan(spread) else f" ± {100 * spread:.1f}")

@@ -1,0 +1,81 @@
+"""What a run looks like in a terminal: a progress bar with rate, time left and current accuracies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+from rich.text import Text
+
+__all__ = ["Terminal", "print_table"]
+
+SHOWN = {"loss": "{:.3f}", "global": "{:.1%}", "personal": "{:.1%}"}
+
+
+class RateColumn(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text("- rounds/s" if speed is None else f"{speed:.2f} rounds/s", style="cyan")
+
+
+class Terminal:
+    """Shows a bar on standard error where that is a terminal, and nothing where it is not."""
+
+    def __init__(self, console: Console, runs: int = 1) -> None:
+        self.console = console
+        self._runs, self._started = runs, 0
+        self._progress: Progress | None = None
+        self._task: TaskID | None = None
+
+    def begin(self, label: str, rounds: int, done: int) -> None:
+        self._started += 1
+        title = f"{label} ({self._started}/{self._runs})" if self._runs > 1 else label
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            RateColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[numbers]}"),
+            console=self.console,
+            disable=not self.console.is_terminal,
+        )
+        self._task = self._progress.add_task(title, total=rounds, completed=done, numbers="")
+        self._progress.start()
+
+    def advance(self, rounds_done: int, numbers: dict[str, float]) -> None:
+        if self._progress is None or self._task is None:
+            return
+        text = " ".join(f"{name} {SHOWN[name].format(value)}" for name, value in numbers.items())
+        self._progress.update(self._task, completed=rounds_done, numbers=text)
+
+    def end(self) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+        self._progress = None
+
+    def say(self, sentence: str) -> None:
+        self.console.print(sentence, highlight=False)
+
+
+def print_table(console: Console, rows: Sequence[Sequence[str]], title: str = "", words: int = 1) -> None:
+    """Prints rows of text, the header first; the first ``words`` columns are words and the others numbers."""
+    table = Table(title=title or None, title_justify="left")
+    for place, heading in enumerate(rows[0]):
+        table.add_column(heading, justify="left" if place < words else "right", overflow="fold")
+    for row in rows[1:]:
+        table.add_row(*row)
+    console.print(table)

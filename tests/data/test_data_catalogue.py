@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from idiolect.data import DEFAULT, describe, load, names
+from idiolect.data.location import data_folder
+from idiolect.errors import UserError
+
+WriteMnist = Callable[..., Path]
+
+
+def test_names_are_the_promised_ones_with_the_default_first() -> None:
+    assert names() == ("fashion-mnist-12k", "fashion-mnist", "mnist", "cifar10", "cifar100", "synthetic")
+    assert names()[0] == DEFAULT
+
+
+@pytest.mark.parametrize("name", ["mnist", "fashion-mnist"])
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("inside", [True, False])
+def test_load_finds_files_below_or_in_the_folder(
+    tmp_path: Path, write_mnist: WriteMnist, name: str, packed: bool, inside: bool
+) -> None:
+    folder = write_mnist(tmp_path / name, packed=packed)
+    dataset = load(name, folder if inside else tmp_path)
+    assert dataset.name == name
+    assert dataset.train_x.shape == (20, 1, 28, 28)
+    assert np.bincount(dataset.test_y).tolist() == [2] * 10
+    assert set(dataset.manifest["sha256"]) == {path.name for path in folder.iterdir()}
+    assert json.loads(json.dumps(dataset.manifest)) == dataset.manifest
+
+
+def test_load_never_reads_mnist_as_fashion_mnist(tmp_path: Path, write_mnist: WriteMnist) -> None:
+    folder = write_mnist(tmp_path / "mnist")
+    with pytest.raises(UserError, match="'fashion-mnist': found no"):
+        load("fashion-mnist", folder)
+
+
+def test_load_missing_dataset_says_where_and_how(tmp_path: Path) -> None:
+    with pytest.raises(UserError) as caught:
+        load("mnist", tmp_path)
+    assert f"in {tmp_path}/mnist;" in str(caught.value)
+    assert f"`idiolect datasets get mnist --data-dir {tmp_path}`" in str(caught.value)
+
+
+def test_load_incomplete_dataset_names_the_missing_file(tmp_path: Path, write_mnist: WriteMnist) -> None:
+    (write_mnist(tmp_path / "mnist") / "t10k-labels-idx1-ubyte.gz").unlink()
+    with pytest.raises(UserError, match=r"'mnist': is missing t10k-labels-idx1-ubyte\.gz in"):
+        load("mnist", tmp_path)
+
+
+def test_load_broken_file_tells_how_to_get_it_again(tmp_path: Path, write_mnist: WriteMnist) -> None:
+    broken = write_mnist(tmp_path / "mnist") / "train-images-idx3-ubyte.gz"
+    broken.write_bytes(broken.read_bytes()[:-20])
+    with pytest.raises(UserError, match=rf"{broken} .* datasets get mnist --data-dir {tmp_path}"):
+        load("mnist", tmp_path)
+
+
+def test_load_unknown_name_suggests_the_near_one() -> None:
+    with pytest.raises(UserError, match="unknown dataset 'fashion_mnist'; did you mean fashion-mnist"):
+        load("fashion_mnist")
+
+
+def test_load_passes_options_to_synthetic() -> None:
+    assert load("synthetic", n_clients=2, samples_per_client=3).train_x.shape == (6, 1, 1, 60)
+
+
+def test_load_unknown_option_lists_the_known_ones(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"'synthetic' has no option 'skwe'; known: n_clients, .*skew, seed"):
+        load("synthetic", skwe=1)
+    for name in ("mnist", DEFAULT):
+        with pytest.raises(UserError, match=f"'{name}' has no option 'skew'; it takes none"):
+            load(name, tmp_path, skew=1)
+
+
+def test_data_folder_prefers_argument_then_variable_then_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("IDIOLECT_DATA", str(tmp_path / "variable"))
+    assert data_folder(tmp_path / "argument") == tmp_path / "argument"
+    assert data_folder() == tmp_path / "variable"
+    monkeypatch.delenv("IDIOLECT_DATA")
+    assert data_folder() == tmp_path / "home" / ".cache" / "idiolect"
+    assert data_folder("~/mine") == tmp_path / "home" / "mine"
+
+
+def test_describe_tells_present_from_missing(tmp_path: Path, write_mnist: WriteMnist) -> None:
+    write_mnist(tmp_path / "mnist")
+    rows = {row.name: row for row in describe(tmp_path)}
+    assert tuple(rows) == names()
+    assert {name for name, row in rows.items() if row.status == "present"} == {DEFAULT, "mnist", "synthetic"}
+    assert rows["cifar10"].status == "missing"
+    assert rows["cifar10"].where == str(tmp_path / "cifar-10-batches-py")
+    assert all(row.licence for row in rows.values())
+
+
+@pytest.mark.parametrize("name", [DEFAULT, "synthetic"])
+def test_describe_agrees_with_what_load_gives(name: str, tmp_path: Path) -> None:
+    row = next(row for row in describe(tmp_path) if row.name == name)
+    dataset = load(name)
+    assert row.samples == len(dataset.train_y) + len(dataset.test_y)
+    assert (row.classes, row.shape) == (dataset.n_classes, dataset.shape)
+    assert row.licence == dataset.manifest["licence"]

@@ -1,0 +1,121 @@
+"""What every net of the zoo promises: features and head, ordered units, layers, padding without effect."""
+
+import pytest
+import torch
+from torch import nn
+
+from idiolect.errors import UserError
+from idiolect.models import How, MaskedBatchNorm, Net, PlannedDropout, Unit, build, describe, names
+
+SHAPES = {row.name: row.image_shape for row in describe()}
+FEATURES = {
+    "mlpnet": 512, "lenet5": 84, "lenet_map": 256, "lenet_fedrepo": 84, "lenet_bn": 128, "tfcnn": 1024,
+    "tfcnn_fc": 128, "vgg8": 512, "vgg8_bn": 512, "vgg11": 512, "vgg11_fc": 512, "superfed_cnn": 512,
+    "persfl_cnn": 84, "persfl_dnn": 100, "linear_base": 512,
+}  # fmt: skip
+UNITS = {
+    "mlpnet": 3, "lenet5": 5, "lenet_map": 3, "lenet_fedrepo": 5, "lenet_bn": 3, "tfcnn": 4, "tfcnn_fc": 5,
+    "vgg8": 6, "vgg8_bn": 6, "vgg11": 9, "vgg11_fc": 11, "superfed_cnn": 5, "persfl_cnn": 5, "persfl_dnn": 2,
+    "linear_base": 2,
+}  # fmt: skip
+
+
+def one_of_each(name, rows=2):
+    torch.manual_seed(1)
+    return build(name, SHAPES[name], 7), torch.randn(rows, *SHAPES[name])
+
+
+@pytest.mark.parametrize("name", names())
+def test_head_of_features_equals_logits(name):
+    net, x = one_of_each(name)
+    how = How.plain(2, net.n_units)
+    features, logits = net(x, how)
+    assert features.shape == (2, FEATURES[name]) and logits.shape == (2, 7)
+    assert torch.equal(net.features(x, how), features)
+    assert torch.equal(net.head(features, how), logits)
+    assert logits.std() > 0
+
+
+@pytest.mark.parametrize("name", names())
+def test_units_are_ordered_disjoint_and_cover_every_name(name):
+    net, _ = one_of_each(name)
+    assert net.n_units == UNITS[name]
+    listed = [key for i in range(net.n_units) for key in net.unit_names(i)]
+    held = [key for key, _ in net.named_parameters()] + [key for key, _ in net.named_buffers()]
+    assert len(listed) == len(set(listed)) and set(listed) == set(held)
+    owners = [net.unit_of(key) for key, _ in net.named_parameters()]
+    assert owners == sorted(owners) and set(owners) == set(range(net.n_units))
+    assert all(net.unit_of(key) == i for i in range(net.n_units) for key in net.unit_names(i))
+    assert net.unit_names(-1) == net.unit_names(net.n_units - 1)
+
+
+@pytest.mark.parametrize("name", names())
+def test_layer_groups_are_the_layers_with_parameters_in_order(name):
+    net, _ = one_of_each(name)
+    groups = net.layer_groups()
+    assert [key for group in groups for key in group] == [key for key, _ in net.named_parameters()]
+    kinds = nn.Conv2d | nn.Linear | MaskedBatchNorm
+    layers = [path for path, module in net.named_modules() if isinstance(module, kinds)]
+    assert [{key.rpartition(".")[0] for key in group} for group in groups] == [{path} for path in layers]
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_head_is_a_single_linear_layer(name):
+    net, _ = one_of_each(name)
+    assert net.linear_head
+    assert net.has_batchnorm == name.endswith("_bn")
+
+
+def test_a_head_of_two_layers_is_not_linear():
+    assert not Net([Unit(linear=nn.Linear(2, 2), activation=nn.ReLU())]).linear_head
+
+
+@pytest.mark.parametrize("name", ["lenet_bn", "vgg11_fc", "lenet5"])
+def test_padding_changes_nothing(name):
+    net, x = one_of_each(name, rows=3)
+    plain = How.plain(3, net.n_units, train=True)
+    keys = torch.cat([plain.key, plain.key[:2]])
+    padded = How(torch.tensor([1.0, 1.0, 1.0, 0.0, 0.0]), plain.train, keys)
+    start = net.state_dict()
+    start = {key: value.clone() for key, value in start.items()}
+    expected, after = net(x, plain)[1], {key: value.clone() for key, value in net.named_buffers()}
+    net.load_state_dict(start)
+    found = net(torch.cat([x, 5 * x[:2]]), padded)[1][:3]
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    for key, value in net.named_buffers():
+        torch.testing.assert_close(value, after[key], rtol=1e-5, atol=1e-6)
+
+
+def test_a_frozen_unit_runs_in_eval_mode():
+    net, x = one_of_each("lenet_bn", rows=4)
+    how = How.plain(4, net.n_units, train=True)
+    net(x, how._replace(train=(False, True, True)))
+    moved = {key for key, buffer in net.named_buffers() if not torch.equal(buffer, buffer.round())}
+    assert moved == {"units.1.normalisation.running_mean", "units.1.normalisation.running_var"}
+
+
+def test_dropout_layers_of_a_net_have_different_indices():
+    net, _ = one_of_each("vgg11_fc")
+    dropouts = [module for module in net.modules() if isinstance(module, PlannedDropout)]
+    assert [(layer.index, layer.rate) for layer in dropouts] == [(0, 0.5), (1, 0.5)]
+
+
+def test_dropout_acts_only_in_training():
+    net, x = one_of_each("vgg11_fc")
+    how = How.plain(2, net.n_units, train=True)
+    evaluated = net(x, how._replace(train=(False,) * net.n_units))[0]
+    trained = net(x, how)[0]
+    assert torch.equal(trained, net(x, how)[0]) and not torch.equal(trained, evaluated)
+    assert not torch.equal(trained, net(x, how._replace(key=how.key + 9))[0])
+
+
+def test_flags_for_another_number_of_units_are_refused():
+    net, x = one_of_each("lenet_map")
+    with pytest.raises(ValueError, match="zip"):
+        net(x, How.plain(2, net.n_units + 1))
+
+
+def test_unknown_parameter_name_is_refused_with_near_matches():
+    net, _ = one_of_each("lenet_map")
+    with pytest.raises(UserError, match="did you mean"):
+        net.unit_of("units.0.convolution.wieght")

@@ -1,0 +1,60 @@
+"""The files of a report."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from idiolect.errors import UserError
+from idiolect.records import Run
+from idiolect.reports import write_report
+
+FILES = {"table.md", "table.csv", "curves.png", "curves.csv", "clients.png", "clients.csv", "partition.png"}
+
+
+def test_report_writes_every_file_and_nothing_else(comparison: list[Run], tmp_path: Path) -> None:
+    written = write_report(comparison, tmp_path / "report")
+    assert {path.name for path in written} == FILES
+    assert {path.name for path in (tmp_path / "report").iterdir()} == FILES
+    for path in written:
+        if path.suffix == ".png":
+            assert path.read_bytes().startswith(b"\x89PNG")
+        else:
+            assert "nan" not in path.read_text().lower()
+    assert len(pd.read_csv(tmp_path / "report" / "clients.csv")) == 9 * 3 * 30
+
+
+def test_report_twice_gives_the_same_bytes(comparison: list[Run], tmp_path: Path) -> None:
+    first = {path.name: path.read_bytes() for path in write_report(comparison[:6], tmp_path / "a")}
+    second = {path.name: path.read_bytes() for path in write_report(comparison[:6], tmp_path / "b")}
+    assert first == second
+
+
+def test_report_without_accuracies_or_counts_still_appears(make_run, tmp_path: Path) -> None:
+    names = {path.name for path in write_report([make_run("Empty")], tmp_path / "report")}
+    assert names == FILES - {"partition.png"}
+
+
+def test_report_of_no_runs_is_refused_and_leaves_no_file(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no finished run"):
+        write_report([], tmp_path / "report")
+    assert not list(tmp_path.rglob("*.*"))
+
+
+def test_report_into_a_file_is_refused_by_name(make_run, tmp_path: Path) -> None:
+    (tmp_path / "report").write_text("mine")
+    with pytest.raises(UserError, match="report"):
+        write_report([make_run("A", personal={(1, "after"): [0.5]})], tmp_path / "report")
+    assert (tmp_path / "report").read_text() == "mine"
+
+
+def test_reports_never_import_torch_or_pyplot() -> None:
+    check = (
+        "import sys, idiolect.reports; print([m for m in ('torch', 'matplotlib.pyplot') if m in sys.modules])"
+    )
+    run = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.func import functional_call
@@ -45,15 +44,19 @@ def initial_model(
     n_classes: int,
     initialisation: str,
     seed: int,
-    dtype: torch.dtype,
+    like: Tensor,
     client: int,
 ) -> Initial:
-    """theta_0 of the run, and further initialisations seeded by purpose and, if asked, by client."""
+    """theta_0 of the run, and further initialisations seeded by purpose and, if asked, by client.
+
+    Args:
+        like: a tensor with the run's precision and device.
+    """
 
     def drawn(*position: str | int) -> Model:
         net = build(model, image_shape, n_classes, initialisation, derive(seed, "initialisation", *position))
-        params = {k: v.detach().to(dtype) for k, v in net.named_parameters()}
-        return Model(params, {k: v.to(dtype) if v.is_floating_point() else v for k, v in net.named_buffers()})
+        params = {k: v.detach().to(like) for k, v in net.named_parameters()}
+        return Model(params, {k: v.to(like) for k, v in net.named_buffers()})
 
     net = build(model, image_shape, n_classes, initialisation, 0)
     return Initial(

@@ -18,4 +18,4 @@ DEMO_METHODS = (
     "superfed_mm",
 )
 
-QUICK: dict[str, Any] = {"rounds": 3, "clients": 10, "evaluate_every": 3}
+QUICK: dict[str, Any] = {"rounds": 3, "clients": 10, "participation_rate": 0.5, "evaluate_every": 3}

@@ -52,7 +52,7 @@ class Setting:
             self.federation.n_classes,
             e.initialisation,
             e.seed,
-            DTYPES[e.precision],
+            self.work.x,
             client,
         )
 

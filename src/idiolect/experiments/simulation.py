@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from idiolect.core import Context, Program, Tree, broadcast, server_round
-from idiolect.core.trees import stack, tree_leaves
+from idiolect.core.trees import stack, tree_leaves, tree_map
 from idiolect.engines import Engine, Outcome, server_logits
 from idiolect.errors import UserError
 from idiolect.evaluation import Scores, accuracy, choose, cross_entropy, score
@@ -186,7 +186,9 @@ class Simulation:
         return {"server": self.server, "private": self.store.state(), "selected": chosen}
 
     def restore(self, round: int, state: dict[str, Any], tables: dict[str, Any]) -> None:
-        self.round, self.server = round, state["server"]
-        self.store.restore(state["private"])
+        """Goes on from a checkpoint, which holds tensors on the CPU."""
+        device = self.setting.work.x.device
+        self.round, self.server = round, tree_map(lambda t: t.to(device), state["server"])
+        self.store.restore(tree_map(lambda t: t.to(device), state["private"]))
         self.selected = {int(c) for c in state["selected"]}
         self.rows, self.rounds = RowBuffer(tables["rows"]), RoundBuffer(tables["rounds"])

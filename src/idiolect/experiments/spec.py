@@ -30,12 +30,12 @@ class Experiment:
 
     method: str = "fedavg"
     dataset: str = "fashion-mnist-12k"
-    partition: str = "label_k(k=3)"
-    clients: int = 20
+    partition: str = "dirichlet_client(alpha=0.3)"
+    clients: int = 50
     model: str = "lenet_map"
     initialisation: str = "default"
-    rounds: int = 20
-    participation_rate: float = 0.5
+    rounds: int = 40
+    participation_rate: float = 0.2
     local_epochs: float = 2
     batch_size: int = 32
     learning_rate: float = 0.03

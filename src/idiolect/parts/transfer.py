@@ -34,8 +34,8 @@ def mmd_squared(a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
     both = torch.cat([a, b])
     real = torch.cat([mask, mask])
     pairs = real[:, None] * real[None, :]
-    # a difference is zero where both rows are equal, so that equal features have zero distance and gradient
-    distance = ((both[:, None, :] - both[None, :, :]) ** 2).sum(-1)
+    norms = (both**2).sum(-1)
+    distance = (norms[:, None] + norms[None, :] - 2 * both @ both.T).clamp(min=0)
     n = real.sum()
     bandwidth = (distance.detach() * pairs).sum() / (n**2 - n).clamp(min=1) + 1e-8
     kernel = torch.stack([torch.exp(-distance / (bandwidth * 2**i / 4)) for i in range(5)]).sum(0) * pairs

@@ -2,7 +2,9 @@
 
 from idiolect.engines.choose import ENGINES, Engine, Where, choose_engine, place
 from idiolect.engines.cohort import Cohort
-from idiolect.engines.group import Outcome, server_logits
+from idiolect.engines.dry_round import dry_round
+from idiolect.engines.evaluation import server_logits
+from idiolect.engines.group import Outcome
 from idiolect.engines.loop import Loop
 from idiolect.engines.pool import Pool
 from idiolect.engines.task import initial_model, make_task, structure_of
@@ -18,6 +20,7 @@ __all__ = [
     "Where",
     "Workload",
     "choose_engine",
+    "dry_round",
     "initial_model",
     "make_task",
     "place",

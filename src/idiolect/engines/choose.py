@@ -9,7 +9,8 @@ import torch
 
 from idiolect.core import Program, Tree
 from idiolect.engines.cohort import Cohort
-from idiolect.engines.group import Logits, Outcome
+from idiolect.engines.evaluation import Logits
+from idiolect.engines.group import Outcome
 from idiolect.engines.loop import Loop
 from idiolect.engines.pool import Pool
 from idiolect.engines.workload import Workload

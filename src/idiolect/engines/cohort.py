@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from idiolect.core import Program, Tree
-from idiolect.engines.group import Logits, Outcome, evaluate_group, round_of_group, settle_group
+from idiolect.engines.evaluation import Logits, evaluate_group
+from idiolect.engines.group import Outcome, round_of_group, settle_group
 from idiolect.engines.packing import BATCHED
 from idiolect.engines.workload import Workload
 

@@ -1,22 +1,20 @@
-"""What any engine does with a group of clients: drive stages, finish, evaluate."""
+"""What any engine does with a group of clients: drive the stages of a round, or of a later phase."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from idiolect.core import UPLOAD, Batch, Context, Model, Plan, Program, Result, Stage, State, Tree
-from idiolect.core.measures import recalibration
-from idiolect.engines.packing import SINGLE, Packing
-from idiolect.engines.workload import EVALUATION_ROWS, Workload, in_order
+from idiolect.core import UPLOAD, Batch, Context, Program, Result, Stage, State, Tree
+from idiolect.engines.evaluation import Logits, evaluate_context, group_context
+from idiolect.engines.packing import Feed, Packing
+from idiolect.engines.workload import Workload
 
-__all__ = ["Logits", "Outcome", "evaluate_group", "round_of_group", "settle_group"]
-
-Logits = dict[str, Tensor]  # by predictor: [samples, classes]
+__all__ = ["Outcome", "round_of_group", "run_round", "run_settling", "settle_group"]
 
 
 class Outcome(NamedTuple):
@@ -29,23 +27,16 @@ class Outcome(NamedTuple):
     after: Logits
 
 
-def _context(work: Workload, packing: Packing, server: Tree, privates: dict[int, Tree]) -> Context:
-    facts = [work.facts(client) for client in privates]
-    return Context(server, packing.pack(list(privates.values())), packing.pack(facts), {})
-
-
 def run_stages(
     program: Program,
-    work: Workload,
     packing: Packing,
     stages: tuple[Stage, ...],
     context: Context,
-    clients: list[int],
-    learning_rate: float,
+    feed: Callable[[Stage], Feed],
+    rate: Tensor,
     previous: Result | None = None,
 ) -> tuple[Context, Result | None]:
     """Runs ``stages`` one after the other and adds their results to the context."""
-    rate = torch.tensor(learning_rate).to(work.x)
     for stage in stages:
 
         def begin(context: Context, *previous: Result, stage: Stage = stage) -> State:
@@ -61,11 +52,40 @@ def run_stages(
 
         state = packing.lift(begin)(context, *([previous] if previous is not None else []))
         lifted = packing.lift(advance)
-        for batches, active in packing.feed(work, program, stage, clients):
+        for batches, active in feed(stage):
             state = lifted(context, state, batches, *([active] if active is not None else []))
         previous = packing.lift(lambda context, state: program.end(state))(context, state)
         context = context._replace(results={**context.results, stage.name: previous})
     return context, previous
+
+
+def run_round(
+    program: Program, packing: Packing, context: Context, feed: Callable[[Stage], Feed], rate: Tensor
+) -> tuple[Context, Tree]:
+    """The stages around the upload mark, then what stays and what is sent."""
+    plan = program.method.plan(program.scene, program.clock)
+    context, last = run_stages(program, packing, plan.before, context, feed, rate)
+    assert last is not None
+    context = context._replace(results={**context.results, UPLOAD: last})
+    context, _ = run_stages(program, packing, plan.after, context, feed, rate, last)
+    private, messages = packing.lift(program.finish)(context)
+    return context._replace(private=private), messages
+
+
+def run_settling(
+    program: Program,
+    packing: Packing,
+    phase: str,
+    context: Context,
+    feed: Callable[[Stage], Feed],
+    rate: Tensor,
+) -> Tree:
+    """The stages of the phase ``merged`` or ``end``, then the private state they lead to."""
+    plan = program.method.plan(program.scene, program.clock)
+    stages = plan.merged if phase == "merged" else plan.end
+    settle = program.score if phase == "merged" else program.personalise
+    context, _ = run_stages(program, packing, stages, context, feed, rate)
+    return packing.lift(settle)(context)
 
 
 def round_of_group(
@@ -80,17 +100,12 @@ def round_of_group(
     """One round of the clients in ``privates``; the caller hands a single one, or a cohort, as the packing says."""
     program = replace(program, differentiate=packing.differentiate)
     clients = list(privates)
-    plan: Plan = program.method.plan(program.scene, program.clock)
-    context = _context(work, packing, server, privates)
+    context = group_context(work, packing, server, privates)
     before = evaluate_context(program, work, packing, context, clients, "test") if observe else None
-    context, last = run_stages(program, work, packing, plan.before, context, clients, learning_rate)
-    assert last is not None
-    context = context._replace(results={**context.results, UPLOAD: last})
-    context, _ = run_stages(program, work, packing, plan.after, context, clients, learning_rate, last)
-    private, messages = packing.lift(program.finish)(context)
-    updated = context._replace(private=private)
-    after = evaluate_context(program, work, packing, updated, clients, "test") if observe else None
-    rows = packing.unpack((private, messages, context.results[UPLOAD].loss), len(clients))
+    feed, rate = _feed(work, packing, program, clients), torch.tensor(learning_rate).to(work.x)
+    context, messages = run_round(program, packing, context, feed, rate)
+    after = evaluate_context(program, work, packing, context, clients, "test") if observe else None
+    rows = packing.unpack((context.private, messages, context.results[UPLOAD].loss), len(clients))
     return [
         Outcome(*row, before[i] if before else {}, after[i] if after else {}) for i, row in enumerate(rows)
     ]
@@ -105,97 +120,13 @@ def settle_group(
     privates: dict[int, Tree],
     learning_rate: float,
 ) -> list[Tree]:
-    """New private state after the stages of the phase ``merged`` or ``end``."""
+    """New private state after the phase ``merged`` or ``end``."""
     program = replace(program, differentiate=packing.differentiate)
     clients = list(privates)
-    plan: Plan = program.method.plan(program.scene, program.clock)
-    stages = plan.merged if phase == "merged" else plan.end
-    settle = program.score if phase == "merged" else program.personalise
-    context = _context(work, packing, server, privates)
-    context, _ = run_stages(program, work, packing, stages, context, clients, learning_rate)
-    return packing.unpack(packing.lift(settle)(context), len(clients))
+    context = group_context(work, packing, server, privates)
+    feed, rate = _feed(work, packing, program, clients), torch.tensor(learning_rate).to(work.x)
+    return packing.unpack(run_settling(program, packing, phase, context, feed, rate), len(clients))
 
 
-def evaluate_group(
-    program: Program, work: Workload, packing: Packing, server: Tree, privates: dict[int, Tree], split: str
-) -> list[Logits]:
-    """Logits of every predictor on every client's ``split``."""
-    context = _context(work, packing, server, privates)
-    return evaluate_context(program, work, packing, context, list(privates), split)
-
-
-def evaluate_context(
-    program: Program, work: Workload, packing: Packing, context: Context, clients: list[int], split: str
-) -> list[Logits]:
-    statistics = _recalibrated(program, work, packing, context, clients)
-
-    def logits(context: Context, batch: Batch, statistics: Tree) -> Logits:
-        found = {}
-        for name, predictor in program.predictors(context).items():
-            if name in statistics:
-                predictor = predictor._replace(buffers={**predictor.buffers, "model": statistics[name]})
-            found[name] = program.predict(predictor, batch)
-        return found
-
-    lifted = packing.lift(logits)
-    with torch.no_grad():
-        parts = [lifted(context, batch, statistics) for batch in _rows(work, packing, clients, split)]
-    rows = [packing.unpack(part, len(clients)) for part in parts]
-    sizes = [len(getattr(work.federation.clients[c], split)) for c in clients]
-    return [
-        {name: torch.cat([row[i][name] for row in rows])[: sizes[i]] for name in rows[0][i]} if rows else {}
-        for i in range(len(clients))
-    ]
-
-
-def _recalibrated(
-    program: Program, work: Workload, packing: Packing, context: Context, clients: list[int]
-) -> dict[str, Tree]:
-    """Normalisation statistics, over the training split, of the predictors that ask for it."""
-    if not program.task.structure.buffers:
-        return {}
-    fold = recalibration()
-
-    def wanted(context: Context) -> dict[str, Model]:
-        found = program.predictors(context).items()
-        return {n: Model(p.params["model"], p.buffers["model"]) for n, p in found if p.recalibrate}
-
-    def begin(context: Context) -> Tree:
-        return {n: fold.init(model, program.view(None, context)) for n, model in wanted(context).items()}
-
-    def add(context: Context, sums: Tree, batch: Batch) -> Tree:
-        view = program.view(None, context)
-        return {n: fold.add(sums[n], model, batch, view) for n, model in wanted(context).items()}
-
-    with torch.no_grad():
-        sums = packing.lift(begin)(context)
-        if sums:
-            for batch in _rows(work, packing, clients, "train"):
-                sums = packing.lift(add)(context, sums, batch)
-    return {name: found["buffers"] for name, found in sums.items()}
-
-
-def _rows(work: Workload, packing: Packing, clients: list[int], split: str) -> list[Batch]:
-    """A split in its own order: as it is for a single client, padded and stacked for a cohort."""
-    plans = [in_order(getattr(work.federation.clients[c], split)) for c in clients]
-    if packing is SINGLE:
-        plan = plans[0]
-        return [work.batch(i[m], m[m], k[m], {}) for i, m, k in zip(*plan, strict=True)]
-    length = max(len(plan.index) for plan in plans)
-
-    def padded(arrays: list[np.ndarray]) -> np.ndarray:  # [C, n, rows]
-        return np.stack([np.pad(a, ((0, length - len(a)), (0, 0))) for a in arrays])
-
-    index, mask, key = (padded([plan[f] for plan in plans]) for f in range(3))
-    return [work.batch(index[:, t], mask[:, t], key[:, t], {}) for t in range(length)]
-
-
-def server_logits(program: Program, server: Tree, x: Tensor) -> Tensor:
-    """The shared model on the server's test set."""
-    found = []
-    with torch.no_grad():
-        for chunk in x.split(4 * EVALUATION_ROWS):
-            ones = torch.ones(len(chunk)).to(x)
-            batch = Batch(chunk, torch.zeros(len(chunk)).long().to(x.device), ones, ones.long(), {})
-            found.append(program.task.forward(server["params"], server["buffers"], batch, False)[0].logits)
-    return torch.cat(found)
+def _feed(work: Workload, packing: Packing, program: Program, clients: list[int]) -> Callable[[Stage], Feed]:
+    return lambda stage: packing.feed(work, program, stage, clients)

@@ -18,7 +18,8 @@ import torch
 
 from idiolect.core import Program, Tree
 from idiolect.core.trees import tree_map
-from idiolect.engines.group import Logits, Outcome
+from idiolect.engines.evaluation import Logits
+from idiolect.engines.group import Outcome
 from idiolect.engines.loop import Loop
 from idiolect.engines.workload import Workload
 from idiolect.errors import UserError

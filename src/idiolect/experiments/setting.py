@@ -12,7 +12,7 @@ import torch
 from idiolect.calls import parse_call
 from idiolect.core import Clock, Initial, Method, Program, Task, Tree, init_private, init_server
 from idiolect.data import Dataset, load
-from idiolect.engines import Where, Workload, initial_model, make_task
+from idiolect.engines import Where, Workload, dry_round, initial_model, make_task
 from idiolect.engines.packing import SINGLE
 from idiolect.errors import UserError
 from idiolect.experiments.spec import Experiment
@@ -86,9 +86,11 @@ def prepare(experiment: Experiment, where: Where, data_dir: str | Path | None = 
     )
     n_parameters = sum(p.numel() for p in net.parameters())
     report = parted.report(dataset.train_y)
-    return Setting(
+    setting = Setting(
         experiment, chosen, federation, work, task, report, dict(dataset.manifest), image_shape, n_parameters
     )
+    dry_round(setting.program(experiment.rounds - 1), setting.initial(0), image_shape, dataset.n_classes)
+    return setting
 
 
 @lru_cache(maxsize=1)

@@ -1,0 +1,62 @@
+"""A round without numbers: shapes and hooks are tried on the meta device before anything runs."""
+
+from __future__ import annotations
+
+import torch
+
+from idiolect.core import Batch, Context, Facts, Initial, Program, broadcast, init_private, init_server
+from idiolect.core.trees import Tree, tree_map
+from idiolect.engines.group import run_round, run_settling
+from idiolect.engines.packing import SINGLE
+from idiolect.errors import UserError
+
+__all__ = ["dry_round"]
+
+
+def dry_round(program: Program, initial: Initial, image_shape: tuple[int, ...], n_classes: int) -> None:
+    """Runs one step of every stage, every phase and every predictor of one client.
+
+    Raises:
+        UserError: a hook fails, for example because two parts do not fit; the sentence names part and hook.
+    """
+    try:
+        _attempt(program, _on_meta(initial), image_shape, n_classes)
+    except UserError:
+        raise
+    except Exception as error:
+        where = " ".join(getattr(error, "__notes__", [])) or "outside any hook"
+        reason = str(error).strip().split("\n")[0]
+        raise UserError(
+            f"{program.method.name} does not work on this network: {type(error).__name__} {reason} ({where})"
+        ) from error
+
+
+def _attempt(program: Program, initial: Initial, image_shape: tuple[int, ...], n_classes: int) -> None:
+    method, structure = program.method, program.task.structure
+    server = init_server(method, initial, structure)
+    sent = broadcast(method, server)
+    private = _on_meta(init_private(method, initial, structure, program.scene.buffers))
+    one = next(iter(initial.params.values())).new_ones(())
+    context = Context(sent, private, Facts(one.new_ones(n_classes), one, one), {})
+    draws = {p.name: one.new_ones(p.draws(structure)) for p in method.parts if p.draws}
+    key = torch.zeros(2, dtype=torch.int64, device="meta")
+    batch = Batch(one.new_zeros(2, *image_shape), key, one.new_ones(2), key, draws)
+
+    def feed(stage):  # type: ignore[no-untyped-def]
+        return iter([((batch,) * stage.batches_per_step, None)])
+
+    context, _ = run_round(program, SINGLE, context, feed, one)
+    _predict(program, context, batch)
+    for phase in ("merged", "end"):
+        private = run_settling(program, SINGLE, phase, context._replace(results={}), feed, one)
+        context = context._replace(private=private, results={})
+        _predict(program, context, batch)
+
+
+def _predict(program: Program, context: Context, batch: Batch) -> None:
+    for predictor in program.predictors(context).values():
+        program.predict(predictor, batch)
+
+
+def _on_meta(tree: Tree) -> Tree:
+    return tree_map(lambda leaf: leaf.to("meta") if isinstance(leaf, torch.Tensor) else leaf, tree)

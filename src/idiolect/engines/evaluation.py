@@ -1,0 +1,106 @@
+"""Logits of every predictor, on clients' splits and on the server's test set."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from idiolect.core import Batch, Context, Model, Program, Tree
+from idiolect.core.measures import recalibration
+from idiolect.engines.packing import SINGLE, Packing
+from idiolect.engines.workload import EVALUATION_ROWS, Workload, in_order
+
+__all__ = ["Logits", "evaluate_context", "evaluate_group", "group_context", "server_logits"]
+
+Logits = dict[str, Tensor]  # by predictor: [samples, classes]
+
+
+def group_context(work: Workload, packing: Packing, server: Tree, privates: dict[int, Tree]) -> Context:
+    facts = [work.facts(client) for client in privates]
+    return Context(server, packing.pack(list(privates.values())), packing.pack(facts), {})
+
+
+def evaluate_group(
+    program: Program, work: Workload, packing: Packing, server: Tree, privates: dict[int, Tree], split: str
+) -> list[Logits]:
+    """Logits of every predictor on every client's ``split``."""
+    context = group_context(work, packing, server, privates)
+    return evaluate_context(program, work, packing, context, list(privates), split)
+
+
+def evaluate_context(
+    program: Program, work: Workload, packing: Packing, context: Context, clients: list[int], split: str
+) -> list[Logits]:
+    statistics = _recalibrated(program, work, packing, context, clients)
+
+    def logits(context: Context, batch: Batch, statistics: Tree) -> Logits:
+        found = {}
+        for name, predictor in program.predictors(context).items():
+            if name in statistics:
+                predictor = predictor._replace(buffers={**predictor.buffers, "model": statistics[name]})
+            found[name] = program.predict(predictor, batch)
+        return found
+
+    lifted = packing.lift(logits)
+    with torch.no_grad():
+        parts = [lifted(context, batch, statistics) for batch in _rows(work, packing, clients, split)]
+    rows = [packing.unpack(part, len(clients)) for part in parts]
+    sizes = [len(getattr(work.federation.clients[c], split)) for c in clients]
+    return [
+        {name: torch.cat([row[i][name] for row in rows])[: sizes[i]] for name in rows[0][i]} if rows else {}
+        for i in range(len(clients))
+    ]
+
+
+def _recalibrated(
+    program: Program, work: Workload, packing: Packing, context: Context, clients: list[int]
+) -> dict[str, Tree]:
+    """Normalisation statistics, over the training split, of the predictors that ask for it."""
+    if not program.task.structure.buffers:
+        return {}
+    fold = recalibration()
+
+    def wanted(context: Context) -> dict[str, Model]:
+        found = program.predictors(context).items()
+        return {n: Model(p.params["model"], p.buffers["model"]) for n, p in found if p.recalibrate}
+
+    def begin(context: Context) -> Tree:
+        return {n: fold.init(model, program.view(None, context)) for n, model in wanted(context).items()}
+
+    def add(context: Context, sums: Tree, batch: Batch) -> Tree:
+        view = program.view(None, context)
+        return {n: fold.add(sums[n], model, batch, view) for n, model in wanted(context).items()}
+
+    with torch.no_grad():
+        sums = packing.lift(begin)(context)
+        if sums:
+            for batch in _rows(work, packing, clients, "train"):
+                sums = packing.lift(add)(context, sums, batch)
+    return {name: found["buffers"] for name, found in sums.items()}
+
+
+def _rows(work: Workload, packing: Packing, clients: list[int], split: str) -> list[Batch]:
+    """A split in its own order: as it is for a single client, padded and stacked for a cohort."""
+    plans = [in_order(getattr(work.federation.clients[c], split)) for c in clients]
+    if packing is SINGLE:
+        plan = plans[0]
+        return [work.batch(i[m], m[m], k[m], {}) for i, m, k in zip(*plan, strict=True)]
+    length = max(len(plan.index) for plan in plans)
+
+    def padded(arrays: list[np.ndarray]) -> np.ndarray:  # [C, n, rows]
+        return np.stack([np.pad(a, ((0, length - len(a)), (0, 0))) for a in arrays])
+
+    index, mask, key = (padded([plan[f] for plan in plans]) for f in range(3))
+    return [work.batch(index[:, t], mask[:, t], key[:, t], {}) for t in range(length)]
+
+
+def server_logits(program: Program, server: Tree, x: Tensor) -> Tensor:
+    """The shared model on the server's test set."""
+    found = []
+    with torch.no_grad():
+        for chunk in x.split(4 * EVALUATION_ROWS):
+            ones = torch.ones(len(chunk)).to(x)
+            batch = Batch(chunk, torch.zeros(len(chunk)).long().to(x.device), ones, ones.long(), {})
+            found.append(program.task.forward(server["params"], server["buffers"], batch, False)[0].logits)
+    return torch.cat(found)

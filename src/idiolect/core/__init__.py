@@ -24,7 +24,7 @@ from idiolect.core.part import (
 )
 from idiolect.core.seeds import derive
 from idiolect.core.server import broadcast, init_private, init_server, server_round, weighted_mean
-from idiolect.core.stage import Measure, Plan, Result, Stage, steps_of
+from idiolect.core.stage import Measure, Plan, Result, Stage, Trees, steps_of
 from idiolect.core.trees import Flat, Tree
 
 __all__ = [
@@ -56,6 +56,7 @@ __all__ = [
     "Structure",
     "Task",
     "Tree",
+    "Trees",
     "View",
     "broadcast",
     "chain",

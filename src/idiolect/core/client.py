@@ -1,7 +1,7 @@
 """The client's side of a round: pure functions that an engine may call bare or vmap over clients.
 
-An engine runs, for each stage, ``begin``, then ``step`` or ``measure`` batch by batch, then ``end``; after the last
-stage of a phase it calls ``finish``, ``score`` or ``personalise``.
+An engine runs, for each stage, ``begin``, then ``step`` or ``measure`` batch by batch, then ``end``.  At the upload
+mark it calls ``upload``, and after the last stage of a phase ``finish``, ``score`` or ``personalise``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from idiolect.core.method import Method
 from idiolect.core.optimiser import Optimiser, sgd
 from idiolect.core.part import Batch, Clock, Forward, Loss, Model, Out, Part, Predictor, Scene, Task, View
 from idiolect.core.stage import Result, Stage
-from idiolect.core.trees import Tree, pick, where
+from idiolect.core.trees import Tree, pick, tree_structure, where
 
 __all__ = ["Program"]
 
@@ -78,7 +78,8 @@ class Program:
     def begin(self, stage: Stage, context: Context, previous: Result | None) -> State:
         """Where ``stage`` starts: its own start, else where the stage before ended, else as received."""
         if stage.start is not None:
-            params, buffers = stage.start(context.results, self.view(self.owner(stage), context))
+            view = self.view(self.owner(stage), context)
+            params, buffers = stage.start(self._received(context), context.results, view)
         elif previous is not None:
             params, buffers = previous.params, previous.buffers
         else:
@@ -98,14 +99,13 @@ class Program:
         context: Context,
         state: State,
         batches: tuple[Batch, ...],
-        learning_rate: Tensor,
         active: Tensor | None = None,
     ) -> State:
         """One optimisation step; where ``active`` is given and false the client stands still."""
         gradient = self._gradient(stage, context)
         grads, buffers, carry, loss = gradient(state.params, state.buffers, batches, state.carry)
         trained, fixed = split_trained(state.params, stage, self.task.structure)
-        lr = learning_rate * stage.lr_scale
+        lr = self.clock.learning_rate * stage.lr_scale
         trained, memory = self._optimiser(stage).update(grads, state.memory, trained, lr)
         new = State(
             join_trained(trained, fixed),
@@ -135,23 +135,31 @@ class Program:
 
     # ---- after the stages
 
-    def finish(self, context: Context) -> tuple[Tree, dict[str, tuple[Tree, Tensor]]]:
-        """New private state, and the messages: by part, masked with what the method shares."""
-        slots = dict(context.private["slots"])
+    def upload(self, context: Context) -> dict[str, tuple[Tree, Tensor]]:
+        """The messages at the upload mark: by part, masked with what the method shares."""
         messages: dict[str, tuple[Tree, Tensor]] = {}
         for part in self.method.parts:
-            if part.finish is None:
-                continue
-            slots[part.name], message = self.hook(part, "finish", context.results, self.view(part, context))
-            if message is not None:
+            if part.upload:
+                message = self.hook(part, "upload", context.results, self.view(part, context))
                 value = self._public(message.value)
                 if not (isinstance(value, dict) and not value):
                     messages[part.name] = (value, message.weight)
-        trained = context.results[UPLOAD].buffers["model"]
-        averaged = pick(trained, self.shares_buffer)
+        averaged = pick(context.results[UPLOAD].buffers["model"], self.shares_buffer)
         if averaged:
             messages["buffers"] = (averaged, context.facts.weight)
-        return {"buffers": pick(trained, self.keeps_buffer), "slots": slots}, messages
+        return messages
+
+    def finish(self, context: Context) -> Tree:
+        """The private state after local work; every slot keeps its shape."""
+        slots = dict(context.private["slots"])
+        for part in self.method.parts:
+            if part.finish:
+                slot = self.hook(part, "finish", context.results, self.view(part, context))
+                if tree_structure(slot) != tree_structure(slots[part.name]):
+                    raise TypeError(f"{part.name}.finish returned a slot of another shape than init_client's")
+                slots[part.name] = slot
+        trained = context.results[UPLOAD].buffers["model"]
+        return {"buffers": pick(trained, self.keeps_buffer), "slots": slots}
 
     def score(self, context: Context) -> Tree:
         return self._settle("score", context)

@@ -61,6 +61,10 @@ class Method:
         for part in self.parts:
             if part.stages:
                 plan = part.stages(plan, scene, clock)
+        for phase in plan._fields:
+            names = [stage.name for stage in getattr(plan, phase)]
+            if len(set(names)) < len(names):
+                raise UserError(f"{self.name} has two stages of one name among {', '.join(names)}")
         return plan
 
     @property

@@ -24,7 +24,7 @@ def sgd(momentum: float = 0.0, weight_decay: float = 0.0, clip_norm: float | Non
         g <- g + weight_decay * w;   v <- momentum * v + g;   w <- w - lr * v
 
     Args:
-        clip_norm: scales the whole gradient down to this norm before weight decay enters; None is off.
+        clip_norm: scales the gradient of each tree down to this norm before weight decay enters; None is off.
     """
 
     def init(params: Tree) -> Tree:
@@ -32,9 +32,7 @@ def sgd(momentum: float = 0.0, weight_decay: float = 0.0, clip_norm: float | Non
 
     def update(grads: Tree, velocity: Tree, params: Tree, lr: float | Tensor) -> tuple[Tree, Tree]:
         if clip_norm is not None:
-            norm = torch.stack([(g**2).sum() for g in tree_leaves(grads)]).sum().sqrt()
-            scale = (clip_norm / (norm + 1e-6)).clamp(max=1.0)
-            grads = tree_map(lambda g: g * scale, grads)
+            grads = {tree: _clipped(flat, clip_norm) for tree, flat in grads.items()}
         if weight_decay:
             grads = tree_map(lambda g, p: g + weight_decay * p, grads, params)
         if momentum:
@@ -43,3 +41,11 @@ def sgd(momentum: float = 0.0, weight_decay: float = 0.0, clip_norm: float | Non
         return tree_map(lambda p, g: p - lr * g, params, grads), velocity
 
     return Optimiser(init, update)
+
+
+def _clipped(grads: Tree, norm_max: float) -> Tree:
+    if not tree_leaves(grads):
+        return grads
+    norm = torch.stack([(g**2).sum() for g in tree_leaves(grads)]).sum().sqrt()
+    scale = (norm_max / (norm + 1e-6)).clamp(max=1.0)
+    return tree_map(lambda g: g * scale, grads)

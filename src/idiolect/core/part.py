@@ -69,11 +69,14 @@ class Facts(NamedTuple):
 
 
 class Clock(NamedTuple):
+    """A moment of the run."""
+
     round: int  # from 0
     rounds: int
     participation_rate: float
     cohort_size: int
     population: int
+    learning_rate: float  # of this round
 
 
 class Structure(NamedTuple):
@@ -172,7 +175,8 @@ class Part(NamedTuple):
     carry: Callable[[Tree, View], Tree] | None = None  # initial carry of ``gradient``
     gradient: Callable[[GradientFunction, View], Callable[..., tuple[Tree, Tree, Tree]]] | None = None
     stages: Callable[[Plan, Scene, Clock], Plan] | None = None  # edits the plan of local work
-    finish: Callable[[Results, View], tuple[Tree, Message | None]] | None = None  # after local work
+    upload: Callable[[Results, View], Message] | None = None  # at the upload mark: sees the stages before it
+    finish: Callable[[Results, View], Tree] | None = None  # after local work -> private slot
     score: Callable[[Results, View], Tree] | None = None  # after the merge, on every client
     personalise: Callable[[Results, View], Tree] | None = None  # after the last round, on every client
     merge: Callable[[Flat, Tree, Tree, Clock], tuple[Flat, Tree]] | None = None  # on the server

@@ -15,7 +15,9 @@ from idiolect.core.trees import Tree
 if TYPE_CHECKING:
     from idiolect.core.part import Batch, Loss, Model, Scene, Structure, View
 
-__all__ = ["Measure", "Plan", "Result", "Stage", "default_plan", "steps_of"]
+__all__ = ["Measure", "Plan", "Result", "Stage", "Trees", "default_plan", "steps_of"]
+
+Trees = tuple[Tree, Tree]  # (params, buffers), each by the name of the tree
 
 
 class Result(NamedTuple):
@@ -42,7 +44,8 @@ class Stage:
 
     Args:
         owner: the part whose view ``start`` and ``objective`` get.
-        start: (results so far, view) -> (params, buffers); None goes on from the stage before.
+        start: (received, results so far, view) -> (params, buffers), where ``received`` are the trees that a
+            round would start from; None goes on from the stage before, or from there.
         objective: view -> loss on the bare network; None trains the method's own wrapped loss.
         epochs: None means ``share`` of the scene's local epochs.
         steps: a fixed number of steps instead of epochs.
@@ -56,7 +59,7 @@ class Stage:
 
     name: str = "main"
     owner: str = ""
-    start: Callable[[Any, View], tuple[Tree, Tree]] | None = None
+    start: Callable[[Trees, Any, View], Trees] | None = None
     objective: Callable[[View], Loss] | None = None
     measure: Measure | None = None
     epochs: float | None = None

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_leaves, tree_map, tree_structure
 
 __all__ = [
     "Flat",
@@ -24,6 +24,7 @@ __all__ = [
     "take_row",
     "tree_leaves",
     "tree_map",
+    "tree_structure",
     "where",
     "zeros_like",
 ]

@@ -7,7 +7,7 @@ from idiolect.engines.evaluation import server_logits
 from idiolect.engines.group import Outcome
 from idiolect.engines.loop import Loop
 from idiolect.engines.pool import Pool
-from idiolect.engines.task import initial_model, make_task, structure_of
+from idiolect.engines.task import initialiser, make_task, structure_of
 from idiolect.engines.workload import Workload
 
 __all__ = [
@@ -21,7 +21,7 @@ __all__ = [
     "Workload",
     "choose_engine",
     "dry_round",
-    "initial_model",
+    "initialiser",
     "make_task",
     "place",
     "server_logits",

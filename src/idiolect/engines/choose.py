@@ -23,12 +23,10 @@ class Engine(Protocol):
     """Ways to execute the same round; all agree on the numbers."""
 
     def round(
-        self, program: Program, server: Tree, privates: dict[int, Tree], learning_rate: float, observe: bool
+        self, program: Program, server: Tree, privates: dict[int, Tree], observe: bool
     ) -> list[Outcome]: ...
 
-    def settle(
-        self, program: Program, phase: str, server: Tree, privates: dict[int, Tree], learning_rate: float
-    ) -> list[Tree]: ...
+    def settle(self, program: Program, phase: str, server: Tree, privates: dict[int, Tree]) -> list[Tree]: ...
 
     def evaluate(
         self, program: Program, server: Tree, privates: dict[int, Tree], split: str

@@ -23,21 +23,19 @@ class Cohort:
     chunk: int = 128
 
     def round(
-        self, program: Program, server: Tree, privates: dict[int, Tree], learning_rate: float, observe: bool
+        self, program: Program, server: Tree, privates: dict[int, Tree], observe: bool
     ) -> list[Outcome]:
         return [
             outcome
             for part in self._chunks(privates)
-            for outcome in round_of_group(program, self.work, BATCHED, server, part, learning_rate, observe)
+            for outcome in round_of_group(program, self.work, BATCHED, server, part, observe)
         ]
 
-    def settle(
-        self, program: Program, phase: str, server: Tree, privates: dict[int, Tree], learning_rate: float
-    ) -> list[Tree]:
+    def settle(self, program: Program, phase: str, server: Tree, privates: dict[int, Tree]) -> list[Tree]:
         return [
             private
             for part in self._chunks(privates)
-            for private in settle_group(program, self.work, BATCHED, phase, server, part, learning_rate)
+            for private in settle_group(program, self.work, BATCHED, phase, server, part)
         ]
 
     def evaluate(self, program: Program, server: Tree, privates: dict[int, Tree], split: str) -> list[Logits]:

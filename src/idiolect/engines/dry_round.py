@@ -45,10 +45,10 @@ def _attempt(program: Program, initial: Initial, image_shape: tuple[int, ...], n
     def feed(stage):  # type: ignore[no-untyped-def]
         return iter([((batch,) * stage.batches_per_step, None)])
 
-    context, _ = run_round(program, SINGLE, context, feed, one)
+    context, _ = run_round(program, SINGLE, context, feed)
     _predict(program, context, batch)
     for phase in ("merged", "end"):
-        private = run_settling(program, SINGLE, phase, context._replace(results={}), feed, one)
+        private = run_settling(program, SINGLE, phase, context._replace(results={}), feed)
         context = context._replace(private=private, results={})
         _predict(program, context, batch)
 

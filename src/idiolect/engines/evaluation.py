@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -80,19 +82,20 @@ def _recalibrated(
     return {name: found["buffers"] for name, found in sums.items()}
 
 
-def _rows(work: Workload, packing: Packing, clients: list[int], split: str) -> list[Batch]:
+def _rows(work: Workload, packing: Packing, clients: list[int], split: str) -> Iterator[Batch]:
     """A split in its own order: as it is for a single client, padded and stacked for a cohort."""
     plans = [in_order(getattr(work.federation.clients[c], split)) for c in clients]
     if packing is SINGLE:
         plan = plans[0]
-        return [work.batch(i[m], m[m], k[m], {}) for i, m, k in zip(*plan, strict=True)]
+        yield from (work.batch(i[m], m[m], k[m], {}) for i, m, k in zip(*plan, strict=True))
+        return
     length = max(len(plan.index) for plan in plans)
 
     def padded(arrays: list[np.ndarray]) -> np.ndarray:  # [C, n, rows]
         return np.stack([np.pad(a, ((0, length - len(a)), (0, 0))) for a in arrays])
 
     index, mask, key = (padded([plan[f] for plan in plans]) for f in range(3))
-    return [work.batch(index[:, t], mask[:, t], key[:, t], {}) for t in range(length)]
+    yield from (work.batch(index[:, t], mask[:, t], key[:, t], {}) for t in range(length))
 
 
 def server_logits(program: Program, server: Tree, x: Tensor) -> Tensor:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from idiolect.core import UPLOAD, Batch, Context, Program, Result, Stage, State, Tree
@@ -33,7 +32,6 @@ def run_stages(
     stages: tuple[Stage, ...],
     context: Context,
     feed: Callable[[Stage], Feed],
-    rate: Tensor,
     previous: Result | None = None,
 ) -> tuple[Context, Result | None]:
     """Runs ``stages`` one after the other and adds their results to the context."""
@@ -48,7 +46,7 @@ def run_stages(
             still = active[0] if active else None
             if stage.measure is not None:
                 return program.measure(stage, context, state, batches[0], still)
-            return program.step(stage, context, state, batches, rate, still)
+            return program.step(stage, context, state, batches, still)
 
         state = packing.lift(begin)(context, *([previous] if previous is not None else []))
         lifted = packing.lift(advance)
@@ -60,16 +58,16 @@ def run_stages(
 
 
 def run_round(
-    program: Program, packing: Packing, context: Context, feed: Callable[[Stage], Feed], rate: Tensor
+    program: Program, packing: Packing, context: Context, feed: Callable[[Stage], Feed]
 ) -> tuple[Context, Tree]:
     """The stages around the upload mark, then what stays and what is sent."""
     plan = program.method.plan(program.scene, program.clock)
-    context, last = run_stages(program, packing, plan.before, context, feed, rate)
-    assert last is not None
-    context = context._replace(results={**context.results, UPLOAD: last})
-    context, _ = run_stages(program, packing, plan.after, context, feed, rate, last)
-    private, messages = packing.lift(program.finish)(context)
-    return context._replace(private=private), messages
+    context, last = run_stages(program, packing, plan.before, context, feed)
+    trained = [context.results[stage.name] for stage in plan.before if stage.measure is None]
+    context = context._replace(results={**context.results, UPLOAD: trained[-1]})
+    messages = packing.lift(program.upload)(context)
+    context, _ = run_stages(program, packing, plan.after, context, feed, last)
+    return context._replace(private=packing.lift(program.finish)(context)), messages
 
 
 def run_settling(
@@ -78,13 +76,12 @@ def run_settling(
     phase: str,
     context: Context,
     feed: Callable[[Stage], Feed],
-    rate: Tensor,
 ) -> Tree:
     """The stages of the phase ``merged`` or ``end``, then the private state they lead to."""
     plan = program.method.plan(program.scene, program.clock)
     stages = plan.merged if phase == "merged" else plan.end
     settle = program.score if phase == "merged" else program.personalise
-    context, _ = run_stages(program, packing, stages, context, feed, rate)
+    context, _ = run_stages(program, packing, stages, context, feed)
     return packing.lift(settle)(context)
 
 
@@ -94,7 +91,6 @@ def round_of_group(
     packing: Packing,
     server: Tree,
     privates: dict[int, Tree],
-    learning_rate: float,
     observe: bool,
 ) -> list[Outcome]:
     """One round of the clients in ``privates``; the caller hands a single one, or a cohort, as the packing says."""
@@ -102,8 +98,8 @@ def round_of_group(
     clients = list(privates)
     context = group_context(work, packing, server, privates)
     before = evaluate_context(program, work, packing, context, clients, "test") if observe else None
-    feed, rate = _feed(work, packing, program, clients), torch.tensor(learning_rate).to(work.x)
-    context, messages = run_round(program, packing, context, feed, rate)
+    feed = _feed(work, packing, program, clients)
+    context, messages = run_round(program, packing, context, feed)
     after = evaluate_context(program, work, packing, context, clients, "test") if observe else None
     rows = packing.unpack((context.private, messages, context.results[UPLOAD].loss), len(clients))
     return [
@@ -118,14 +114,13 @@ def settle_group(
     phase: str,
     server: Tree,
     privates: dict[int, Tree],
-    learning_rate: float,
 ) -> list[Tree]:
     """New private state after the phase ``merged`` or ``end``."""
     program = replace(program, differentiate=packing.differentiate)
     clients = list(privates)
     context = group_context(work, packing, server, privates)
-    feed, rate = _feed(work, packing, program, clients), torch.tensor(learning_rate).to(work.x)
-    return packing.unpack(run_settling(program, packing, phase, context, feed, rate), len(clients))
+    feed = _feed(work, packing, program, clients)
+    return packing.unpack(run_settling(program, packing, phase, context, feed), len(clients))
 
 
 def _feed(work: Workload, packing: Packing, program: Program, clients: list[int]) -> Callable[[Stage], Feed]:

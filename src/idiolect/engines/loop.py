@@ -18,24 +18,20 @@ class Loop:
     work: Workload
 
     def round(
-        self, program: Program, server: Tree, privates: dict[int, Tree], learning_rate: float, observe: bool
+        self, program: Program, server: Tree, privates: dict[int, Tree], observe: bool
     ) -> list[Outcome]:
         outcomes = []
         for client, private in privates.items():
             try:
-                outcomes += round_of_group(
-                    program, self.work, SINGLE, server, {client: private}, learning_rate, observe
-                )
+                outcomes += round_of_group(program, self.work, SINGLE, server, {client: private}, observe)
             except Exception as error:
                 error.add_note(f"on client {client} in round {program.clock.round}")
                 raise
         return outcomes
 
-    def settle(
-        self, program: Program, phase: str, server: Tree, privates: dict[int, Tree], learning_rate: float
-    ) -> list[Tree]:
+    def settle(self, program: Program, phase: str, server: Tree, privates: dict[int, Tree]) -> list[Tree]:
         return [
-            settle_group(program, self.work, SINGLE, phase, server, {client: private}, learning_rate)[0]
+            settle_group(program, self.work, SINGLE, phase, server, {client: private})[0]
             for client, private in privates.items()
         ]
 

@@ -74,7 +74,7 @@ SINGLE = Packing(
 
 BATCHED = Packing(
     pack=stack,
-    unpack=lambda tree, count: [take_row(tree, row) for row in range(count)],
+    unpack=lambda tree, count: [tree_map(torch.clone, take_row(tree, row)) for row in range(count)],
     lift=_vmapped,
     feed=lambda work, program, stage, clients: work.cohort_feed(program, stage, clients),
     differentiate=_functional,

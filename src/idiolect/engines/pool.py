@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import pickle
 import traceback
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
@@ -59,14 +60,12 @@ class Pool:
     _program: Program | None = None
 
     def round(
-        self, program: Program, server: Tree, privates: dict[int, Tree], learning_rate: float, observe: bool
+        self, program: Program, server: Tree, privates: dict[int, Tree], observe: bool
     ) -> list[Outcome]:
-        return self._map("round", program, privates, (server, learning_rate, observe))
+        return self._map("round", program, privates, (server, observe))
 
-    def settle(
-        self, program: Program, phase: str, server: Tree, privates: dict[int, Tree], learning_rate: float
-    ) -> list[Tree]:
-        return self._map("settle", program, privates, (phase, server, learning_rate))
+    def settle(self, program: Program, phase: str, server: Tree, privates: dict[int, Tree]) -> list[Tree]:
+        return self._map("settle", program, privates, (phase, server))
 
     def evaluate(self, program: Program, server: Tree, privates: dict[int, Tree], split: str) -> list[Logits]:
         return self._map("evaluate", program, privates, (server, split))
@@ -77,6 +76,7 @@ class Pool:
             worker.process.join(timeout=5)
             if worker.process.is_alive():
                 worker.process.kill()
+                worker.process.join()
         self._running.clear()
 
     def _map(
@@ -87,7 +87,9 @@ class Pool:
         hands = deal(samples, len(self._running))
         for worker, hand in zip(self._running, hands, strict=True):
             if hand:
-                _send(worker.pipe, (call, program.clock, {c: privates[c] for c in hand}, arguments))
+                mine = {client: privates[client] for client in hand}
+                with suppress(OSError):  # a dead worker is named when its answer is missing
+                    _send(worker.pipe, (call, program.clock, mine, arguments))
         found: dict[int, Any] = {}
         failed: Exception | None = None
         for worker, hand in zip(self._running, hands, strict=True):
@@ -135,7 +137,7 @@ def _receive(pipe: Connection) -> Any:
 def _answer(worker: Worker, hand: list[int]) -> Any:
     try:
         return _receive(worker.pipe)
-    except EOFError:
+    except (EOFError, OSError):
         worker.process.join(timeout=5)
         return UserError(
             f"the worker process for clients {hand} died with exit code {worker.process.exitcode}; "
@@ -152,7 +154,7 @@ def _serve(pipe: Connection, others: list[Connection], program: Program, work: W
     while True:
         try:
             call, clock, privates, arguments = _receive(pipe)
-        except (EOFError, KeyboardInterrupt):
+        except (EOFError, OSError, KeyboardInterrupt):
             return
         program = replace(program, clock=clock)
         try:
@@ -169,10 +171,10 @@ def _run(
     engine: Loop, call: str, program: Program, privates: dict[int, Tree], arguments: tuple[Any, ...]
 ) -> Any:
     if call == "round":
-        server, learning_rate, observe = arguments
-        return engine.round(program, server, privates, learning_rate, observe)
+        server, observe = arguments
+        return engine.round(program, server, privates, observe)
     if call == "settle":
-        phase, server, learning_rate = arguments
-        return engine.settle(program, phase, server, privates, learning_rate)
+        phase, server = arguments
+        return engine.settle(program, phase, server, privates)
     server, split = arguments
     return engine.evaluate(program, server, privates, split)

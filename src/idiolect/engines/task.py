@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.func import functional_call
@@ -9,7 +12,7 @@ from torch.func import functional_call
 from idiolect.core import Batch, Flat, Initial, Model, Out, Structure, Task, Tree, derive
 from idiolect.models import How, Net, build
 
-__all__ = ["initial_model", "make_task", "structure_of"]
+__all__ = ["initialiser", "make_task", "structure_of"]
 
 
 def structure_of(net: Net) -> Structure:
@@ -28,26 +31,26 @@ def make_task(net: Net) -> Task:
     ) -> tuple[Out, Flat]:
         modes = (train,) * n_units if isinstance(train, bool) else train
         tensors = {**params, **buffers}
-        features, logits = functional_call(net, tensors, (batch.x, How(batch.mask, modes, batch.key)))
+        how = How(batch.mask, modes, batch.key)
+        features, logits = functional_call(net, tensors, (batch.x, how), strict=True)
         return Out(features, logits), {name: tensors[name] for name in buffers}
 
     def criterion(params: Tree, batch: Batch, out: Out) -> Tensor:
         each = F.cross_entropy(out.logits, batch.y, reduction="none")
-        return (each * batch.mask).sum() / batch.mask.sum().clamp(min=1)
+        return torch.where(batch.mask > 0, each, 0).sum() / batch.mask.sum().clamp(min=1)
 
     return Task(forward, criterion, structure_of(net))
 
 
-def initial_model(
+def initialiser(
     model: str,
     image_shape: tuple[int, int, int],
     n_classes: int,
     initialisation: str,
     seed: int,
     like: Tensor,
-    client: int,
-) -> Initial:
-    """theta_0 of the run, and further initialisations seeded by purpose and, if asked, by client.
+) -> Callable[[int], Initial]:
+    """client -> theta_0 of the run, and further initialisations seeded by purpose and, if asked, by client.
 
     Args:
         like: a tensor with the run's precision and device.
@@ -58,9 +61,13 @@ def initial_model(
         params = {k: v.detach().to(like) for k, v in net.named_parameters()}
         return Model(params, {k: v.to(like) for k, v in net.named_buffers()})
 
-    net = build(model, image_shape, n_classes, initialisation, 0)
-    return Initial(
-        *drawn("shared"),
-        draw=lambda purpose, own: drawn(purpose, client) if own else drawn(purpose),
-        structure=structure_of(net),
-    )
+    first = drawn("shared")
+    structure = structure_of(build(model, image_shape, n_classes, initialisation))
+
+    def initial(client: int) -> Initial:
+        def draw(purpose: str, own: bool) -> Model:
+            return drawn(purpose, client) if own else drawn(purpose)
+
+        return Initial(*first, draw, structure)
+
+    return initial

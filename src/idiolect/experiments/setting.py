@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -12,7 +13,7 @@ import torch
 from idiolect.calls import parse_call
 from idiolect.core import Clock, Initial, Method, Program, Task, Tree, init_private, init_server
 from idiolect.data import Dataset, load
-from idiolect.engines import Where, Workload, dry_round, initial_model, make_task
+from idiolect.engines import Where, Workload, dry_round, initialiser, make_task
 from idiolect.engines.packing import SINGLE
 from idiolect.errors import UserError
 from idiolect.experiments.spec import Experiment
@@ -35,26 +36,17 @@ class Setting:
     task: Task
     partition_report: dict[str, Any]
     dataset_manifest: dict[str, Any]
-    image_shape: tuple[int, int, int]
     n_parameters: int
+    initial: Callable[[int], Initial]
 
     def program(self, round: int) -> Program:
+        """The method at a round counted from 0; one past the last is the end of the run."""
         experiment, population = self.experiment, self.federation.population
         rate = experiment.participation_rate
-        clock = Clock(round, experiment.rounds, rate, cohort_size(rate, population), population)
+        learning_rate = experiment.learning_rate_at(min(round, experiment.rounds - 1))
+        size = cohort_size(rate, population)
+        clock = Clock(round, experiment.rounds, rate, size, population, learning_rate)
         return Program(self.method, self.task, experiment.scene, clock, SINGLE.differentiate)
-
-    def initial(self, client: int) -> Initial:
-        e = self.experiment
-        return initial_model(
-            e.model,
-            self.image_shape,
-            self.federation.n_classes,
-            e.initialisation,
-            e.seed,
-            self.work.x,
-            client,
-        )
 
     def first_server(self) -> Tree:
         return init_server(self.method, self.initial(0), self.task.structure)
@@ -86,10 +78,11 @@ def prepare(experiment: Experiment, where: Where, data_dir: str | Path | None = 
     )
     n_parameters = sum(p.numel() for p in net.parameters())
     report = parted.report(dataset.train_y)
-    setting = Setting(
-        experiment, chosen, federation, work, task, report, dict(dataset.manifest), image_shape, n_parameters
-    )
-    dry_round(setting.program(experiment.rounds - 1), setting.initial(0), image_shape, dataset.n_classes)
+    scheme, seed = experiment.initialisation, experiment.seed
+    initial = initialiser(experiment.model, image_shape, dataset.n_classes, scheme, seed, work.x)
+    source = dict(dataset.manifest)
+    setting = Setting(experiment, chosen, federation, work, task, report, source, n_parameters, initial)
+    dry_round(setting.program(experiment.rounds - 1), initial(0), image_shape, dataset.n_classes)
     return setting
 
 

@@ -60,9 +60,8 @@ class Simulation:
         population = setting.federation.population
         cohort = select(experiment.participation_rate, population, seed=experiment.seed, round=self.round)
         evaluated = self._due(self.round + 1)
-        rate = experiment.learning_rate_at(self.round)
         sent = broadcast(setting.method, self.server)
-        outcomes = self.engine.round(program, sent, self.store.rows(cohort), rate, evaluated)
+        outcomes = self.engine.round(program, sent, self.store.rows(cohort), evaluated)
         self._refuse_broken(cohort, outcomes)
         messages = {
             part: (
@@ -74,7 +73,7 @@ class Simulation:
         down = self._down(program, sent, len(cohort))
         self.server = server_round(setting.method, self.server, messages, program.clock)
         self.store.write({c: outcome.private for c, outcome in zip(cohort, outcomes, strict=True)})
-        self._settle("merged", program, rate)
+        self._settle("merged", program)
         self.round += 1
         self.selected |= set(cohort)
         loss = float(torch.stack([outcome.loss for outcome in outcomes]).mean())
@@ -89,18 +88,17 @@ class Simulation:
     def finish(self) -> None:
         """The stages of the end of the run, on every client, and what they lead to."""
         program = self.setting.program(self.round)
-        rate = self.setting.experiment.learning_rate_at(self.round - 1)
-        if self._settle("end", program, rate):
+        if self._settle("end", program):
             self._record_all(program, "end")
         self._record_remarks(program)
 
-    def _settle(self, phase: str, program: Program, rate: float) -> bool:
+    def _settle(self, phase: str, program: Program) -> bool:
         plan = program.method.plan(program.scene, program.clock)
         if not (plan.merged if phase == "merged" else plan.end):
             return False
         everyone = list(range(self.setting.federation.population))
         sent = broadcast(self.setting.method, self.server)
-        settled = self.engine.settle(program, phase, sent, self.store.rows(everyone), rate)
+        settled = self.engine.settle(program, phase, sent, self.store.rows(everyone))
         self.store.write(dict(zip(everyone, settled, strict=True)))
         return True
 
@@ -114,10 +112,11 @@ class Simulation:
 
     def _refuse_broken(self, cohort: list[int], outcomes: list[Outcome]) -> None:
         for client, outcome in zip(cohort, outcomes, strict=True):
-            sent = tree_leaves((outcome.messages, outcome.loss))
-            if not all(bool(torch.isfinite(leaf).all()) for leaf in sent):
+            sent, kept = tree_leaves((outcome.messages, outcome.loss)), tree_leaves(outcome.private)
+            broken = any(not torch.isfinite(leaf).all() for leaf in sent)
+            if broken or any(torch.isnan(leaf).any() for leaf in kept):
                 raise UserError(
-                    f"client {client} sent an update that is not finite in round {self.round + 1}; "
+                    f"client {client} got parameters that are not finite in round {self.round + 1}; "
                     "lower learning_rate or set clip_norm"
                 )
 
@@ -145,8 +144,14 @@ class Simulation:
         headline = scores.get(self.setting.method.headline)
         if headline:
             self.latest["personal"] = sum(headline["accuracy"]) / len(everyone)
-        if self.setting.method.is_complete(self.setting.task.structure) and moment == "before":
+        if self._has_shared_model() and moment == "before":
             self._record_server(program)
+
+    def _has_shared_model(self) -> bool:
+        """Whether the server holds a whole model: every parameter, and statistics that belong to it."""
+        structure = self.setting.task.structure
+        statistics = not structure.buffers or self.setting.experiment.buffers == "average"
+        return statistics and self.setting.method.is_complete(structure)
 
     def _record_server(self, program: Program) -> None:
         work, federation = self.setting.work, self.setting.federation

@@ -17,9 +17,9 @@ def average() -> Part:
     Deviations: none.  The weights p_k are the run's (uniform, or by samples), normalised over the cohort.
     """
 
-    def finish(results: Results, view: View) -> tuple[Tree, Message]:
+    def upload(results: Results, view: View) -> Message:
         trained = results[UPLOAD].params["model"]
-        return {}, Message({name: trained[name] for name in view.origin.params}, view.facts.weight)
+        return Message({name: trained[name] for name in view.origin.params}, view.facts.weight)
 
     def merge(params: Flat, slot: Tree, mean: Tree, clock: Clock) -> tuple[Flat, Tree]:
         return {**params, **mean}, slot
@@ -33,7 +33,7 @@ def average() -> Part:
 
     return Part(
         "average",
-        finish=finish,
+        upload=upload,
         merge=merge,
         predictors=predictors,
         roles=("server update",),

@@ -6,7 +6,7 @@ Wang et al. 2019, https://arxiv.org/abs/1910.10252; as compared with in SuPerFed
 
 from __future__ import annotations
 
-from idiolect.core import Clock, Loss, Model, Part, Plan, Predictor, Results, Scene, Stage, Tree, View
+from idiolect.core import Clock, Loss, Model, Part, Plan, Predictor, Results, Scene, Stage, Tree, Trees, View
 from idiolect.errors import refuse_outside
 
 __all__ = ["fine_tune"]
@@ -24,8 +24,9 @@ def fine_tune(epochs: float = 1, lr_scale: float = 1.0) -> Part:
     refuse_outside("epochs", epochs, 0)
     refuse_outside("lr_scale", lr_scale, 0)
 
-    def start(results: Results, view: View) -> tuple[Tree, Tree]:
-        return {"model": view.origin.params}, {"model": view.origin.buffers}
+    def start(received: Trees, results: Results, view: View) -> Trees:
+        params, buffers = received
+        return {"model": params["model"]}, {"model": buffers["model"]}
 
     def objective(view: View) -> Loss:
         return view.task.criterion

@@ -15,7 +15,20 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from idiolect.core import Batch, Flat, Initial, Model, Out, Predictor, Result, Results, Stage, Tree, View
+from idiolect.core import (
+    Batch,
+    Flat,
+    Initial,
+    Model,
+    Out,
+    Predictor,
+    Result,
+    Results,
+    Stage,
+    Tree,
+    Trees,
+    View,
+)
 from idiolect.core.measures import recalibration
 from idiolect.core.trees import interpolate
 from idiolect.errors import refuse_outside, refuse_unknown_choice
@@ -94,7 +107,7 @@ class Inheritance:
         if self.hpm_statistics == "ema":
             return ()
 
-        def start(results: Results, view: View) -> tuple[Tree, Tree]:
+        def start(received: Trees, results: Results, view: View) -> Trees:
             model = self.inherit(results[source], view)
             return {"model": model.params}, {"model": model.buffers}
 

@@ -12,7 +12,21 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from idiolect.core import UPLOAD, Batch, Clock, Loss, Out, Part, Plan, Results, Scene, Stage, Tree, View
+from idiolect.core import (
+    UPLOAD,
+    Batch,
+    Clock,
+    Loss,
+    Out,
+    Part,
+    Plan,
+    Results,
+    Scene,
+    Stage,
+    Tree,
+    Trees,
+    View,
+)
 from idiolect.errors import refuse_outside, refuse_unknown_choice
 from idiolect.parts.inheritance import Inheritance
 from idiolect.parts.transfer import transfer_of
@@ -61,7 +75,7 @@ def inherited_model(
     hpm = Inheritance(momentum, schedule, momentum_max, hpm_init, hpm_statistics)
     term = transfer_of(transfer, temperature, kd_form)
 
-    def start(results: Results, view: View) -> tuple[Tree, Tree]:
+    def start(received: Trees, results: Results, view: View) -> Trees:
         uploaded = results[UPLOAD]
         return {"model": uploaded.params["model"]}, {"model": uploaded.buffers["model"]}
 
@@ -92,8 +106,8 @@ def inherited_model(
         )
         return plan._replace(before=shared, after=(*plan.after, private, *hpm.stages(NAME, STAGE)))
 
-    def finish(results: Results, view: View) -> tuple[Tree, None]:
-        return hpm.slot(results, STAGE, view), None
+    def finish(results: Results, view: View) -> Tree:
+        return hpm.slot(results, STAGE, view)
 
     return Part(
         NAME,

@@ -61,8 +61,8 @@ def inherited_teacher(
     def stages(plan: Plan, scene: Scene, clock: Clock) -> Plan:
         return plan._replace(after=plan.after + hpm.stages(NAME, UPLOAD))
 
-    def finish(results: Results, view: View) -> tuple[Tree, None]:
-        return hpm.slot(results, UPLOAD, view), None
+    def finish(results: Results, view: View) -> Tree:
+        return hpm.slot(results, UPLOAD, view)
 
     return Part(
         NAME,

@@ -111,8 +111,8 @@ def mixed_subspace(
 
         return total
 
-    def finish(results: Results, view: View) -> tuple[Tree, None]:
-        return results[UPLOAD].params.get("own", view.private), None
+    def finish(results: Results, view: View) -> Tree:
+        return results[UPLOAD].params.get("own", view.private)
 
     def predictors(view: View, results: Results | None) -> dict[str, Predictor]:
         grid = GRID if mixes(view.clock) else (0.0,)

@@ -27,6 +27,7 @@ from idiolect.core import (
     Scene,
     Stage,
     Tree,
+    Trees,
     View,
 )
 from idiolect.core.measures import validation
@@ -90,10 +91,11 @@ def optimal_teacher(
     def taught_by(view: View) -> Model:
         return view.origin if teacher == "fedavg" else Model(**view.private["teacher"])
 
-    def as_received(results: Results, view: View) -> tuple[Tree, Tree]:
-        return {"model": view.origin.params}, {"model": view.origin.buffers}
+    def as_received(received: Trees, results: Results, view: View) -> Trees:
+        params, buffers = received
+        return {"model": params["model"]}, {"model": buffers["model"]}
 
-    def from_teacher(results: Results, view: View) -> tuple[Tree, Tree]:
+    def from_teacher(received: Trees, results: Results, view: View) -> Trees:
         model = taught_by(view)
         return {"model": model.params}, {"model": model.buffers}
 
@@ -118,10 +120,11 @@ def optimal_teacher(
         return plan._replace(merged=(*plan.merged, merged), end=(*plan.end, *end))
 
     def score(results: Results, view: View) -> Tree:
-        loss = results["score"].measured["loss"]
+        scored = results["score"]
+        loss = scored.measured["loss"]
         better = loss < view.private["loss"]
         seen = {
-            "teacher": {"params": view.origin.params, "buffers": view.origin.buffers},
+            "teacher": {"params": scored.params["model"], "buffers": scored.buffers["model"]},
             "loss": loss,
             "round": torch.full_like(loss, view.clock.round + 1),
         }

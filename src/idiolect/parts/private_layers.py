@@ -67,9 +67,9 @@ def private_layers(count: int | None = 1, head_init: str = "random", fine_tune_e
         head = Stage("head", epochs=fine_tune_epochs, trainable=private, stream="head")
         return plan._replace(before=(head, *plan.before))
 
-    def finish(results: Results, view: View) -> tuple[Tree, None]:
+    def finish(results: Results, view: View) -> Tree:
         trained = results[UPLOAD].params["model"]
-        return {name: trained[name] for name in view.private}, None
+        return {name: trained[name] for name in view.private}
 
     def predictors(view: View, results: Results | None) -> dict[str, Predictor]:
         return {"composed": Predictor.of(Model({**view.origin.params, **view.private}, view.origin.buffers))}

@@ -80,6 +80,8 @@ def _difference(run: Run, namesakes: list[dict[str, Any]]) -> str:
     told = sorted(keys & set(SCENE)) or sorted(keys)
     if len(told) > MOST_SETTINGS and "spec_hash" in run.manifest:
         return str(run.manifest["spec_hash"])[:8]
+    if told == ["method"]:
+        return str(run.manifest["method"]).partition("(")[2].removesuffix(")") or "defaults"
     return ", ".join(f"{key.rpartition('.')[2]}={own.get(key, '-')}" for key in told[:MOST_SETTINGS])
 
 

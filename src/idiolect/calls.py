@@ -7,7 +7,7 @@ from typing import Any
 
 from idiolect.errors import UserError
 
-__all__ = ["parse_call"]
+__all__ = ["parse_call", "split_outside_brackets"]
 
 
 def parse_call(text: str) -> tuple[str, dict[str, Any]]:
@@ -64,3 +64,19 @@ def _value(text: str, option: str, node: ast.expr) -> Any:
 
 def _unreadable(text: str) -> UserError:
     return UserError(f"cannot read {text!r}; write name or name(key=value, ...), for example label_k(k=2)")
+
+
+def split_outside_brackets(text: str, separator: str) -> list[str]:
+    """Splits at a separator that stands in no bracket; the pieces are stripped.
+
+    >>> split_outside_brackets("fedprox(weight=1e+0) + average()", "+")
+    ['fedprox(weight=1e+0)', 'average()']
+    """
+    found, depth = [""], 0
+    for letter in text:
+        depth += (letter in "([") - (letter in ")]")
+        if letter == separator and depth == 0:
+            found.append("")
+        else:
+            found[-1] += letter
+    return [piece.strip() for piece in found]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import typer
 from rich.console import Console
 
 from idiolect import data, methods
-from idiolect.calls import parse_call
+from idiolect.calls import split_outside_brackets
 from idiolect.engines import place
 from idiolect.errors import UserError
 from idiolect.experiments import Comparison, compare, run
@@ -21,6 +22,8 @@ from idiolect.reports import notes_of, plain_rows, summarise, write_report
 from idiolect.terminal import Terminal, print_table
 
 __all__ = ["app", "main"]
+
+FLAGS = {"method": "--method or --methods", "seed": "--seed"}
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 datasets_app = typer.Typer(invoke_without_command=True, no_args_is_help=False)
@@ -122,7 +125,11 @@ def compare_command(
         precision=precision,
     )
     where = {"engine": engine, "device": device, "data_dir": data_dir, "out": out, "resume": resume}
-    names = methods.names() if methods_ == "all" else _split(methods_)
+    names = (
+        methods.names()
+        if methods_ == "all"
+        else [name for name in split_outside_brackets(methods_, ",") if name]
+    )
     _compare(names, list(range(seed, seed + seeds)), chosen, where, as_json)
 
 
@@ -201,7 +208,8 @@ def _show(runs: list[Run], folder: Path, as_json: bool) -> None:
     print_table(console, plain_rows(summary))
     for note in notes_of(runs):
         console.print(f"- {note}", highlight=False, markup=False)
-    console.print(f"Table, pictures and records: {folder}", highlight=False, soft_wrap=True)
+    where = f"Table, pictures and records: {folder}"
+    console.print(where, highlight=False, markup=False, soft_wrap=True)
 
 
 def _settings(quick: bool, pairs: list[str] | None, **flags: Any) -> dict[str, Any]:
@@ -211,27 +219,18 @@ def _settings(quick: bool, pairs: list[str] | None, **flags: Any) -> dict[str, A
         key, equals, value = pair.partition("=")
         if not equals:
             raise UserError(f"--set {pair!r} has no value; write --set key=value")
-        chosen[key.strip()] = _value(key, value)
+        if key.strip() in FLAGS:
+            raise UserError(f"--set {key.strip()} is not for settings; use {FLAGS[key.strip()]}")
+        chosen[key.strip()] = _value(value)
     return chosen | {name: value for name, value in flags.items() if value is not None}
 
 
-def _value(key: str, text: str) -> Any:
-    """A number, None or a word; text that belongs to a call, such as label_k(k=2), stays text."""
-    if "(" in text or "-" in text.lstrip("-"):
-        return text
-    return parse_call(f"set(value={text})")[1]["value"]
-
-
-def _split(text: str) -> list[str]:
-    """Splits at commas outside brackets."""
-    found, depth = [""], 0
-    for letter in text:
-        depth += (letter in "([") - (letter in ")]")
-        if letter == "," and depth == 0:
-            found.append("")
-        else:
-            found[-1] += letter
-    return [part.strip() for part in found if part.strip()]
+def _value(text: str) -> Any:
+    """A Python literal, or the text itself: a name, or a call such as label_k(k=2)."""
+    try:
+        return ast.literal_eval(text.strip())
+    except (ValueError, SyntaxError):
+        return text.strip()
 
 
 def _console() -> Console:

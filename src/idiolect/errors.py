@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -29,7 +30,7 @@ def refuse_outside(option: str, value: float, low: float, high: float = float("i
 
     >>> refuse_outside("alpha", 0.5, 0, 1)
     """
-    if not low <= value <= high:
+    if not (low <= value <= high and math.isfinite(value)):
         allowed = f"in [{low:g}, {high:g}]" if high < float("inf") else f"at least {low:g}"
         raise UserError(f"{option} must be {allowed}, got {value:g}")
 

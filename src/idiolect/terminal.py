@@ -68,7 +68,7 @@ class Terminal:
         self._progress = None
 
     def say(self, sentence: str) -> None:
-        self.console.print(sentence, highlight=False)
+        self.console.print(sentence, highlight=False, markup=False, soft_wrap=True)
 
 
 def print_table(console: Console, rows: Sequence[Sequence[str]], title: str = "", words: int = 1) -> None:

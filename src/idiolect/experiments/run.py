@@ -115,6 +115,8 @@ def compare(
     """
     if not methods or not seeds:
         raise UserError("a comparison needs at least one method and one seed")
+    if len(set(methods)) < len(methods):
+        raise UserError(f"a method stands twice in {', '.join(methods)}; give each once")
     base = _with_validation(with_settings(experiment or Experiment(), settings), methods)
     where = place(engine, device)
     experiments = [replace(base, method=m, seed=seed) for m in methods for seed in seeds]
@@ -195,5 +197,6 @@ def _outcome(simulation: Simulation, seconds: float) -> dict[str, Any]:
     notes += [f"{name} is {member}" for name, member in simulation.picks.items()]
     idle = setting.federation.population - len(simulation.selected)
     if idle:
-        notes.append(f"{idle} clients were never selected and are scored with their initial private state")
+        who = "1 client was" if idle == 1 else f"{idle} clients were"
+        notes.append(f"{who} never selected; private state is scored as it was at first")
     return {"seconds": seconds, "notes": notes, "choices": simulation.picks, "never_selected": idle}

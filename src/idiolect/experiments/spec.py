@@ -56,8 +56,16 @@ class Experiment:
     def __post_init__(self) -> None:
         for name, low in LEAST.items():
             refuse_outside(name, getattr(self, name), low)
-        refuse_outside("participation_rate", self.participation_rate, 1e-9, 1)
+        if not 0 < self.participation_rate <= 1:
+            raise UserError(
+                f"participation_rate must be above 0 and at most 1, got {self.participation_rate:g}"
+            )
         refuse_outside("momentum", self.momentum, 0, 1)
+        refuse_outside("seed", self.seed, 0, 2**63 - 1)
+        if self.test <= 0:
+            raise UserError(
+                f"test must be above 0, got {self.test:g}: every client needs samples to be scored on"
+            )
         refuse_unknown_choice("weighting", self.weighting, ("uniform", "samples"))
         refuse_unknown_choice("buffers", self.buffers, ("average", "private", "frozen"))
         refuse_unknown_choice("precision", self.precision, PRECISIONS)
@@ -85,7 +93,6 @@ LEAST = {
     "warmup_rounds": 0,
     "lr_decay": 0,
     "evaluate_every": 1,
-    "seed": 0,
 }
 
 

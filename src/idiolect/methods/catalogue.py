@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from idiolect import parts
-from idiolect.calls import parse_call
+from idiolect.calls import parse_call, split_outside_brackets
 from idiolect.core import Method, Part, chain
 from idiolect.errors import UserError, unknown_name
 from idiolect.methods import fedavg, fedper, fedphp, fedprox, fedrs, local, map, persfl, superfed
@@ -63,12 +63,17 @@ def method(text: str) -> Method:
     >>> method("fedavg + restricted_softmax(alpha=0.5)").name
     'fedavg + restricted_softmax(alpha=0.5)'
     """
-    terms = [term.strip() for term in text.split("+")]
+    terms = split_outside_brackets(text, "+")
     if not all(terms):
         raise UserError(f"cannot read the method {text!r}; write name, name(key=value) or a + b")
     pieces = [_piece(term) for term in terms]
     if len(pieces) == 1 and isinstance(pieces[0], Method):
         return pieces[0]
+    whole = [piece.name for piece in pieces if isinstance(piece, Method)]
+    if len(whole) > 1:
+        raise UserError(
+            f"{' and '.join(whole)} are whole methods and cannot be combined; add parts to one of them"
+        )
     if not any("server update" in part.roles for part in chain(*pieces).parts):
         pieces.insert(0, parts.average())
     return chain(*pieces, name=" + ".join(terms))

@@ -71,6 +71,8 @@ def inherited_model(
     refuse_outside("transfer_weight (lambda)", transfer_weight, 0, 1)
     refuse_outside("shared_share", shared_share, 0)
     refuse_outside("private_share", private_share, 0)
+    refuse_outside("private_lr_scale", private_lr_scale, 0)
+    refuse_outside("private_min_steps", private_min_steps, 0)
     refuse_unknown_choice("rounding", rounding, ("ceil", "floor"))
     hpm = Inheritance(momentum, schedule, momentum_max, hpm_init, hpm_statistics)
     term = transfer_of(transfer, temperature, kd_form)

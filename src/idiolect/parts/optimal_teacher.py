@@ -79,6 +79,7 @@ def optimal_teacher(
         refuse_outside("lambda", weight, 0, 1)
         refuse_outside("temperature (T)", temperature, 1e-6)
     refuse_outside("epochs", epochs, 0)
+    refuse_outside("lr_scale", lr_scale, 0)
     refuse_unknown_choice("teacher", teacher, ("optimal", "fedavg"))
     refuse_unknown_choice("soft_loss", soft_loss, FORMS)
     soft = FORMS[soft_loss]

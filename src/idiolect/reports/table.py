@@ -23,7 +23,7 @@ EXPLANATION = (
     "Global: the global model on the server's test set. "
     "Personalised: the named predictor, mean over all clients. "
     "SD: over clients, n - 1. Worst tenth: mean of the worst ceil(10 %) of the clients. "
-    "Down and up: bytes per round, all clients together."
+    "Down and up: bytes per round, all clients together. Seconds: the whole run, evaluation included."
 )
 
 

@@ -1,0 +1,150 @@
+"""The frozen spec: what it refuses, what it promises of the learning rate, what its hash covers."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import replace
+
+import pytest
+
+from idiolect.engines import Where
+from idiolect.errors import UserError
+from idiolect.experiments import Experiment, prepare, with_settings
+from idiolect.experiments.manifest import describe_run, hash_of
+
+LEAST = {
+    "clients": 1,
+    "rounds": 1,
+    "local_epochs": 0,
+    "batch_size": 1,
+    "learning_rate": 0,
+    "weight_decay": 0,
+    "min_local_steps": 0,
+    "warmup_rounds": 0,
+    "lr_decay": 0,
+    "evaluate_every": 1,
+}
+
+
+@pytest.mark.parametrize(("name", "least"), LEAST.items())
+def test_number_below_its_least_is_refused_by_name(name, least):
+    assert getattr(Experiment(**{name: least}), name) == least
+    with pytest.raises(UserError, match=f"{name} must be at least {least}, got {least - 1}"):
+        Experiment(**{name: least - 1})
+
+
+@pytest.mark.parametrize(
+    ("name", "bad"),
+    [
+        ("participation_rate", 0),
+        ("participation_rate", 1.1),
+        ("momentum", -0.1),
+        ("momentum", 1.1),
+        ("clip_norm", 0),
+        ("weighting", "size"),
+        ("buffers", "shared"),
+        ("precision", "bfloat16"),
+        ("seed", -1),
+        ("test", 0),
+    ],
+)
+def test_value_outside_its_range_is_refused_with_the_range(name, bad):
+    with pytest.raises(UserError, match=f"{name} must be (in|at least|one of|above) .*got {bad!r}"):
+        Experiment(**{name: bad})
+
+
+def test_nan_is_refused():
+    with pytest.raises(UserError, match="learning_rate must be at least 0, got nan"):
+        Experiment(learning_rate=float("nan"))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("rounds", 1.0),
+        ("rounds", "3"),
+        ("rounds", True),
+        ("rounds", None),
+        ("learning_rate", "fast"),
+        ("learning_rate", False),
+        ("learning_rate", None),
+        ("weighting", 1),
+        ("clip_norm", "none"),
+        ("seed", 0.5),
+    ],
+)
+def test_setting_of_another_kind_is_refused_by_name(key, value):
+    with pytest.raises(UserError, match=f"setting {key} must be .*, got {value!r}"):
+        with_settings(Experiment(), {key: value})
+
+
+def test_setting_that_is_none_is_refused_with_those_there_are():
+    with pytest.raises(UserError, match=r"no setting 'rouns'.*rounds.*seed"):
+        with_settings(Experiment(), {"rouns": 3})
+
+
+def test_settings_replace_fields_and_nothing_else():
+    before = Experiment()
+    after = with_settings(
+        before, {"rounds": 3, "learning_rate": 1, "clip_norm": None, "weighting": "samples"}
+    )
+    changed = {"rounds": 3, "learning_rate": 1, "weighting": "samples"}
+    assert dataclasses.asdict(after) == dataclasses.asdict(before) | changed
+
+
+# ---- learning rate
+
+
+@pytest.mark.parametrize("round", range(8))
+def test_learning_rate_warms_up_linearly(round):
+    rate = Experiment(learning_rate=0.4, warmup_rounds=5).learning_rate_at(round)
+    assert rate == pytest.approx(0.4 * min((round + 1) / 5, 1), rel=1e-12)
+
+
+def test_learning_rate_decays_by_a_factor_each_round():
+    experiment = Experiment(learning_rate=0.5, lr_decay=0.9)
+    assert [experiment.learning_rate_at(r) for r in (0, 1, 10)] == pytest.approx([0.5, 0.45, 0.5 * 0.9**10])
+
+
+def test_learning_rate_is_constant_by_default():
+    experiment = Experiment(learning_rate=0.5)
+    assert {experiment.learning_rate_at(r) for r in range(50)} == {0.5}
+
+
+def test_warm_up_and_decay_multiply():
+    experiment = Experiment(learning_rate=1.0, warmup_rounds=4, lr_decay=0.5)
+    assert [experiment.learning_rate_at(r) for r in range(5)] == [0.25, 0.25, 0.1875, 0.125, 0.0625]
+
+
+# ---- hash
+
+OTHER = {
+    "method": "fedper",
+    "dataset": "mnist",
+    "partition": "iid",
+    "model": "mlpnet",
+    "initialisation": "xavier",
+    "clip_norm": 1.0,
+    "weighting": "samples",
+    "buffers": "private",
+    "precision": "float64",
+    "participation_rate": 0.123,
+    "momentum": 0.5,
+}
+
+
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Experiment)])
+def test_hash_changes_with_every_field_but_the_seed(name):
+    before = Experiment()
+    after = replace(before, **{name: OTHER[name] if name in OTHER else getattr(before, name) + 1})
+    assert after != before
+    assert (hash_of(after) == hash_of(before)) == (name == "seed")
+
+
+def test_hash_is_the_same_whatever_the_engine(tiny):
+    described = []
+    for engine in ("loop", "cohort"):
+        where = Where(engine, "cpu", "as asked")
+        described.append(describe_run(prepare(tiny, where), where))
+    assert [d["engine"]["engine"] for d in described] == ["loop", "cohort"]
+    assert described[0]["spec_hash"] == described[1]["spec_hash"] == hash_of(tiny)

@@ -3,12 +3,13 @@
 from idiolect.core.client import Program
 from idiolect.core.context import UPLOAD, Context, State
 from idiolect.core.method import Choice, Method, chain
-from idiolect.core.optimiser import Optimiser, sgd
+from idiolect.core.optimiser import Optimiser, adam, sgd
 from idiolect.core.part import (
     Batch,
     Clock,
     Facts,
     Forward,
+    GradientFunction,
     Initial,
     Loss,
     Message,
@@ -36,6 +37,7 @@ __all__ = [
     "Facts",
     "Flat",
     "Forward",
+    "GradientFunction",
     "Initial",
     "Loss",
     "Measure",
@@ -58,6 +60,7 @@ __all__ = [
     "Tree",
     "Trees",
     "View",
+    "adam",
     "broadcast",
     "chain",
     "derive",

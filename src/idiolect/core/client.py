@@ -60,6 +60,7 @@ class Program:
             scene=self.scene,
             task=self.task,
             complete=self.method.is_complete(self.task.structure),
+            uploads=context.uploads.get(name, {}),
         )
 
     def hook(self, part: Part, name: str, *arguments: Any) -> Any:
@@ -176,6 +177,21 @@ class Program:
                 found |= self.hook(part, "predictors", self.view(part, context), results)
         return found
 
+    def serve(self, context: Context, model: Model) -> Model:
+        """The server's model after its own stages."""
+        for part in self.method.parts:
+            if part.serve:
+                model = self.hook(part, "serve", context.results, self.view(part, context))
+        return model
+
+    def shared_model(self, server: Tree) -> Predictor:
+        """What the server would deploy to a client it knows nothing of."""
+        model = Model(server["params"], server["buffers"])
+        for part in self.method.parts:
+            if part.shared_model:
+                return self.hook(part, "shared_model", model, server["slots"].get(part.name, {}), self.task)
+        return Predictor.of(model)
+
     def remarks(self, context: Context) -> dict[str, Tensor]:
         found: dict[str, Tensor] = {}
         for part in self.method.parts:
@@ -183,13 +199,8 @@ class Program:
                 found |= self.hook(part, "remarks", self.view(part, context))
         return found
 
-    def forward(self, params: Tree, buffers: Tree, batch: Batch, train: Any) -> tuple[Out, Tree]:
-        """The bare network on the tree "model"."""
-        out, new = self.task.forward(params["model"], buffers["model"], batch, train)
-        return out, {**buffers, "model": new}
-
     def predict(self, predictor: Predictor, batch: Batch) -> Tensor:
-        forward = predictor.forward or self.forward
+        forward = predictor.forward or self._bare
         return forward(predictor.params, predictor.buffers, batch, False)[0].logits
 
     # ---- what is shared
@@ -205,6 +216,10 @@ class Program:
         return self.scene.buffers == "private" or not self.shares(name)
 
     # ---- inside
+
+    def _bare(self, params: Tree, buffers: Tree, batch: Batch, train: Any) -> tuple[Out, Tree]:
+        out, new = self.task.forward(params["model"], buffers["model"], batch, train)
+        return out, {**buffers, "model": new}
 
     def _public(self, value: Tree) -> Tree:
         """A message without the tensors that never leave the client."""
@@ -241,7 +256,7 @@ class Program:
         return stage.optimiser or sgd(scene.momentum, scene.weight_decay, scene.clip_norm)
 
     def _wrapped(self, stage: Stage, context: Context) -> tuple[Forward, Loss]:
-        forward: Forward = self.forward
+        forward: Forward = self._bare
         if stage.objective is not None:
             return forward, stage.objective(self.view(self.owner(stage), context))
         loss = self.task.criterion

@@ -22,6 +22,7 @@ class Context(NamedTuple):
     private: Tree  # {"buffers", "slots"}
     facts: Facts
     results: dict[str, Result]
+    uploads: Tree = {}  # on the server: by part, every client's own upload
 
 
 class State(NamedTuple):

@@ -14,6 +14,9 @@ ROLES = {
     "server update": "each sets the shared model from the uploads",
     "logit map": "each rescales the logits of the one head",
     "companion training": "each starts a second trained model beside the main one",
+    "gradient rule": "each decides where the gradient is taken",
+    "main stage": "each replaces the main stage of local training",
+    "main predictor": "each replaces what the network predicts while it trains",
     "inherited model": "each keeps a moving average of the local models",
 }
 
@@ -66,6 +69,10 @@ class Method:
             if len(set(names)) < len(names):
                 raise UserError(f"{self.name} has two stages of one name among {', '.join(names)}")
         return plan
+
+    @property
+    def needs_public(self) -> bool:
+        return any(p.needs_public for p in self.parts)
 
     @property
     def needs_validation(self) -> bool:

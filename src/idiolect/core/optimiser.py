@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from idiolect.core.trees import Tree, tree_leaves, tree_map, zeros_like
 
-__all__ = ["Optimiser", "sgd"]
+__all__ = ["Optimiser", "adam", "sgd"]
 
 
 class Optimiser(NamedTuple):
@@ -39,6 +40,39 @@ def sgd(momentum: float = 0.0, weight_decay: float = 0.0, clip_norm: float | Non
             velocity = tree_map(lambda v, g: momentum * v + g, velocity, grads)
             grads = velocity
         return tree_map(lambda p, g: p - lr * g, params, grads), velocity
+
+    return Optimiser(init, update)
+
+
+def adam(
+    beta_one: float = 0.9,
+    beta_two: float = 0.999,
+    epsilon: float = 1e-8,
+    weight_decay: float = 0.0,
+    anneal_over: int | None = None,
+) -> Optimiser:
+    """Adam with bias correction, as ``torch.optim.Adam``, its rate cosine-annealed to 0 over some steps.
+
+    Args:
+        anneal_over: steps after which the rate is 0; None keeps it.
+    """
+
+    def init(params: Tree) -> Tree:
+        step = torch.zeros_like(tree_leaves(params)[0].sum())
+        return {"m": zeros_like(params), "v": zeros_like(params), "step": step}
+
+    def update(grads: Tree, memory: Tree, params: Tree, lr: float | Tensor) -> tuple[Tree, Tree]:
+        if weight_decay:
+            grads = tree_map(lambda g, p: g + weight_decay * p, grads, params)
+        step = memory["step"] + 1
+        m = tree_map(lambda m, g: beta_one * m + (1 - beta_one) * g, memory["m"], grads)
+        v = tree_map(lambda v, g: beta_two * v + (1 - beta_two) * g**2, memory["v"], grads)
+        if anneal_over:
+            lr = lr * (1 + torch.cos(math.pi * memory["step"] / anneal_over)) / 2
+        size = lr / (1 - beta_one**step)
+        spread = (1 - beta_two**step).sqrt()
+        new = tree_map(lambda p, m, v: p - size * m / (v.sqrt() / spread + epsilon), params, m, v)
+        return new, {"m": m, "v": v, "step": step}
 
     return Optimiser(init, update)
 

@@ -20,6 +20,7 @@ __all__ = [
     "Clock",
     "Facts",
     "Forward",
+    "GradientFunction",
     "Initial",
     "Loss",
     "Message",
@@ -38,6 +39,7 @@ __all__ = [
 class Out(NamedTuple):
     features: Tensor  # [B, d] what enters the classifier
     logits: Tensor  # [B, K]
+    extra: Mapping[str, Tensor] = {}  # by part: what its forward has to tell its loss
 
 
 class Batch(NamedTuple):
@@ -88,6 +90,8 @@ class Structure(NamedTuple):
     n_units: int
     layers: tuple[tuple[str, ...], ...]  # parameter names layer by layer
     linear_head: bool  # the last unit is one linear layer
+    n_features: int  # d
+    n_classes: int  # K
 
 
 class Scene(NamedTuple):
@@ -115,6 +119,7 @@ class Task(NamedTuple):
 
     forward: Callable[[Flat, Flat, Batch, Any], tuple[Out, Flat]]
     criterion: Loss
+    head: Callable[[Flat, Tensor], Tensor]  # parameters, features -> logits
     structure: Structure
 
 
@@ -139,10 +144,16 @@ class View:
     scene: Scene
     task: Task
     complete: bool  # no part keeps a parameter of the main model private
+    uploads: Tree  # on the server, for a part that declares it: every client's own upload, stacked
 
     def predict(self, model: Model, batch: Batch) -> Out:
         """The bare network in evaluation mode."""
         return self.task.forward(model.params, model.buffers, batch, False)[0]
+
+    def bare(self, params: Tree, buffers: Tree, batch: Batch, train: Any) -> tuple[Out, Tree]:
+        """The bare network on the tree "model"."""
+        out, new = self.task.forward(params["model"], buffers["model"], batch, train)
+        return out, {**buffers, "model": new}
 
 
 class Predictor(NamedTuple):
@@ -166,7 +177,7 @@ class Part(NamedTuple):
     """One idea of a federated method; an absent hook (None) is the identity."""
 
     name: str
-    init_server: Callable[[Flat], Tree] | None = None  # shared parameters -> server slot
+    init_server: Callable[[Flat, Initial], Tree] | None = None  # shared parameters -> server slot
     init_client: Callable[[Initial], Tree] | None = None  # -> private slot
     private: Callable[[str, Structure], bool] | None = None  # claims tensors that never leave
     start: Callable[[Tree, Tree, View], tuple[Tree, Tree]] | None = None  # where local training begins
@@ -180,11 +191,19 @@ class Part(NamedTuple):
     score: Callable[[Results, View], Tree] | None = None  # after the merge, on every client
     personalise: Callable[[Results, View], Tree] | None = None  # after the last round, on every client
     merge: Callable[[Flat, Tree, Tree, Clock], tuple[Flat, Tree]] | None = None  # on the server
+    serve: Callable[[Results, View], Model] | None = None  # after the server's own stages
+    shared_model: Callable[[Model, Tree, Task], Predictor] | None = None  # what "global" means on the server
     predictors: Callable[[View, Results | None], dict[str, Predictor]] | None = None
     remarks: Callable[[View], dict[str, Tensor]] | None = None  # numbers about a client worth recording
     check: Callable[[Structure, Scene], None] | None = None  # refuses nets and scenes it cannot serve
     draws: Callable[[Structure], int] | None = None  # U(0,1) draws per step
+    scalars: Callable[[Tree], int] | None = (
+        None  # scalars of a message on the wire, where not all of it travels
+    )
     broadcasts: bool = False  # the server slot travels to the clients
+    individual: bool = False  # the server looks at single uploads, not only at their mean
     needs_validation: bool = False  # chooses something on the validation split
+    needs_public: bool = False  # trains on unlabelled public data on the server
     roles: tuple[str, ...] = ()  # exclusive roles; two parts with one role cannot be chained
     headline: str | None = None  # the predictor this part exists for
+    overrides: tuple[str, ...] = ()  # what it does otherwise than the scene says

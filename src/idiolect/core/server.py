@@ -16,7 +16,7 @@ def init_server(method: Method, initial: Initial, structure: Structure) -> Tree:
     """The server's first state; tensors that a part keeps private are not in it."""
     shared = pick(initial.params, lambda n: not method.is_private(n, structure))
     buffers = pick(initial.buffers, lambda n: not method.is_private(n, structure))
-    slots = {p.name: p.init_server(shared) for p in method.parts if p.init_server}
+    slots = {p.name: p.init_server(shared, initial) for p in method.parts if p.init_server}
     return {"params": shared, "buffers": buffers, "slots": slots}
 
 

@@ -54,7 +54,7 @@ class Stage:
             evaluation mode.
         batches_per_step: batches that one step consumes.
         stream: which shuffle of the data is read; stages with one stream see the same batches.
-        split: the split read.
+        split: the split read; on the server ``public``, or ``none`` where the objective needs no data.
     """
 
     name: str = "main"
@@ -71,15 +71,16 @@ class Stage:
     trainable: Callable[[str, Structure], bool] | None = None
     batches_per_step: int = 1
     stream: str = "main"
-    split: Literal["train", "valid"] = "train"
+    split: Literal["train", "valid", "public", "none"] = "train"
     optimiser: Optimiser | None = None
 
 
 class Plan(NamedTuple):
-    """The stages of a round around its upload mark, after the merge, and at the end of the run."""
+    """The stages of a round around its upload mark, on the server, after the merge, at the end of the run."""
 
     before: tuple[Stage, ...]
     after: tuple[Stage, ...] = ()
+    server: tuple[Stage, ...] = ()  # on the server, with the merged model
     merged: tuple[Stage, ...] = ()  # on every client, with the new shared model
     end: tuple[Stage, ...] = ()  # on every client, once
 

@@ -7,6 +7,7 @@ from idiolect.engines.evaluation import server_logits
 from idiolect.engines.group import Outcome
 from idiolect.engines.loop import Loop
 from idiolect.engines.pool import Pool
+from idiolect.engines.serve import serve
 from idiolect.engines.task import initialiser, make_task, structure_of
 from idiolect.engines.workload import Workload
 
@@ -24,6 +25,7 @@ __all__ = [
     "initialiser",
     "make_task",
     "place",
+    "serve",
     "server_logits",
     "structure_of",
 ]

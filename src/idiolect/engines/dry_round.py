@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import torch
 
-from idiolect.core import Batch, Context, Facts, Initial, Program, broadcast, init_private, init_server
-from idiolect.core.trees import Tree, tree_map
+from idiolect.core import (
+    Batch,
+    Context,
+    Facts,
+    Initial,
+    Program,
+    broadcast,
+    init_private,
+    init_server,
+    server_round,
+)
+from idiolect.core.trees import Tree, stack, tree_map
 from idiolect.engines.group import run_round, run_settling
 from idiolect.engines.packing import SINGLE
+from idiolect.engines.serve import serve_on
 from idiolect.errors import UserError
 
 __all__ = ["dry_round"]
@@ -45,8 +56,14 @@ def _attempt(program: Program, initial: Initial, image_shape: tuple[int, ...], n
     def feed(stage):  # type: ignore[no-untyped-def]
         return iter([((batch,) * stage.batches_per_step, None)])
 
-    context, _ = run_round(program, SINGLE, context, feed)
+    context, messages = run_round(program, SINGLE, context, feed)
     _predict(program, context, batch)
+    stacked = {part: (stack([value, value]), one.new_ones(2)) for part, (value, _) in messages.items()}
+    server = server_round(method, server, stacked, program.clock)
+    if method.plan(program.scene, program.clock).server:
+        server = serve_on(program, server, stacked, feed, one)
+    if method.is_complete(structure):
+        program.predict(program.shared_model(server), batch)
     for phase in ("merged", "end"):
         private = run_settling(program, SINGLE, phase, context._replace(results={}), feed)
         context = context._replace(private=private, results={})

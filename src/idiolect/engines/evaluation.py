@@ -100,10 +100,10 @@ def _rows(work: Workload, packing: Packing, clients: list[int], split: str) -> I
 
 def server_logits(program: Program, server: Tree, x: Tensor) -> Tensor:
     """The shared model on the server's test set."""
-    found = []
+    found, predictor = [], program.shared_model(server)
     with torch.no_grad():
         for chunk in x.split(4 * EVALUATION_ROWS):
             ones = torch.ones(len(chunk)).to(x)
             batch = Batch(chunk, torch.zeros(len(chunk)).long().to(x.device), ones, ones.long(), {})
-            found.append(program.task.forward(server["params"], server["buffers"], batch, False)[0].logits)
+            found.append(program.predict(predictor, batch))
     return torch.cat(found)

@@ -58,7 +58,7 @@ def _functional(
 
 def _vmapped(function: Callable[..., Any]) -> Callable[..., Any]:
     def lifted(context: Context, *trees: Tree) -> Any:
-        in_dims = (Context(None, 0, 0, 0), *(0 for _ in trees))  # type: ignore[arg-type]
+        in_dims = (Context(None, 0, 0, 0, None), *(0 for _ in trees))  # type: ignore[arg-type]
         return vmap(function, in_dims=in_dims)(context, *trees)
 
     return lifted

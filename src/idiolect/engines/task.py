@@ -19,7 +19,17 @@ def structure_of(net: Net) -> Structure:
     params = tuple(name for name, _ in net.named_parameters())
     buffers = tuple(name for name, _ in net.named_buffers())
     units = {name: i for i in range(net.n_units) for name in net.unit_names(i)}
-    return Structure(params, buffers, units, net.n_units, net.layer_groups(), net.linear_head)
+    head = [p for name, p in net.named_parameters() if units[name] == net.n_units - 1 and p.dim() > 1]
+    return Structure(
+        params=params,
+        buffers=buffers,
+        unit_of=units,
+        n_units=net.n_units,
+        layers=net.layer_groups(),
+        linear_head=net.linear_head,
+        n_features=head[0].shape[1],
+        n_classes=head[-1].shape[0],
+    )
 
 
 def make_task(net: Net) -> Task:
@@ -39,7 +49,14 @@ def make_task(net: Net) -> Task:
         each = F.cross_entropy(out.logits, batch.y, reduction="none")
         return torch.where(batch.mask > 0, each, 0).sum() / batch.mask.sum().clamp(min=1)
 
-    return Task(forward, criterion, structure_of(net))
+    def head(params: Flat, features: Tensor) -> Tensor:
+        ones = torch.ones_like(features[:, 0])
+        how = How(ones, (False,) * n_units, ones.long())
+        last = f"units.{n_units - 1}."
+        own = {name.removeprefix(last): p for name, p in params.items() if name.startswith(last)}
+        return functional_call(net.units[-1], own, (features, how.mask, False, how.key), strict=True)
+
+    return Task(forward, criterion, head, structure_of(net))
 
 
 def initialiser(

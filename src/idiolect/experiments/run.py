@@ -35,7 +35,8 @@ __all__ = ["Comparison", "compare", "run"]
 
 OUT = "runs"
 CHECKPOINT_EVERY = 10
-HOLD_OUT = 0.1
+HOLD_OUT = 0.1  # of the training part, where a method of a comparison chooses on validation data
+PUBLIC = 500  # samples of the server's test set, where a method trains on public data
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,8 @@ def run(
     """
     base = method if isinstance(method, Experiment) else Experiment(method=method)
     experiment = with_settings(base, settings)
+    if experiment.public < 1 and read_method(experiment.method).needs_public:
+        experiment = replace(experiment, public=PUBLIC)
     where, name, watcher = place(engine, device), _name(experiment), watcher or Silent()
     if finished(out, name):
         watcher.say(f"{name} is finished already: read, not run again")
@@ -117,7 +120,7 @@ def compare(
         raise UserError("a comparison needs at least one method and one seed")
     if len(set(methods)) < len(methods):
         raise UserError(f"a method stands twice in {', '.join(methods)}; give each once")
-    base = _with_validation(with_settings(experiment or Experiment(), settings), methods)
+    base = _with_what_is_needed(with_settings(experiment or Experiment(), settings), methods)
     where = place(engine, device)
     experiments = [replace(base, method=m, seed=seed) for m in methods for seed in seeds]
     for checked in experiments:
@@ -147,11 +150,14 @@ def _name(experiment: Experiment) -> str:
     )
 
 
-def _with_validation(base: Experiment, methods: Sequence[str]) -> Experiment:
-    """One split for all: where one method chooses on validation data, every method gives some up."""
-    if base.valid > 0 or not any(read_method(m).needs_validation for m in methods):
-        return base
-    return replace(base, valid=HOLD_OUT * (1 - base.test))
+def _with_what_is_needed(base: Experiment, methods: Sequence[str]) -> Experiment:
+    """One split for all: where one method needs validation or public data, every method gives some up."""
+    chosen = [read_method(text) for text in methods]
+    if base.valid <= 0 and any(m.needs_validation for m in chosen):
+        base = replace(base, valid=HOLD_OUT * (1 - base.test))
+    if base.public < 1 and any(m.needs_public for m in chosen):
+        base = replace(base, public=PUBLIC)
+    return base
 
 
 def _carry_out(

@@ -62,7 +62,15 @@ def prepare(experiment: Experiment, where: Where, data_dir: str | Path | None = 
     parted = partition(
         experiment.partition, dataset.train_y, experiment.clients, experiment.seed, ids=dataset.train_ids
     )
-    federation = federate(dataset, parted, valid=experiment.valid, test=experiment.test, seed=experiment.seed)
+    federation = federate(
+        dataset,
+        parted,
+        valid=experiment.valid,
+        test=experiment.test,
+        seed=experiment.seed,
+        public=experiment.public,
+        public_in_test=experiment.public_in_test,
+    )
     image_shape = dataset.shape
     net = build(experiment.model, image_shape, dataset.n_classes, experiment.initialisation, experiment.seed)
     task = make_task(net)
@@ -96,6 +104,8 @@ def _dataset(text: str, data_dir: str | None) -> Dataset:
 
 def _refuse_unusable(experiment: Experiment, chosen: Method, federation: Federation, net: Net) -> None:
     """Clients that the method or the network cannot serve, by name."""
+    if chosen.needs_public and experiment.public < 1:
+        raise UserError(f"{chosen.name} trains on public data on the server; set public, for example to 500")
     for client, rows in enumerate(federation.clients):
         if chosen.needs_validation and len(rows.valid) == 0:
             raise UserError(

@@ -11,7 +11,7 @@ import torch
 
 from idiolect.core import Context, Program, Tree, broadcast, server_round
 from idiolect.core.trees import stack, tree_leaves, tree_map
-from idiolect.engines import Engine, Outcome, server_logits
+from idiolect.engines import Engine, Outcome, serve, server_logits
 from idiolect.errors import UserError
 from idiolect.evaluation import Scores, accuracy, choose, cross_entropy, score
 from idiolect.experiments.setting import Setting
@@ -72,13 +72,15 @@ class Simulation:
         }
         down = self._down(program, sent, len(cohort))
         self.server = server_round(setting.method, self.server, messages, program.clock)
+        if program.method.plan(program.scene, program.clock).server:
+            self.server = serve(program, setting.work, self.server, messages)
         self.store.write({c: outcome.private for c, outcome in zip(cohort, outcomes, strict=True)})
         self._settle("merged", program)
         self.round += 1
         self.selected |= set(cohort)
         loss = float(torch.stack([outcome.loss for outcome in outcomes]).mean())
         seconds = time.perf_counter() - began
-        up = bytes_up([outcome.messages for outcome in outcomes])
+        up = bytes_up(setting.method, [outcome.messages for outcome in outcomes])
         self.rounds.add(self.round, seconds, len(cohort), down, up, loss)
         self.latest["loss"] = loss
         if evaluated:

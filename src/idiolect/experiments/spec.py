@@ -21,6 +21,8 @@ class Experiment:
     Args:
         method: a name, a name with options, or a composition: ``map(alpha=0.5)``.
         valid, test: shares of each client's samples held out.
+        public: samples of the server's test set that the server may train on without their labels; they leave
+            the test set unless ``public_in_test``.
         weighting: ``uniform`` or ``samples``.
         buffers: running statistics are ``average``d, kept ``private`` or left ``frozen``.
         warmup_rounds: learning rate grows linearly over this many rounds.
@@ -49,6 +51,8 @@ class Experiment:
     buffers: str = "average"
     valid: float = 0.2
     test: float = 0.2
+    public: int = 0
+    public_in_test: bool = False
     evaluate_every: int = 5
     precision: str = "float32"
     seed: int = 0
@@ -91,6 +95,7 @@ LEAST = {
     "weight_decay": 0,
     "min_local_steps": 0,
     "warmup_rounds": 0,
+    "public": 0,
     "lr_decay": 0,
     "evaluate_every": 1,
 }
@@ -107,6 +112,7 @@ def with_settings(experiment: Experiment, settings: dict[str, Any]) -> Experimen
             "int": isinstance(value, int) and not isinstance(value, bool),
             "float": number,
             "str": isinstance(value, str),
+            "bool": isinstance(value, bool),
             "float | None": number or value is None,
         }
         if not fits[fields[key]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from idiolect.core import Plan, Tree
+from idiolect.core import Method, Plan, Tree
 from idiolect.core.trees import count_scalars
 
 __all__ = ["bytes_down", "bytes_up"]
@@ -10,9 +10,11 @@ __all__ = ["bytes_down", "bytes_up"]
 BYTES_PER_SCALAR = 4
 
 
-def bytes_up(messages: list[dict[str, Tree]]) -> int:
-    """What the cohort uploads: the values of its messages."""
-    return BYTES_PER_SCALAR * sum(count_scalars(value) for sent in messages for value, _ in sent.values())
+def bytes_up(method: Method, messages: list[dict[str, Tree]]) -> int:
+    """What the cohort uploads: the values of its messages, or as much of them as a part says travels."""
+    counts = {part.name: part.scalars or count_scalars for part in method.parts} | {"buffers": count_scalars}
+    scalars = sum(counts[part](value) for sent in messages for part, (value, _) in sent.items())
+    return BYTES_PER_SCALAR * scalars
 
 
 def bytes_down(sent: Tree, plan: Plan, round: int, cohort_size: int, population: int) -> int:

@@ -1,23 +1,61 @@
 """Parts: one idea per file, each a named tuple of pure functions."""
 
+from idiolect.parts.alternating_layers import alternating_layers
 from idiolect.parts.average import average
+from idiolect.parts.class_prototypes import class_prototypes
+from idiolect.parts.contrastive import contrastive
+from idiolect.parts.control_variates import control_variates
+from idiolect.parts.curvature import curvature
+from idiolect.parts.dynamic_regulariser import dynamic_regulariser
+from idiolect.parts.ensemble_distillation import ensemble_distillation
+from idiolect.parts.feature_fusion import feature_fusion
 from idiolect.parts.fine_tune import fine_tune
+from idiolect.parts.gated_companion import gated_companion
 from idiolect.parts.inherited_model import inherited_model
 from idiolect.parts.inherited_teacher import inherited_teacher
+from idiolect.parts.meta_gradient import meta_gradient
+from idiolect.parts.mixed_companion import mixed_companion
 from idiolect.parts.mixed_subspace import mixed_subspace
+from idiolect.parts.moreau_envelope import moreau_envelope
+from idiolect.parts.mutual_companion import mutual_companion
+from idiolect.parts.normalised_average import normalised_average
 from idiolect.parts.optimal_teacher import optimal_teacher
+from idiolect.parts.personal_head import personal_head
 from idiolect.parts.private_layers import private_layers
 from idiolect.parts.proximal import proximal
+from idiolect.parts.proximal_companion import proximal_companion
+from idiolect.parts.received_teacher import received_teacher
 from idiolect.parts.restricted_softmax import restricted_softmax
+from idiolect.parts.server_optimiser import server_optimiser
+from idiolect.parts.spread_out import spread_out
 
 __all__ = [
+    "alternating_layers",
     "average",
+    "class_prototypes",
+    "contrastive",
+    "control_variates",
+    "curvature",
+    "dynamic_regulariser",
+    "ensemble_distillation",
+    "feature_fusion",
     "fine_tune",
+    "gated_companion",
     "inherited_model",
     "inherited_teacher",
+    "meta_gradient",
+    "mixed_companion",
     "mixed_subspace",
+    "moreau_envelope",
+    "mutual_companion",
+    "normalised_average",
     "optimal_teacher",
+    "personal_head",
     "private_layers",
     "proximal",
+    "proximal_companion",
+    "received_teacher",
     "restricted_softmax",
+    "server_optimiser",
+    "spread_out",
 ]

@@ -7,22 +7,30 @@ https://arxiv.org/abs/1602.05629
 from __future__ import annotations
 
 from idiolect.core import UPLOAD, Clock, Flat, Message, Model, Part, Predictor, Results, Tree, View
+from idiolect.errors import refuse_outside
 
 __all__ = ["average"]
 
 
-def average() -> Part:
-    """Sets the shared model to the mean of the uploaded ones.
+def average(step: float = 1.0) -> Part:
+    """Moves the shared model to the mean of the uploaded ones, or part of the way.
+
+    Args:
+        step: >= 0; theta <- theta + step (mean - theta).  1 is FedAvg, SCAFFOLD's eta_g and pFedMe's beta.
 
     Deviations: none.  The weights p_k are the run's (uniform, or by samples), normalised over the cohort.
     """
+
+    refuse_outside("step", step, 0)
 
     def upload(results: Results, view: View) -> Message:
         trained = results[UPLOAD].params["model"]
         return Message({name: trained[name] for name in view.origin.params}, view.facts.weight)
 
     def merge(params: Flat, slot: Tree, mean: Tree, clock: Clock) -> tuple[Flat, Tree]:
-        return {**params, **mean}, slot
+        if step == 1:
+            return {**params, **mean}, slot
+        return {**params, **{name: params[name] + step * (mean[name] - params[name]) for name in mean}}, slot
 
     def predictors(view: View, results: Results | None) -> dict[str, Predictor]:
         found = {"global": Predictor.of(view.origin)} if view.complete else {}

@@ -154,7 +154,8 @@ def optimal_teacher(
         return found
 
     def remarks(view: View) -> dict[str, Tensor]:
-        found = {"teacher round": view.private["round"]}
+        last = torch.full_like(view.private["round"], view.clock.round)
+        found = {"teacher round": last if teacher == "fedavg" else view.private["round"]}
         if "student" in view.private:
             found |= {name: view.private["student"][name] for name in ("lambda", "temperature")}
         return found

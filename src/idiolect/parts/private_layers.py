@@ -26,7 +26,9 @@ from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice
 __all__ = ["private_layers"]
 
 
-def private_layers(count: int | None = 1, head_init: str = "random", fine_tune_epochs: float = 0) -> Part:
+def private_layers(
+    count: int | None = 1, head_init: str = "random", fine_tune_epochs: float = 0, side: str = "output"
+) -> Part:
     """Base layers are shared; the last units are the client's own, trained jointly with the base.
 
     Args:
@@ -36,17 +38,22 @@ def private_layers(count: int | None = 1, head_init: str = "random", fine_tune_e
             start from the initial model.
         fine_tune_epochs: epochs >= 0 on the private layers alone, base frozen, at the start of every round
             (appendix A.3 uses 1).
+        side: ``output`` keeps the last ``count`` units private; ``input`` keeps all the others, so that the last
+            ``count`` are shared (LG-FedAvg).
 
     Deviations: none.  Normalisation statistics of private units stay private with them.
     """
     refuse_unknown_choice("head_init", head_init, ("random", "shared"))
     refuse_outside("fine_tune_epochs", fine_tune_epochs, 0)
+    refuse_unknown_choice("side", side, ("output", "input"))
     if count is not None:
         refuse_outside("count (K_P)", count, 0)
 
     def private(name: str, structure: Structure) -> bool:
         kept = structure.n_units if count is None else count
-        return structure.unit_of.get(name, -1) >= structure.n_units - kept
+        if name not in structure.unit_of:
+            return False
+        return (structure.unit_of[name] >= structure.n_units - kept) == (side == "output")
 
     def check(structure: Structure, scene: Scene) -> None:
         if count is not None and count > structure.n_units:

@@ -21,7 +21,7 @@ Rule = Callable[[Tensor, float, int], Tensor]  # (class counts [K], alpha, min_c
 
 def paper(counts: Tensor, alpha: float, min_count: int) -> Tensor:
     """a_c = 1 if observed, else alpha."""
-    return torch.where(counts >= min_count, 1.0, alpha).to(counts)
+    return torch.where(counts >= min_count, torch.ones_like(counts), alpha)
 
 
 def freq_max(counts: Tensor, alpha: float, min_count: int) -> Tensor:

@@ -1,0 +1,39 @@
+"""Ditto, and DittoRS: a private model near the shared one."""
+
+from __future__ import annotations
+
+from idiolect.core import Method, chain
+from idiolect.parts import average, proximal_companion, restricted_softmax
+
+__all__ = ["ditto", "dittors"]
+
+
+def ditto(weight: float = 0.1, epochs: float | None = None) -> Method:
+    """FedAvg, and beside it a private model kept near the received one.
+
+    Li et al., ICML 2021, https://arxiv.org/abs/2012.04221
+
+    Args:
+        weight: lambda >= 0 of lambda/2 ||v - theta_t||^2.
+        epochs: of the private model; None takes the scene's.
+    """
+    return chain(average(), proximal_companion(weight, epochs), name="ditto")
+
+
+def dittors(
+    weight: float = 0.1,
+    epochs: float | None = None,
+    alpha: float = 0.9,
+    rule: str = "paper",
+    min_count: int = 1,
+) -> Method:
+    """Ditto whose shared model trains with restricted softmax; the private one with the plain softmax.
+
+    Li et al., IEEE TKDE 2024 (MAP), section 5.
+
+    Args:
+        weight, epochs: of the private model; see Ditto.
+        alpha, rule, min_count: of the restricted softmax; see FedRS.
+    """
+    shared = restricted_softmax(alpha, rule, min_count)
+    return chain(average(), shared, proximal_companion(weight, epochs), name="dittors")

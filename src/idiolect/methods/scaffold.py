@@ -1,0 +1,21 @@
+"""SCAFFOLD: stochastic controlled averaging."""
+
+from __future__ import annotations
+
+from idiolect.core import Method, chain
+from idiolect.parts import average, control_variates
+
+__all__ = ["scaffold"]
+
+
+def scaffold(step: float = 1.0, control: str = "mean_gradient", momentum: float = 0.0) -> Method:
+    """FedAvg whose local gradients are corrected for the drift towards the client's own optimum.
+
+    Karimireddy et al., ICML 2020, https://arxiv.org/abs/1910.06378
+
+    Args:
+        step: eta_g, the server's step; 1 in the paper, 0.5 to 0.9 in MAP's grid.
+        control: ``mean_gradient`` or ``option_two``.
+        momentum: of local SGD before the upload, 0 in the paper.
+    """
+    return chain(average(step), control_variates(control, momentum), name="scaffold")

@@ -1,0 +1,27 @@
+"""ScaRS: SCAFFOLD with restricted softmax."""
+
+from __future__ import annotations
+
+from idiolect.core import Method, chain
+from idiolect.methods.scaffold import scaffold
+from idiolect.parts import restricted_softmax
+
+__all__ = ["scars"]
+
+
+def scars(
+    alpha: float = 0.9, rule: str = "paper", min_count: int = 1, step: float = 1.0, momentum: float = 0.0
+) -> Method:
+    """SCAFFOLD on the restricted-softmax loss.
+
+    Li et al., IEEE TKDE 2024 (MAP), section 5.
+
+    Args:
+        alpha, rule, min_count: of the restricted softmax; see FedRS.
+        step, momentum: see SCAFFOLD.
+    """
+    corrected = scaffold(step, momentum=momentum)
+    return chain(corrected, restricted_softmax(alpha, rule, min_count), name="scars")
+
+
+presets = {"official": {"rule": "uniform"}}

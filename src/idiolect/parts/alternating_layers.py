@@ -1,0 +1,42 @@
+"""Alternating layers: head first with the body frozen, then body with the head frozen (FedRep).
+
+E_h epochs on the private head, then E_b epochs on the shared body, which is averaged
+Collins et al., ICML 2021, algorithm 1, https://arxiv.org/abs/2102.07078
+"""
+
+from __future__ import annotations
+
+from idiolect.core import Clock, Part, Plan, Scene, Stage, Structure
+from idiolect.errors import refuse_outside
+from idiolect.parts.private_layers import private_layers
+
+__all__ = ["alternating_layers"]
+
+
+def alternating_layers(
+    count: int = 1, head_epochs: float = 10, body_epochs: float = 1, head_init: str = "random"
+) -> Part:
+    """Private layers that never train together with the shared ones.
+
+    Args:
+        count: units kept private counting from the output.
+        head_epochs, body_epochs: E_h and E_b >= 0.
+        head_init: ``random`` or ``shared``.
+
+    Deviations: none.  A frozen part runs in evaluation mode, so its normalisation statistics stay.
+    """
+    refuse_outside("head_epochs", head_epochs, 0)
+    refuse_outside("body_epochs", body_epochs, 0)
+    layers = private_layers(count, head_init)
+    private = layers.private
+    assert private is not None
+
+    def shared(name: str, structure: Structure) -> bool:
+        return not private(name, structure)
+
+    def stages(plan: Plan, scene: Scene, clock: Clock) -> Plan:
+        head = Stage("head", epochs=head_epochs, trainable=private, stream="head")
+        body = Stage("body", epochs=body_epochs, trainable=shared)
+        return plan._replace(before=(head, body))
+
+    return layers._replace(name="alternating_layers", stages=stages, roles=("main stage",))

@@ -1,0 +1,115 @@
+"""Class prototypes: only the mean feature of each class travels (FedProto).
+
+local   CE + lambda mean_{i, dim} (h_i - pbar_{y_i})^2     over classes with a shared prototype
+up      mean feature and count of every class observed;   server: pbar_c = sum_k n_kc p_kc / sum_k n_kc
+Tan et al., AAAI 2022, https://arxiv.org/abs/2105.00243
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from idiolect.core import (
+    Batch,
+    Clock,
+    Flat,
+    Initial,
+    Loss,
+    Measure,
+    Message,
+    Model,
+    Out,
+    Part,
+    Plan,
+    Results,
+    Scene,
+    Stage,
+    Tree,
+    Trees,
+    View,
+)
+from idiolect.errors import refuse_outside, refuse_unknown_choice
+
+__all__ = ["class_prototypes"]
+
+NAME = "class_prototypes"
+STAGE = "prototypes"
+
+
+def class_sums() -> Measure:
+    """Sum of the features, and number of samples, of every class."""
+
+    def init(model: Model, view: View) -> Tree:
+        structure, zero = view.task.structure, view.facts.samples.new_zeros
+        return {"sum": zero(structure.n_classes, structure.n_features), "count": zero(structure.n_classes)}
+
+    def add(sums: Tree, model: Model, batch: Batch, view: View) -> Tree:
+        features = view.predict(model, batch).features
+        member = F.one_hot(batch.y, view.task.structure.n_classes).to(features) * batch.mask[:, None]
+        return {"sum": sums["sum"] + member.T @ features, "count": sums["count"] + member.sum(0)}
+
+    return Measure(init, add)
+
+
+def class_prototypes(weight: float = 1.0, reduction: str = "mean") -> Part:
+    """Pulls features towards the prototypes that all clients share, and sends the client's own.
+
+    Args:
+        weight: lambda >= 0.
+        reduction: over the dimensions of a feature, ``mean`` (the authors' code) or ``sum``.
+
+    Deviations: a class without a shared prototype adds no term.  Absent prototypes are NaN on the server.
+    """
+    refuse_outside("weight (lambda)", weight, 0)
+    refuse_unknown_choice("reduction", reduction, ("mean", "sum"))
+
+    def init_server(shared: Flat, initial: Initial) -> Tree:
+        structure = initial.structure
+        like = next(iter(initial.params.values()))
+        return {"prototypes": like.new_full((structure.n_classes, structure.n_features), float("nan"))}
+
+    def measured_at(received: Trees, results: Results, view: View) -> Trees:
+        last = list(results.values())[-1]
+        return last.params, last.buffers
+
+    def stages(plan: Plan, scene: Scene, clock: Clock) -> Plan:
+        measure = Stage(STAGE, NAME, measured_at, measure=class_sums())
+        return plan._replace(before=(*plan.before, measure))
+
+    def loss(inner: Loss, view: View) -> Loss:
+        wanted = view.server["prototypes"]
+        known = ~wanted.isnan().any(-1)
+        filled = torch.where(known[:, None], wanted, 0)
+
+        def total(params: Tree, batch: Batch, out: Out) -> Tensor:
+            gap = (out.features - filled[batch.y]) ** 2
+            each = gap.mean(-1) if reduction == "mean" else gap.sum(-1)
+            counted = each * known[batch.y].to(each) * batch.mask
+            return inner(params, batch, out) + weight * counted.sum() / batch.mask.sum().clamp(min=1)
+
+        return total
+
+    def upload(results: Results, view: View) -> Message:
+        return Message(results[STAGE].measured, torch.ones_like(view.facts.weight))
+
+    def scalars(value: Tree) -> int:
+        """Rows of observed classes, and their counts."""
+        return int((value["count"] > 0).sum()) * (value["sum"].shape[-1] + 1)
+
+    def merge(params: Flat, slot: Tree, mean: Tree, clock: Clock) -> tuple[Flat, Tree]:
+        seen = mean["count"] > 0
+        fresh = mean["sum"] / mean["count"].clamp(min=1e-12)[:, None]
+        return params, {"prototypes": torch.where(seen[:, None], fresh, slot["prototypes"])}
+
+    return Part(
+        NAME,
+        init_server=init_server,
+        stages=stages,
+        loss=loss,
+        upload=upload,
+        scalars=scalars,
+        merge=merge,
+        broadcasts=True,
+    )

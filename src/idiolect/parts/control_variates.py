@@ -1,0 +1,130 @@
+"""Control variates (SCAFFOLD).
+
+y <- y - eta (g - c_k + c);   c_k' = mean raw gradient, or c_k - c + (theta_t - y)/(s eta)    option II
+c <- c + |S|/K mean_k(c_k' - c_k)
+Karimireddy et al., ICML 2020, algorithm 1, https://arxiv.org/abs/1910.06378
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+
+from idiolect.core import (
+    UPLOAD,
+    Batch,
+    Clock,
+    Flat,
+    GradientFunction,
+    Initial,
+    Message,
+    Part,
+    Plan,
+    Results,
+    Scene,
+    Structure,
+    Tree,
+    View,
+    sgd,
+)
+from idiolect.core.trees import zeros_like
+from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice
+
+__all__ = ["control_variates"]
+
+NAME = "control_variates"
+Corrected = tuple[Tree, Tree, Tree]  # gradients, buffers, carry
+
+
+def mean_gradient(results: Results, view: View) -> Flat:
+    """The mean of the raw minibatch gradients of the main stage."""
+    carry = results[UPLOAD].carry[NAME]
+    return {name: total / carry["steps"].clamp(min=1) for name, total in carry["sum"].items()}
+
+
+def option_two(results: Results, view: View) -> Flat:
+    """c_k - c + (theta_t - y)/(s eta): the mean raw gradient as plain SGD reveals it."""
+    trained = results[UPLOAD].params["model"]
+    scale = results[UPLOAD].carry[NAME]["steps"].clamp(min=1) * view.clock.learning_rate
+    return {
+        name: view.private[name] - view.server[name] + (view.origin.params[name] - trained[name]) / scale
+        for name in view.server
+    }
+
+
+CONTROLS: dict[str, Callable[[Results, View], Flat]] = {
+    "mean_gradient": mean_gradient,
+    "option_two": option_two,
+}
+
+
+def control_variates(control: str = "mean_gradient", momentum: float = 0.0) -> Part:
+    """Corrects every local gradient by the difference between the server's and the client's control.
+
+    Args:
+        control: ``mean_gradient``, or the paper's ``option_two``, which holds for plain SGD alone and is refused
+            with momentum or weight decay.
+        momentum: of the corrected local SGD, in [0, 1]; 0 in the paper, whatever the scene says.
+
+    Deviations: the two controls are the same number for plain SGD; the mean gradient stays right under
+    momentum, clipping and schedules.  Buffers have no control.
+    """
+    refuse_unknown_choice("control", control, CONTROLS)
+    refuse_outside("momentum", momentum, 0, 1)
+
+    def check(structure: Structure, scene: Scene) -> None:
+        if control == "option_two" and (momentum > 0 or scene.weight_decay > 0):
+            raise UserError("control=option_two holds for plain SGD; set momentum and weight_decay to 0")
+
+    def init_server(shared: Flat, initial: Initial) -> Tree:
+        return zeros_like(shared)
+
+    def init_client(initial: Initial) -> Tree:
+        return zeros_like(initial.params)
+
+    def stages(plan: Plan, scene: Scene, clock: Clock) -> Plan:
+        plain = sgd(momentum, scene.weight_decay, scene.clip_norm)
+        return plan._replace(before=tuple(replace(stage, optimiser=plain) for stage in plan.before))
+
+    def carry(params: Tree, view: View) -> Tree:
+        return {"sum": zeros_like(view.server), "steps": torch.zeros_like(view.facts.samples)}
+
+    def gradient(inner: GradientFunction, view: View) -> Callable[..., Corrected]:
+        def corrected(params: Tree, buffers: Tree, batches: tuple[Batch, ...], carry: Tree) -> Corrected:
+            grads, new = inner(params, buffers, batches)
+            raw = grads["model"]
+            shared = [name for name in raw if name in view.server]
+            total = {**carry["sum"], **{name: carry["sum"][name] + raw[name] for name in shared}}
+            better = {name: raw[name] + view.server[name] - view.private[name] for name in shared}
+            return {**grads, "model": {**raw, **better}}, new, {"sum": total, "steps": carry["steps"] + 1}
+
+        return corrected
+
+    def upload(results: Results, view: View) -> Message:
+        new = CONTROLS[control](results, view)
+        change = {name: new[name] - view.private[name] for name in view.server}
+        return Message(change, torch.ones_like(view.facts.weight))
+
+    def finish(results: Results, view: View) -> Tree:
+        return {**view.private, **CONTROLS[control](results, view)}
+
+    def merge(params: Flat, slot: Tree, mean: Tree, clock: Clock) -> tuple[Flat, Tree]:
+        rate = clock.cohort_size / clock.population
+        return params, {name: slot[name] + rate * mean[name] for name in slot}
+
+    return Part(
+        NAME,
+        init_server=init_server,
+        init_client=init_client,
+        check=check,
+        stages=stages,
+        carry=carry,
+        gradient=gradient,
+        upload=upload,
+        finish=finish,
+        merge=merge,
+        broadcasts=True,
+        overrides=(f"local momentum {momentum:g} before the upload",),
+    )

@@ -1,0 +1,131 @@
+"""Meta-gradient: the shared model is trained to be good after one step of adaptation (Per-FedAvg).
+
+w~ = w - a grad f(w; D);   FO: w <- w - b grad f(w~; D')
+HF: w <- w - b [g' - a (grad f(w + d g'; D'') - grad f(w - d g'; D'')) / 2d],   g' = grad f(w~; D')
+Fallah, Mokhtari, Ozdaglar, NeurIPS 2020, https://arxiv.org/abs/2002.07948
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from idiolect.core import (
+    Batch,
+    Clock,
+    Flat,
+    GradientFunction,
+    Loss,
+    Model,
+    Part,
+    Plan,
+    Predictor,
+    Results,
+    Scene,
+    Stage,
+    Tree,
+    Trees,
+    View,
+    sgd,
+)
+from idiolect.errors import refuse_outside, refuse_unknown_choice
+
+__all__ = ["meta_gradient"]
+
+NAME = "meta_gradient"
+BATCHES = {"first_order": 2, "hessian_free": 3}
+
+
+def _moved(params: Flat, step: float, grads: Flat) -> Flat:
+    return {**params, **{name: params[name] + step * g for name, g in grads.items()}}
+
+
+def meta_gradient(
+    form: str = "first_order",
+    inner_rate: float = 0.01,
+    outer_rate: float = 0.001,
+    difference: float = 1e-3,
+    adapt_steps: int = 1,
+) -> Part:
+    """Evaluates the gradient at the adapted point and applies it to the model itself.
+
+    Args:
+        form: ``first_order`` (two batches a step) or ``hessian_free`` (three).
+        inner_rate: a >= 0.
+        outer_rate: b > 0.
+        difference: d > 0 of the Hessian-vector product.
+        adapt_steps: gradient steps with rate a, on training data, that make the personal model at the end.
+
+    Deviations: none.  Inner steps are stateless, outer steps plain SGD whatever the scene's momentum; an epoch
+    has as many steps as it has pairs (or triples) of batches.
+    """
+    refuse_unknown_choice("form", form, BATCHES)
+    refuse_outside("inner_rate (a)", inner_rate, 0)
+    refuse_outside("outer_rate (b)", outer_rate, 0)
+    refuse_outside("difference (d)", difference, 1e-9)
+    refuse_outside("adapt_steps", adapt_steps, 0)
+
+    def start(received: Trees, results: Results, view: View) -> Trees:
+        params, buffers = received
+        return {"model": params["model"]}, {"model": buffers["model"]}
+
+    def objective(view: View) -> Loss:
+        return view.task.criterion
+
+    def stages(plan: Plan, scene: Scene, clock: Clock) -> Plan:
+        outer = outer_rate / clock.learning_rate
+        before = tuple(
+            replace(s, batches_per_step=BATCHES[form], optimiser=sgd(), lr_scale=outer) for s in plan.before
+        )
+        inner = inner_rate / clock.learning_rate
+        adapt = Stage(
+            "adapt",
+            NAME,
+            start,
+            objective,
+            steps=adapt_steps,
+            lr_scale=inner,
+            optimiser=sgd(),
+            stream="adapt",
+        )
+        return plan._replace(before=before, end=(*plan.end, adapt))
+
+    def gradient(inner: GradientFunction, view: View) -> Callable[..., tuple[Tree, Tree, Tree]]:
+        def at(params: Tree, step: float, along: Flat, buffers: Tree, batch: Batch) -> tuple[Tree, Tree]:
+            return inner({**params, "model": _moved(params["model"], step, along)}, buffers, (batch,))
+
+        def meta(
+            params: Tree, buffers: Tree, batches: tuple[Batch, ...], carry: Tree
+        ) -> tuple[Tree, Tree, Tree]:
+            first, _ = inner(params, buffers, batches[:1])
+            grads, new = at(params, -inner_rate, first["model"], buffers, batches[1])
+            if form == "hessian_free":
+                up, _ = at(params, difference, grads["model"], buffers, batches[2])
+                down, _ = at(params, -difference, grads["model"], buffers, batches[2])
+                scale = inner_rate / (2 * difference)
+                curved = {
+                    name: g - scale * (up["model"][name] - down["model"][name])
+                    for name, g in grads["model"].items()
+                }
+                grads = {**grads, "model": curved}
+            return grads, new, carry
+
+        return meta
+
+    def personalise(results: Results, view: View) -> Tree:
+        adapted = results["adapt"]
+        return {"params": adapted.params["model"], "buffers": adapted.buffers["model"]}
+
+    def predictors(view: View, results: Results | None) -> dict[str, Predictor]:
+        return {"LU": Predictor.of(Model(**view.private))} if view.private else {}
+
+    return Part(
+        NAME,
+        stages=stages,
+        gradient=gradient,
+        personalise=personalise,
+        predictors=predictors,
+        roles=("gradient rule",),
+        headline="LU",
+        overrides=(f"plain steps of size {outer_rate:g}, adaptation of size {inner_rate:g}",),
+    )

@@ -1,0 +1,105 @@
+"""Moreau envelope: the shared model follows personal models that are solved for in an inner loop (pFedMe).
+
+theta_k ~ argmin_theta f(theta; batch) + lambda/2 ||theta - w||^2     K inner steps of size eta_p
+w <- w - eta lambda (w - theta_k);       server: w <- (1 - beta) w + beta mean_k w_k
+Dinh, Tran, Nguyen, NeurIPS 2020, algorithm 1, https://arxiv.org/abs/2006.08848
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from idiolect.core import (
+    UPLOAD,
+    Batch,
+    Clock,
+    GradientFunction,
+    Initial,
+    Model,
+    Part,
+    Plan,
+    Predictor,
+    Results,
+    Scene,
+    Tree,
+    View,
+    sgd,
+)
+from idiolect.errors import refuse_outside
+
+__all__ = ["moreau_envelope"]
+
+NAME = "moreau_envelope"
+
+
+def moreau_envelope(
+    weight: float = 15.0,
+    inner_steps: int = 5,
+    inner_rate: float = 0.09,
+    outer_rate: float = 0.005,
+    steps: int | None = None,
+) -> Part:
+    """Each local step solves for the personal model on one batch, then moves the shared one towards it.
+
+    Args:
+        weight: lambda >= 0; eta * lambda should not exceed 1.
+        inner_steps: K >= 1.
+        inner_rate: eta_p > 0.
+        outer_rate: eta > 0.
+        steps: R local steps; None makes the scene's local epochs.
+
+    Deviations: the personal model goes on from step to step and starts from the received model in each round.
+    Plain steps, whatever the scene's momentum, weight decay and learning rate.
+    """
+    refuse_outside("weight (lambda)", weight, 0)
+    refuse_outside("inner_steps (K)", inner_steps, 1)
+    refuse_outside("inner_rate (eta_p)", inner_rate, 0)
+    refuse_outside("outer_rate (eta)", outer_rate, 0)
+
+    def init_client(initial: Initial) -> Tree:
+        return {"params": initial.params, "buffers": initial.buffers}
+
+    def stages(plan: Plan, scene: Scene, clock: Clock) -> Plan:
+        scale = outer_rate / clock.learning_rate
+        before = (replace(s, optimiser=sgd(), lr_scale=scale, steps=steps) for s in plan.before)
+        return plan._replace(before=tuple(before))
+
+    def carry(params: Tree, view: View) -> Tree:
+        return {"personal": params["model"]}
+
+    def gradient(inner: GradientFunction, view: View) -> Callable[..., tuple[Tree, Tree, Tree]]:
+        def towards(
+            params: Tree, buffers: Tree, batches: tuple[Batch, ...], carry: Tree
+        ) -> tuple[Tree, Tree, Tree]:
+            shared, personal = params["model"], carry["personal"]
+            for _ in range(inner_steps):
+                grads, buffers = inner({**params, "model": personal}, buffers, batches)
+                personal = {
+                    name: p - inner_rate * (grads["model"][name] + weight * (p - shared[name]))
+                    for name, p in personal.items()
+                }
+            pull = {name: weight * (shared[name] - personal[name]) for name in shared}
+            return {**grads, "model": pull}, buffers, {"personal": personal}
+
+        return towards
+
+    def finish(results: Results, view: View) -> Tree:
+        trained = results[UPLOAD]
+        return {"params": trained.carry[NAME]["personal"], "buffers": trained.buffers["model"]}
+
+    def predictors(view: View, results: Results | None) -> dict[str, Predictor]:
+        return {"companion": Predictor.of(Model(**view.private))}
+
+    return Part(
+        NAME,
+        init_client=init_client,
+        stages=stages,
+        carry=carry,
+        gradient=gradient,
+        finish=finish,
+        predictors=predictors,
+        roles=("gradient rule",),
+        headline="companion",
+        overrides=(f"plain steps of size {outer_rate:g} outside and {inner_rate:g} inside",),
+    )

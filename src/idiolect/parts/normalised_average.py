@@ -1,0 +1,84 @@
+"""Normalised averaging (FedNova).
+
+d_k = (theta_t - thetahat_k) / ||a_k||_1,   theta <- theta - tau_eff sum_k p_k d_k,   tau_eff = sum_k p_k ||a_k||_1
+||a_k||_1 counts how far the local optimiser carries a constant gradient:
+    v = s = 0;  every step: v <- rho v + 1 - eta mu s,  s <- s + v;   ||a_k||_1 = s
+(rho momentum, mu proximal weight; tau_k for plain SGD)
+Wang et al., NeurIPS 2020, https://arxiv.org/abs/2007.07481
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from idiolect.core import (
+    UPLOAD,
+    Batch,
+    Clock,
+    Flat,
+    GradientFunction,
+    Initial,
+    Message,
+    Part,
+    Results,
+    Tree,
+    View,
+)
+from idiolect.core.trees import zeros_like
+from idiolect.errors import refuse_outside
+from idiolect.parts.average import average
+
+__all__ = ["normalised_average"]
+
+NAME = "normalised_average"
+
+
+def normalised_average(proximal_weight: float = 0.0, global_momentum: float = 0.0) -> Part:
+    """Averages the clients' directions, so that one that makes more steps does not pull harder.
+
+    Args:
+        proximal_weight: mu >= 0 of the proximal term in the chain, which shortens steps; 0 without one.
+        global_momentum: gmf in [0, 1) on the server's step.
+
+    Deviations: ||a_k||_1 is used in both places; the authors' code takes tau_eff from the step count when there
+    is a proximal term.
+    """
+    refuse_outside("proximal_weight (mu)", proximal_weight, 0)
+    refuse_outside("global_momentum (gmf)", global_momentum, 0, 1)
+
+    def init_server(shared: Flat, initial: Initial) -> Tree:
+        return zeros_like(shared) if global_momentum else {}
+
+    def carry(params: Tree, view: View) -> Tree:
+        zero = torch.zeros_like(view.facts.samples)
+        return {"velocity": zero, "norm": zero}
+
+    def gradient(inner: GradientFunction, view: View) -> Callable[..., tuple[Tree, Tree, Tree]]:
+        shrink = view.clock.learning_rate * proximal_weight
+
+        def counted(
+            params: Tree, buffers: Tree, batches: tuple[Batch, ...], carry: Tree
+        ) -> tuple[Tree, Tree, Tree]:
+            grads, new = inner(params, buffers, batches)
+            velocity = view.scene.momentum * carry["velocity"] + 1 - shrink * carry["norm"]
+            return grads, new, {"velocity": velocity, "norm": carry["norm"] + velocity}
+
+        return counted
+
+    def upload(results: Results, view: View) -> Message:
+        trained, norm = results[UPLOAD].params["model"], results[UPLOAD].carry[NAME]["norm"]
+        origin = view.origin.params
+        direction = {name: (origin[name] - trained[name]) / norm.clamp(min=1e-12) for name in origin}
+        return Message({"direction": direction, "norm": norm}, view.facts.weight)
+
+    def merge(params: Flat, slot: Tree, mean: Tree, clock: Clock) -> tuple[Flat, Tree]:
+        step = {name: mean["norm"] * d for name, d in mean["direction"].items()}
+        if global_momentum:
+            step = slot = {name: global_momentum * slot[name] + d for name, d in step.items()}
+        return {**params, **{name: params[name] - d for name, d in step.items()}}, slot
+
+    return average()._replace(
+        name=NAME, init_server=init_server, carry=carry, gradient=gradient, upload=upload, merge=merge
+    )

@@ -1,0 +1,108 @@
+"""Personal head: a private classifier that adds to the shared one (FedROD).
+
+z_G = G(h),   z_P = stopgrad(z_G) + P(stopgrad(h))
+balanced softmax for the shared path: CE(z_G + gamma log n_c);   plain CE(z_P) for the private head alone
+Chen and Chao, ICLR 2022, https://arxiv.org/abs/2107.00778
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from idiolect.core import (
+    UPLOAD,
+    Batch,
+    Forward,
+    Initial,
+    Loss,
+    Out,
+    Part,
+    Predictor,
+    Results,
+    Tree,
+    View,
+)
+from idiolect.errors import refuse_outside, refuse_unknown_choice
+
+__all__ = ["personal_head"]
+
+NAME = "personal_head"
+
+
+def additive(logits: Tensor, counts: Tensor, gamma: float) -> Tensor:
+    """z_c + gamma log n_c: balanced softmax; a class without samples is out of the race unless gamma = 0."""
+    return logits if gamma == 0 else logits + gamma * counts.log()
+
+
+def multiplicative(logits: Tensor, counts: Tensor, gamma: float) -> Tensor:
+    """z_c (4 n_c / n)^gamma: what the MAP authors' code computes."""
+    return logits * (4 * counts / counts.sum().clamp(min=1)) ** gamma
+
+
+PRIORS: dict[str, Callable[[Tensor, Tensor, float], Tensor]] = {
+    "additive": additive,
+    "multiplicative": multiplicative,
+}
+
+
+def personal_head(gamma: float = 1.0, prior: str = "additive", head_init: str = "zero") -> Part:
+    """The shared path learns a class-balanced model, a private linear head what the client's classes add to it.
+
+    Args:
+        gamma: >= 0, strength of the class prior; 0 makes the shared path FedAvg.
+        prior: ``additive`` (the paper's balanced softmax) or ``multiplicative``.
+        head_init: ``zero``, or ``fresh`` from the client's own seed.
+
+    Deviations: none with the defaults.
+    """
+    refuse_outside("gamma", gamma, 0)
+    refuse_unknown_choice("prior", prior, PRIORS)
+    refuse_unknown_choice("head_init", head_init, ("zero", "fresh"))
+
+    def init_client(initial: Initial) -> Tree:
+        structure = initial.structure
+        weight = next(iter(initial.params.values())).new_zeros(structure.n_classes, structure.n_features)
+        if head_init == "fresh":
+            last = next(n for n in structure.params if structure.unit_of[n] == structure.n_units - 1)
+            weight = initial.draw(NAME, True).params[last]
+        return {"weight": weight}
+
+    def start(params: Tree, buffers: Tree, view: View) -> tuple[Tree, Tree]:
+        return {**params, "head": view.private}, buffers
+
+    def loss(inner: Loss, view: View) -> Loss:
+        def total(params: Tree, batch: Batch, out: Out) -> Tensor:
+            balanced = out._replace(logits=PRIORS[prior](out.logits, view.facts.class_counts, gamma))
+            personal = out.logits.detach() + F.linear(out.features.detach(), params["head"]["weight"])
+            own = view.task.criterion(params, batch, out._replace(logits=personal))
+            return inner(params, batch, balanced) + own
+
+        return total
+
+    def finish(results: Results, view: View) -> Tree:
+        return results[UPLOAD].params["head"]
+
+    def summed(view: View) -> Forward:
+        def forward(params: Tree, buffers: Tree, batch: Batch, train: bool) -> tuple[Out, Tree]:
+            out, new = view.bare(params, buffers, batch, train)
+            return out._replace(logits=out.logits + F.linear(out.features, params["head"]["weight"])), new
+
+        return forward
+
+    def predictors(view: View, results: Results | None) -> dict[str, Predictor]:
+        params = {"model": view.origin.params, "head": view.private}
+        return {"composed": Predictor(params, {"model": view.origin.buffers}, summed(view))}
+
+    return Part(
+        NAME,
+        init_client=init_client,
+        start=start,
+        loss=loss,
+        finish=finish,
+        predictors=predictors,
+        roles=("logit map",),
+        headline="composed",
+    )

@@ -1,0 +1,78 @@
+"""Proximal companion: a private model trained beside the shared one, kept near it (Ditto).
+
+w as in FedAvg;   min_v  F_k(v) + lambda/2 ||v - theta_t||^2,   theta_t the model as received
+Li et al., ICML 2021, algorithm 1, https://arxiv.org/abs/2012.04221
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from idiolect.core import (
+    Batch,
+    Clock,
+    Initial,
+    Loss,
+    Model,
+    Out,
+    Part,
+    Plan,
+    Predictor,
+    Results,
+    Scene,
+    Stage,
+    Tree,
+    Trees,
+    View,
+)
+from idiolect.core.trees import squared_distance
+from idiolect.errors import refuse_outside
+
+__all__ = ["proximal_companion"]
+
+NAME = "proximal_companion"
+STAGE = "companion"
+
+
+def proximal_companion(weight: float = 0.1, epochs: float | None = None) -> Part:
+    """After the upload, every selected client goes on training a model of its own with the plain softmax.
+
+    Args:
+        weight: lambda >= 0; 0 is local training, a large one keeps the companion at the received model.
+        epochs: E_p of the companion; None takes the scene's local epochs.
+
+    Deviations: none.  The companion sees the batches of the main stage and a fresh optimiser.
+    """
+    refuse_outside("weight (lambda)", weight, 0)
+
+    def init_client(initial: Initial) -> Tree:
+        return {"params": initial.params, "buffers": initial.buffers}
+
+    def start(received: Trees, results: Results, view: View) -> Trees:
+        return {"model": view.private["params"]}, {"model": view.private["buffers"]}
+
+    def objective(view: View) -> Loss:
+        def total(params: Tree, batch: Batch, out: Out) -> Tensor:
+            near = weight / 2 * squared_distance(params["model"], view.origin.params)
+            return view.task.criterion(params, batch, out) + near
+
+        return total
+
+    def stages(plan: Plan, scene: Scene, clock: Clock) -> Plan:
+        return plan._replace(after=(*plan.after, Stage(STAGE, NAME, start, objective, epochs=epochs)))
+
+    def finish(results: Results, view: View) -> Tree:
+        trained = results[STAGE]
+        return {"params": trained.params["model"], "buffers": trained.buffers["model"]}
+
+    def predictors(view: View, results: Results | None) -> dict[str, Predictor]:
+        return {"companion": Predictor.of(Model(**view.private))}
+
+    return Part(
+        NAME,
+        init_client=init_client,
+        stages=stages,
+        finish=finish,
+        predictors=predictors,
+        headline="companion",
+    )

@@ -1,0 +1,71 @@
+"""Arithmetic on trees, and the server's weighted mean."""
+
+import pytest
+import torch
+
+from idiolect.core import weighted_mean
+from idiolect.core.trees import (
+    count_scalars,
+    inner_product,
+    interpolate,
+    pick,
+    squared_distance,
+    stack,
+    take_row,
+    where,
+    zeros_like,
+)
+
+A = {"w": torch.tensor([[1.0, 2.0], [3.0, 4.0]]), "b": torch.tensor([5.0])}
+B = {"w": torch.tensor([[0.0, 2.0], [1.0, 1.0]]), "b": torch.tensor([2.0])}
+
+
+def test_inner_product_and_distance_run_over_all_tensors():
+    assert float(inner_product(A, B)) == 0 + 4 + 3 + 4 + 10
+    assert float(squared_distance(A, B)) == 1 + 0 + 4 + 9 + 9
+
+
+def test_distance_covers_the_names_of_the_second_tree():
+    assert float(squared_distance(A, {"b": B["b"]})) == 9
+    assert float(squared_distance(A, {})) == 0
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.25, 1.0])
+def test_interpolation_weighs_the_second_tree(weight):
+    expected = {name: (1 - weight) * a + weight * B[name] for name, a in A.items()}
+    torch.testing.assert_close(interpolate(A, B, weight), expected, rtol=0, atol=0)
+
+
+def test_interpolation_keeps_whole_numbers_of_the_first_tree():
+    found = interpolate({"n": torch.tensor(3)}, {"n": torch.tensor(7)}, 0.5)
+    assert found["n"].dtype == torch.int64
+    assert int(found["n"]) == 3
+
+
+def test_rows_of_a_stack_are_what_was_stacked():
+    stacked = stack([A, B])
+    assert stacked["w"].shape == (2, 2, 2)
+    for row, tree in enumerate((A, B)):
+        torch.testing.assert_close(take_row(stacked, row), tree, rtol=0, atol=0)
+
+
+def test_where_picks_whole_trees():
+    for condition, expected in ((True, A), (False, B)):
+        torch.testing.assert_close(where(torch.tensor(condition), A, B), expected, rtol=0, atol=0)
+
+
+def test_pick_zeros_and_count():
+    assert set(pick(A, lambda name: name == "b")) == {"b"}
+    assert all(leaf.abs().sum() == 0 for leaf in zeros_like(A).values())
+    assert count_scalars({"model": A, "own": {"x": torch.zeros(3, 2)}}) == 5 + 6
+
+
+def test_weighted_mean_normalises_its_weights():
+    found = weighted_mean({"w": torch.tensor([[1.0], [5.0]])}, torch.tensor([1.0, 3.0]))
+    assert found["w"].tolist() == [4.0]
+
+
+def test_weighted_mean_does_not_average_whole_numbers():
+    found = weighted_mean({"n": torch.tensor([4, 9])}, torch.tensor([1.0, 1.0]))
+    assert found["n"].dtype == torch.int64
+    assert int(found["n"]) in (4, 9)

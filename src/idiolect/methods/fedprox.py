@@ -8,15 +8,16 @@ from idiolect.parts import average, fine_tune, proximal
 __all__ = ["fedprox", "fedprox_lu"]
 
 
-def fedprox(weight: float = 0.01) -> Method:
+def fedprox(weight: float = 0.01, form: str = "sq_half") -> Method:
     """FedAvg whose local objective keeps near the received model.
 
     Li et al., MLSys 2020, https://arxiv.org/abs/1812.06127
 
     Args:
         weight: mu >= 0 of mu/2 ||w - w_t||^2; the paper searches 0.001 to 1.
+        form: ``sq_half`` (the paper), ``sq``, ``norm`` (SuPerFed's code) or ``mean_smooth_l1`` (MAP's code).
     """
-    return chain(average(), proximal(weight), name="fedprox")
+    return chain(average(), proximal(weight, form), name="fedprox")
 
 
 def fedprox_lu(weight: float = 0.01, epochs: float = 1, lr_scale: float = 1.0) -> Method:
@@ -28,3 +29,6 @@ def fedprox_lu(weight: float = 0.01, epochs: float = 1, lr_scale: float = 1.0) -
         lr_scale: of the scene's learning rate, in fine-tuning.
     """
     return chain(average(), proximal(weight), fine_tune(epochs, lr_scale), name="fedprox_lu")
+
+
+presets = {"official": {"form": "mean_smooth_l1"}}

@@ -19,3 +19,6 @@ def fedrs(alpha: float = 0.9, rule: str = "paper", min_count: int = 1) -> Method
         min_count: training samples from which a class counts as observed.
     """
     return chain(average(), restricted_softmax(alpha, rule, min_count), name="fedrs")
+
+
+presets = {"official": {"rule": "freq_max"}}

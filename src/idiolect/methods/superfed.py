@@ -18,6 +18,7 @@ def superfed_mm(
     phase_one: float = 0.4,
     own_init: str = "shared",
     fixed_alpha: float | None = None,
+    proximity_form: str = "sq",
 ) -> Method:
     """Shared and private model trained together at a random point between them, one coefficient per model.
 
@@ -30,8 +31,9 @@ def superfed_mm(
         phase_one: L/R in [0, 1]; 0.4 was best.
         own_init: ``shared`` (one second initialisation for all, as in the paper) or ``client``.
         fixed_alpha: a constant in place of the draws, for study.
+        proximity_form: ``sq`` (the paper) or ``norm`` (the authors' code).
     """
-    part = mixed_subspace("model", orthogonality, proximity, phase_one, own_init, fixed_alpha)
+    part = mixed_subspace("model", orthogonality, proximity, phase_one, own_init, fixed_alpha, proximity_form)
     return replace(chain(average(), part, name="superfed_mm"), choices=(ALPHA,))
 
 
@@ -41,11 +43,15 @@ def superfed_lm(
     phase_one: float = 0.4,
     own_init: str = "shared",
     fixed_alpha: float | None = None,
+    proximity_form: str = "sq",
 ) -> Method:
     """SuPerFed with an independent mixing coefficient for every layer.
 
     Args:
-        orthogonality, proximity, phase_one, own_init, fixed_alpha: as in SuPerFed-MM.
+        orthogonality, proximity, phase_one, own_init, fixed_alpha, proximity_form: as in SuPerFed-MM.
     """
-    part = mixed_subspace("layer", orthogonality, proximity, phase_one, own_init, fixed_alpha)
+    part = mixed_subspace("layer", orthogonality, proximity, phase_one, own_init, fixed_alpha, proximity_form)
     return replace(chain(average(), part, name="superfed_lm"), choices=(ALPHA,))
+
+
+presets = {"official": {"own_init": "client", "proximity_form": "norm"}}

@@ -27,8 +27,9 @@ from idiolect.core import (
     Tree,
     View,
 )
-from idiolect.core.trees import inner_product, interpolate, squared_distance
+from idiolect.core.trees import inner_product, interpolate
 from idiolect.errors import refuse_outside, refuse_unknown_choice
+from idiolect.parts.proximity import FORMS
 
 __all__ = ["GRID", "mixed_subspace"]
 
@@ -53,6 +54,7 @@ def mixed_subspace(
     phase_one: float = 0.4,
     own_init: str = "shared",
     fixed_alpha: float | None = None,
+    proximity_form: str = "sq",
 ) -> Part:
     """In phase I only the shared model trains; in phase II both do, at a random point between them.
 
@@ -63,6 +65,7 @@ def mixed_subspace(
         phase_one: L/R in [0, 1], share of the rounds in phase I.
         own_init: ``shared``: one second initialisation for all clients (paper); ``client``: each its own.
         fixed_alpha: a constant in place of the draws, for study.
+        proximity_form: ``sq`` (the paper), ``norm`` (the authors' code), ``sq_half`` or ``mean_smooth_l1``.
 
     Deviations: none.  With batch normalisation the statistics in training are the mixture's; evaluation
     recomputes them on the client's training split.
@@ -72,6 +75,7 @@ def mixed_subspace(
     refuse_outside("orthogonality (beta)", orthogonality, 0)
     refuse_outside("proximity (gamma)", proximity, 0)
     refuse_outside("phase_one (L/R)", phase_one, 0, 1)
+    refuse_unknown_choice("proximity_form", proximity_form, FORMS)
     if fixed_alpha is not None:
         refuse_outside("fixed_alpha", fixed_alpha, 0, 1)
 
@@ -102,7 +106,7 @@ def mixed_subspace(
     def loss(inner: Loss, view: View) -> Loss:
         def total(params: Tree, batch: Batch, out: Out) -> Tensor:
             shared = params["model"]
-            value = inner(params, batch, out) + proximity * squared_distance(shared, view.origin.params)
+            value = inner(params, batch, out) + proximity * FORMS[proximity_form](shared, view.origin.params)
             if "own" not in params:
                 return value
             own = params["own"]

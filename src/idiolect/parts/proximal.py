@@ -9,27 +9,28 @@ from __future__ import annotations
 from torch import Tensor
 
 from idiolect.core import Batch, Loss, Out, Part, Tree, View
-from idiolect.core.trees import squared_distance
-from idiolect.errors import refuse_outside
+from idiolect.errors import refuse_outside, refuse_unknown_choice
+from idiolect.parts.proximity import FORMS
 
 __all__ = ["proximal"]
 
 
-def proximal(weight: float = 0.01) -> Part:
+def proximal(weight: float = 0.01, form: str = "sq_half") -> Part:
     """Keeps the local model near the received one.
 
     Args:
         weight: mu >= 0; 0 makes this the identity.
+        form: ``sq_half`` (the paper), ``sq``, ``norm`` or ``mean_smooth_l1``.
 
     Deviations: none.  With private layers the term covers the shared parameters only; buffers are left out.
     """
     refuse_outside("weight (mu)", weight, 0)
+    refuse_unknown_choice("form", form, FORMS)
 
     def loss(inner: Loss, view: View) -> Loss:
         def total(params: Tree, batch: Batch, out: Out) -> Tensor:
-            return inner(params, batch, out) + weight / 2 * squared_distance(
-                params["model"], view.origin.params
-            )
+            near = FORMS[form](params["model"], view.origin.params)
+            return inner(params, batch, out) + weight * near
 
         return total
 

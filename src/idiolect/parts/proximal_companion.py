@@ -25,8 +25,8 @@ from idiolect.core import (
     Trees,
     View,
 )
-from idiolect.core.trees import squared_distance
-from idiolect.errors import refuse_outside
+from idiolect.errors import refuse_outside, refuse_unknown_choice
+from idiolect.parts.proximity import FORMS
 
 __all__ = ["proximal_companion"]
 
@@ -34,16 +34,18 @@ NAME = "proximal_companion"
 STAGE = "companion"
 
 
-def proximal_companion(weight: float = 0.1, epochs: float | None = None) -> Part:
+def proximal_companion(weight: float = 0.1, epochs: float | None = None, form: str = "sq_half") -> Part:
     """After the upload, every selected client goes on training a model of its own with the plain softmax.
 
     Args:
         weight: lambda >= 0; 0 is local training, a large one keeps the companion at the received model.
         epochs: E_p of the companion; None takes the scene's local epochs.
+        form: of the proximal term: ``sq_half`` (the paper), ``sq``, ``norm`` or ``mean_smooth_l1``.
 
     Deviations: none.  The companion sees the batches of the main stage and a fresh optimiser.
     """
     refuse_outside("weight (lambda)", weight, 0)
+    refuse_unknown_choice("form", form, FORMS)
 
     def init_client(initial: Initial) -> Tree:
         return {"params": initial.params, "buffers": initial.buffers}
@@ -53,8 +55,8 @@ def proximal_companion(weight: float = 0.1, epochs: float | None = None) -> Part
 
     def objective(view: View) -> Loss:
         def total(params: Tree, batch: Batch, out: Out) -> Tensor:
-            near = weight / 2 * squared_distance(params["model"], view.origin.params)
-            return view.task.criterion(params, batch, out) + near
+            near = FORMS[form](params["model"], view.origin.params)
+            return view.task.criterion(params, batch, out) + weight * near
 
         return total
 

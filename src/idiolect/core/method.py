@@ -12,12 +12,15 @@ __all__ = ["Choice", "Method", "chain"]
 
 ROLES = {
     "server update": "each sets the shared model from the uploads",
-    "logit map": "each rescales the logits of the one head",
-    "companion training": "each starts a second trained model beside the main one",
-    "gradient rule": "each decides where the gradient is taken",
-    "main stage": "each replaces the main stage of local training",
+    "logit map": "each sets what the one head gives while it trains",
+    "companion training": "each trains a second model or head beside the main one",
+    "gradient rule": "each decides what a local step is, or counts its steps",
+    "main stage": "each rebuilds the main stage of local training",
     "main predictor": "each replaces what the network predicts while it trains",
     "inherited model": "each keeps a moving average of the local models",
+    "companion predictor": "each reports a private model of its own as companion",
+    "composed predictor": "each reports a model of its own as composed",
+    "tuned predictor": "each reports a model of its own as LU",
 }
 
 

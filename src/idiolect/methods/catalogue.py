@@ -81,7 +81,7 @@ METHODS: dict[str, Entry] = {
     "fedfu": Entry("FedFu", fedfu.fedfu),
     "feddml": Entry("FedDML", feddml.feddml),
     "apfl": Entry("APFL", apfl.apfl),
-    "pfedme": Entry("pFedMe", pfedme.pfedme),
+    "pfedme": Entry("pFedMe", pfedme.pfedme, pfedme.presets),
     "perfedavg_fo": Entry("Per-FedAvg (FO)", perfedavg.perfedavg_fo),
     "perfedavg_hf": Entry("Per-FedAvg (HF)", perfedavg.perfedavg_hf),
     "fedproto": Entry("FedProto", fedproto.fedproto),

@@ -11,7 +11,7 @@ __all__ = ["pfedme"]
 def pfedme(
     weight: float = 15.0,
     inner_steps: int = 5,
-    inner_rate: float = 0.09,
+    inner_rate: float = 0.005,
     outer_rate: float = 0.005,
     beta: float = 1.0,
     steps: int | None = None,
@@ -22,10 +22,14 @@ def pfedme(
 
     Args:
         weight: lambda >= 0; outer_rate * weight should not exceed 1.
-        inner_steps, inner_rate: K and eta_p of the inner problem.
+        inner_steps, inner_rate: K and eta_p of the inner problem; the paper's 0.09 (preset ``original``) suits
+            small convex problems and diverges on convolutional networks.
         outer_rate: eta of the shared model.
         beta: of the server's step.
         steps: R batches in a round; None makes the scene's local epochs (the paper: 20).
     """
     part = moreau_envelope(weight, inner_steps, inner_rate, outer_rate, steps)
     return chain(average(beta), part, name="pfedme")
+
+
+presets = {"original": {"inner_rate": 0.09}}

@@ -39,4 +39,6 @@ def alternating_layers(
         body = Stage("body", epochs=body_epochs, trainable=shared)
         return plan._replace(before=(head, body))
 
-    return layers._replace(name="alternating_layers", stages=stages, roles=("main stage",))
+    return layers._replace(
+        name="alternating_layers", stages=stages, roles=("main stage", "composed predictor")
+    )

@@ -126,5 +126,6 @@ def control_variates(control: str = "mean_gradient", momentum: float = 0.0) -> P
         finish=finish,
         merge=merge,
         broadcasts=True,
+        roles=("gradient rule",),
         overrides=(f"local momentum {momentum:g} before the upload",),
     )

@@ -117,6 +117,6 @@ def feature_fusion(operator: str = "multi", initial_share: float = 0.5, fixed: b
         predictors=predictors,
         shared_model=shared_model,
         broadcasts=True,
-        roles=("main predictor",),
+        roles=("main predictor", "logit map"),
         headline="global",
     )

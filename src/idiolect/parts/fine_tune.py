@@ -48,4 +48,11 @@ def fine_tune(epochs: float = 1, lr_scale: float = 1.0) -> Part:
             else {}
         )
 
-    return Part("fine_tune", stages=stages, personalise=personalise, predictors=predictors, headline="LU")
+    return Part(
+        "fine_tune",
+        stages=stages,
+        personalise=personalise,
+        predictors=predictors,
+        roles=("tuned predictor",),
+        headline="LU",
+    )

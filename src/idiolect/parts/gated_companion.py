@@ -81,6 +81,6 @@ def gated_companion(companion_init: str = "fresh", fixed_gate: float | None = No
         forward=forward,
         finish=finish,
         predictors=predictors,
-        roles=("companion training",),
+        roles=("companion training", "main predictor", "composed predictor"),
         headline="composed",
     )

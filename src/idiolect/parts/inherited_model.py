@@ -117,6 +117,6 @@ def inherited_model(
         stages=stages,
         finish=finish,
         predictors=hpm.predictors,
-        roles=("inherited model",),
+        roles=("inherited model", "companion predictor"),
         headline="companion",
     )

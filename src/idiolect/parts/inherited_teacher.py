@@ -71,6 +71,6 @@ def inherited_teacher(
         stages=stages,
         finish=finish,
         predictors=hpm.predictors,
-        roles=("inherited model",),
+        roles=("inherited model", "companion predictor"),
         headline=HEADLINES[inference],
     )

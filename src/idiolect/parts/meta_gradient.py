@@ -125,7 +125,7 @@ def meta_gradient(
         gradient=gradient,
         personalise=personalise,
         predictors=predictors,
-        roles=("gradient rule",),
+        roles=("gradient rule", "main stage", "tuned predictor"),
         headline="LU",
         overrides=(f"plain steps of size {outer_rate:g}, adaptation of size {inner_rate:g}",),
     )

@@ -104,6 +104,6 @@ def mixed_companion(alpha: float = 0.5, learned: bool = False, shared_first: boo
         finish=finish,
         predictors=predictors,
         remarks=remarks,
-        roles=("companion training", "gradient rule"),
+        roles=("companion training", "main predictor", "gradient rule"),
         headline="mix(alpha)",
     )

@@ -137,6 +137,6 @@ def mixed_subspace(
         loss=loss,
         finish=finish,
         predictors=predictors,
-        roles=("companion training",),
+        roles=("companion training", "main predictor"),
         headline="mix(validated)",
     )

@@ -96,6 +96,6 @@ def mutual_companion(
         loss=loss,
         finish=finish,
         predictors=predictors,
-        roles=("companion training",),
+        roles=("companion training", "main predictor", "companion predictor"),
         headline="companion",
     )

@@ -80,5 +80,11 @@ def normalised_average(proximal_weight: float = 0.0, global_momentum: float = 0.
         return {**params, **{name: params[name] - d for name, d in step.items()}}, slot
 
     return average()._replace(
-        name=NAME, init_server=init_server, carry=carry, gradient=gradient, upload=upload, merge=merge
+        name=NAME,
+        init_server=init_server,
+        carry=carry,
+        gradient=gradient,
+        upload=upload,
+        merge=merge,
+        roles=("server update", "gradient rule"),
     )

@@ -169,5 +169,6 @@ def optimal_teacher(
         personalise=personalise,
         predictors=predictors,
         needs_validation=True,
+        roles=("companion predictor",),
         headline="companion",
     )

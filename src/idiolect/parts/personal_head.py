@@ -103,6 +103,6 @@ def personal_head(gamma: float = 1.0, prior: str = "additive", head_init: str = 
         loss=loss,
         finish=finish,
         predictors=predictors,
-        roles=("logit map",),
+        roles=("logit map", "companion training", "composed predictor"),
         headline="composed",
     )

@@ -90,5 +90,6 @@ def private_layers(
         stages=stages,
         finish=finish,
         predictors=predictors,
+        roles=("composed predictor",),
         headline="composed",
     )

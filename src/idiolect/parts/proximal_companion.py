@@ -76,5 +76,6 @@ def proximal_companion(weight: float = 0.1, epochs: float | None = None, form: s
         stages=stages,
         finish=finish,
         predictors=predictors,
+        roles=("companion predictor",),
         headline="companion",
     )

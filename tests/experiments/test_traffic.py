@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 import torch
 
+from idiolect.core import Part, chain
 from idiolect.core.stage import Stage, default_plan
 from idiolect.experiments import run
 from idiolect.experiments.traffic import bytes_down, bytes_up
@@ -22,11 +23,22 @@ SCALARS = 3 * 4 + 4 + 2
 
 def test_upload_is_four_bytes_for_every_scalar_of_every_message():
     message = {"average": ({"w": torch.zeros(3, 4)}, torch.tensor(1.0)), "other": (torch.zeros(5), 1.0)}
-    assert bytes_up([message, message, message]) == 3 * 4 * (12 + 5)
+    method = chain(Part("average"), Part("other"))
+    assert bytes_up(method, [message, message, message]) == 3 * 4 * (12 + 5)
+
+
+def test_upload_counts_what_a_part_says_travels():
+    method = chain(Part("average"), Part("other", scalars=lambda value: int((value > 0).sum())))
+    message = {
+        "other": (torch.tensor([0.0, 1.0, 2.0]), torch.tensor(1.0)),
+        "buffers": ({"m": torch.ones(2)}, 1),
+    }
+    assert bytes_up(method, [message]) == 4 * (2 + 2)
 
 
 def test_upload_of_nothing_is_nothing():
-    assert bytes_up([{}, {"average": ({}, torch.tensor(1.0))}]) == 0
+    method = chain(Part("average"))
+    assert bytes_up(method, [{}, {"average": ({}, torch.tensor(1.0))}]) == 0
 
 
 @pytest.mark.parametrize("round", [0, 1, 9])

@@ -56,7 +56,7 @@ class Model(NamedTuple):
 
 
 class Message(NamedTuple):
-    """What a part sends up.  The server only ever sees sum(weight * value) / sum(weight)."""
+    """What a part sends up.  ``merge`` sees sum(weight * value) / sum(weight) alone."""
 
     value: Tree
     weight: Tensor

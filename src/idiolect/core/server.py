@@ -1,4 +1,7 @@
-"""The server's side of a round: everything it learns is a weighted mean, summed in client-id order."""
+"""The server's side of a round: weighted means, summed in client-id order.
+
+What else it looks at, a part declares (``individual``) and reads in stages on the server.
+"""
 
 from __future__ import annotations
 

@@ -18,4 +18,11 @@ DEMO_METHODS = (
     "superfed_mm",
 )
 
-QUICK: dict[str, Any] = {"rounds": 3, "clients": 10, "participation_rate": 0.5, "evaluate_every": 3}
+QUICK: dict[str, Any] = {
+    "rounds": 3,
+    "clients": 10,
+    "participation_rate": 0.5,
+    "valid": 0.1,
+    "test": 0.7,
+    "evaluate_every": 3,
+}

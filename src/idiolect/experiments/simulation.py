@@ -13,11 +13,11 @@ from idiolect.core import Context, Program, Tree, broadcast, server_round
 from idiolect.core.trees import stack, tree_leaves, tree_map
 from idiolect.engines import Engine, Outcome, serve, server_logits
 from idiolect.errors import UserError
-from idiolect.evaluation import Scores, accuracy, choose, cross_entropy, score
+from idiolect.evaluation import Scores, choose, score
 from idiolect.experiments.setting import Setting
 from idiolect.experiments.traffic import bytes_down, bytes_up
 from idiolect.federation import Store, select
-from idiolect.records import RoundBuffer, RowBuffer
+from idiolect.records import NO_CLIENT, RoundBuffer, RowBuffer
 
 __all__ = ["Progress", "Simulation"]
 
@@ -160,10 +160,9 @@ class Simulation:
         x = torch.from_numpy(federation.server_x).to(work.x)
         labels = torch.from_numpy(federation.server_y).to(work.y)
         logits = server_logits(program, self.server, x)
-        for metric, function in (("accuracy", accuracy), ("loss", cross_entropy)):
-            value = function(logits, labels)
-            self.rows.add(self.round, -1, "server", "global", "before", "all", metric, value)
-        self.latest["global"] = accuracy(logits, labels)
+        scores = score([{"global": logits}], [labels])
+        self._record([NO_CLIENT], "server", "before", "all", scores)
+        self.latest["global"] = scores["global"]["accuracy"][0]
 
     def _record_remarks(self, program: Program) -> None:
         """Numbers about each client that a part wants kept, such as the round of its teacher."""

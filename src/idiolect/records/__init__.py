@@ -12,7 +12,7 @@ from idiolect.records.atomic import replacing, write_atomically
 from idiolect.records.folder import finished, finished_folder, partial_folder, run_name, spec_hash
 from idiolect.records.manifest import read_manifest
 from idiolect.records.reader import Run, read_run, read_runs
-from idiolect.records.rows import ROUND_SCHEMA, ROW_SCHEMA, RoundBuffer, RowBuffer
+from idiolect.records.rows import NO_CLIENT, ROUND_SCHEMA, ROW_SCHEMA, RoundBuffer, RowBuffer
 from idiolect.records.writer import RunWriter
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from idiolect.records.models import export_model
 
 __all__ = [
+    "NO_CLIENT",
     "ROUND_SCHEMA",
     "ROW_SCHEMA",
     "RoundBuffer",

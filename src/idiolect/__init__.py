@@ -18,13 +18,23 @@ from idiolect.version import __version__
 if TYPE_CHECKING:
     from idiolect.core import chain
     from idiolect.experiments import Comparison, Experiment, compare, run
-    from idiolect.methods import method
+    from idiolect.methods import method, register
 
-__all__ = ["Comparison", "Experiment", "UserError", "__version__", "chain", "compare", "method", "run"]
+__all__ = [
+    "Comparison",
+    "Experiment",
+    "UserError",
+    "__version__",
+    "chain",
+    "compare",
+    "method",
+    "register",
+    "run",
+]
 
 _HOMES = {
     "chain": "idiolect.core",
-    "method": "idiolect.methods",
+    **dict.fromkeys(("method", "register"), "idiolect.methods"),
     **dict.fromkeys(("Comparison", "Experiment", "compare", "run"), "idiolect.experiments"),
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,17 +14,29 @@ from rich.console import Console
 
 from idiolect import data, methods
 from idiolect.calls import split_outside_brackets
-from idiolect.engines import place
+from idiolect.engines import Where, place
 from idiolect.errors import UserError
-from idiolect.experiments import Comparison, compare, run
+from idiolect.experiments import Comparison, Experiment, compare, prepare, run
 from idiolect.experiments.demo import DEMO_METHODS, QUICK
 from idiolect.records import Run
 from idiolect.reports import notes_of, plain_rows, summarise, write_report
 from idiolect.terminal import Terminal, print_table
 
-__all__ = ["app", "main"]
+__all__ = ["TINY", "app", "main", "tried_pairs"]
 
 FLAGS = {"method": "--method or --methods", "seed": "--seed"}
+TINY = Experiment(
+    dataset="synthetic(n_clients=3, samples_per_client=20, n_features=4, n_classes=3)",
+    partition="by_id",
+    clients=3,
+    model="persfl_dnn(hidden=4)",
+    rounds=2,
+    participation_rate=1.0,
+    local_epochs=1,
+    batch_size=8,
+    evaluate_every=2,
+    public=6,
+)  # on which pairs of parts are tried
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 datasets_app = typer.Typer(invoke_without_command=True, no_args_is_help=False)
@@ -36,7 +49,9 @@ Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint.")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="key=value of any setting; may be repeated.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
-Quick = Annotated[bool, typer.Option("--quick", help="Three rounds on ten clients, to see that it works.")]
+Quick = Annotated[
+    bool, typer.Option("--quick", help="Three rounds on ten small clients, to see that it works.")
+]
 Dataset = Annotated[str | None, typer.Option(help="See idiolect datasets.")]
 Model = Annotated[str | None, typer.Option(help="A network of the zoo, such as lenet_map or vgg8_bn.")]
 Partition = Annotated[str | None, typer.Option(help="How clients differ, such as label_k(k=3).")]
@@ -135,18 +150,28 @@ def compare_command(
 
 @app.command("methods")
 def methods_command(
-    name: Annotated[str | None, typer.Argument(help="A method to describe.")] = None, as_json: Json = False
+    name: Annotated[str | None, typer.Argument(help="A method whose card to print.")] = None,
+    personalises: Annotated[
+        str | None, typer.Option(help=f"Only methods that personalise {', '.join(methods.PERSONALISES)}.")
+    ] = None,
+    pairs: Annotated[
+        bool, typer.Option("--pairs", help="Try every two parts together (half a minute).")
+    ] = False,
+    as_json: Json = False,
 ) -> None:
-    """List the methods, or describe one."""
-    chosen = [methods.describe(n) for n in ([name] if name else methods.names())]
+    """List the methods, print the card of one, or try which parts can be combined."""
+    if pairs:
+        _show_pairs(tried_pairs(), as_json)
+        return
+    cards = [methods.card(name)] if name else methods.of_kind(personalises)
     if as_json:
-        print(json.dumps([d._asdict() for d in chosen], indent=2))
+        print(json.dumps([card._asdict() for card in cards], indent=2))
     elif name:
-        _console().print(_method_page(chosen[0]), highlight=False, markup=False)
+        _console().print(methods.page(cards[0]), highlight=False, markup=False)
     else:
-        rows = [["Name", "Method", "Predictor", "Idea"]]
-        rows += [[d.name, d.label, d.headline, d.idea.split("\n\n")[0].replace("\n", " ")] for d in chosen]
-        print_table(_console(), rows, words=4)
+        rows = [["Name", "Method", "Personalises", "Predictor", "Down", "Up", "Idea"]]
+        rows += [[c.name, c.label, c.personalises, c.headline, c.down, c.up, c.idea] for c in cards]
+        print_table(_console(), rows, words=7)
 
 
 @datasets_app.callback()
@@ -233,15 +258,25 @@ def _value(text: str) -> Any:
         return text.strip()
 
 
+def tried_pairs() -> list[methods.Pair]:
+    """Every two parts, prepared on a federation so small that it takes a blink."""
+
+    def attempt(method: str) -> None:
+        prepare(replace(TINY, method=method), Where("loop", "cpu", "as asked"))
+
+    with Console(stderr=True).status("trying every two parts"):
+        return list(methods.pairs(attempt))
+
+
+def _show_pairs(found: list[methods.Pair], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps([pair._asdict() for pair in found], indent=2))
+        return
+    rows = [["Part", "Part", "Together", "Why not"]]
+    rows += [[p.first, p.second, "refused" if p.refused else "ok", p.refused] for p in found]
+    print_table(_console(), rows, words=4)
+
+
 def _console() -> Console:
     console = Console()
     return console if console.is_terminal else Console(width=160)
-
-
-def _method_page(described: methods.Description) -> str:
-    options = "\n".join(f"  {name} = {value!r}" for name, value in described.options.items()) or "  none"
-    presets = ", ".join(("paper", *described.presets))
-    return (
-        f"{described.label}\n\n{described.idea}\n\nOptions and their defaults:\n{options}\n"
-        f"Presets: {presets}\nParts: {described.parts}\nHeadline predictor: {described.headline}"
-    )

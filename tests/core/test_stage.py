@@ -3,6 +3,7 @@
 import pytest
 
 from idiolect.core import Scene, Stage, steps_of
+from idiolect.core.stage import default_plan
 
 
 @pytest.mark.parametrize(
@@ -40,8 +41,9 @@ def test_two_halves_make_the_whole(epochs, batches):
     assert 0 <= first - second <= 1
 
 
-def test_least_number_of_local_steps_holds_for_the_main_stage_alone():
+def test_least_number_of_local_steps_holds_for_the_stages_that_say_so():
     scene = Scene(local_epochs=1, min_local_steps=5)
-    assert steps_of(Stage(), scene, 2) == 5
-    assert steps_of(Stage(), scene, 7) == 7
+    (main,) = default_plan().before
+    assert steps_of(main, scene, 2) == 5
+    assert steps_of(main, scene, 7) == 7
     assert steps_of(Stage("private"), scene, 2) == 2

@@ -2,10 +2,11 @@
 
 from idiolect.core.client import Program
 from idiolect.core.context import UPLOAD, Context, State
-from idiolect.core.method import Choice, Method, chain
+from idiolect.core.method import Method, chain
 from idiolect.core.optimiser import Optimiser, adam, sgd
 from idiolect.core.part import (
     Batch,
+    Choice,
     Clock,
     Facts,
     Forward,

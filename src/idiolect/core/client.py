@@ -44,8 +44,6 @@ class Program:
     clock: Clock
     differentiate: Differentiate
 
-    # ---- views and hooks
-
     def view(self, part: Part | None, context: Context) -> View:
         name = part.name if part else ""
         broadcast = part is not None and part.broadcasts
@@ -73,8 +71,6 @@ class Program:
 
     def owner(self, stage: Stage) -> Part | None:
         return next((p for p in self.method.parts if p.name == stage.owner), None)
-
-    # ---- one stage
 
     def begin(self, stage: Stage, context: Context, previous: Result | None) -> State:
         """Where ``stage`` starts: its own start, else where the stage before ended, else as received."""
@@ -134,8 +130,6 @@ class Program:
         mean_loss = state.loss / state.steps.clamp(min=1)
         return Result(state.params, state.buffers, state.carry, state.steps, mean_loss, state.measured)
 
-    # ---- after the stages
-
     def upload(self, context: Context) -> dict[str, tuple[Tree, Tensor]]:
         """The messages at the upload mark: by part, masked with what the method shares."""
         messages: dict[str, tuple[Tree, Tensor]] = {}
@@ -147,7 +141,9 @@ class Program:
                     messages[part.name] = (value, message.weight)
         averaged = pick(context.results[UPLOAD].buffers["model"], self.shares_buffer)
         if averaged:
-            messages["buffers"] = (averaged, context.facts.weight)
+            updates = [p.name for p in self.method.parts if "server update" in p.roles and p.name in messages]
+            weight = messages[updates[0]][1] if updates else context.facts.weight
+            messages["buffers"] = (averaged, weight)
         return messages
 
     def finish(self, context: Context) -> Tree:
@@ -181,7 +177,7 @@ class Program:
         """The server's model after its own stages."""
         for part in self.method.parts:
             if part.serve:
-                model = self.hook(part, "serve", context.results, self.view(part, context))
+                model = self.hook(part, "serve", context.results, self.view(part, context), model)
         return model
 
     def shared_model(self, server: Tree) -> Predictor:
@@ -203,8 +199,6 @@ class Program:
         forward = predictor.forward or self._bare
         return forward(predictor.params, predictor.buffers, batch, False)[0].logits
 
-    # ---- what is shared
-
     def shares(self, name: str) -> bool:
         return not self.method.is_private(name, self.task.structure)
 
@@ -214,8 +208,6 @@ class Program:
 
     def keeps_buffer(self, name: str) -> bool:
         return self.scene.buffers == "private" or not self.shares(name)
-
-    # ---- inside
 
     def _bare(self, params: Tree, buffers: Tree, batch: Batch, train: Any) -> tuple[Out, Tree]:
         out, new = self.task.forward(params["model"], buffers["model"], batch, train)

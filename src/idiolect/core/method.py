@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from idiolect.core.part import Clock, Part, Scene, Structure
+from idiolect.core.part import Choice, Clock, Part, Scene, Structure
 from idiolect.core.stage import Plan, default_plan
 from idiolect.errors import UserError
 
-__all__ = ["Choice", "Method", "chain"]
+__all__ = ["Method", "chain"]
 
 ROLES = {
     "server update": "each sets the shared model from the uploads",
@@ -17,6 +17,7 @@ ROLES = {
     "gradient rule": "each decides what a local step is, or counts its steps",
     "main stage": "each rebuilds the main stage of local training",
     "main predictor": "each replaces what the network predicts while it trains",
+    "proximal term": "each keeps the local model near the received one",
     "inherited model": "each keeps a moving average of the local models",
     "companion predictor": "each reports a private model of its own as companion",
     "composed predictor": "each reports a model of its own as composed",
@@ -25,35 +26,16 @@ ROLES = {
 
 
 @dataclass(frozen=True)
-class Choice:
-    """One predictor picked from a family by its validation accuracy, never by its test accuracy.
-
-    Args:
-        name: what the picked predictor is called in results.
-        family: prefix of the predictors to pick from.
-        oracle: name of the pick made on test data, reported beside it and labelled so.
-    """
-
-    name: str
-    family: str
-    oracle: str
-
-
-@dataclass(frozen=True)
 class Method:
     """A chain of parts.
 
     Args:
         headline: the predictor that stands for the method in tables.
-        choices: predictors picked on validation data.
-        notes: sentences printed under a table that holds this method.
     """
 
     name: str
     parts: tuple[Part, ...]
     headline: str
-    choices: tuple[Choice, ...] = ()
-    notes: tuple[str, ...] = ()
 
     def is_private(self, name: str, structure: Structure) -> bool:
         return any(p.private(name, structure) for p in self.parts if p.private)
@@ -72,6 +54,11 @@ class Method:
             if len(set(names)) < len(names):
                 raise UserError(f"{self.name} has two stages of one name among {', '.join(names)}")
         return plan
+
+    @property
+    def choices(self) -> tuple[Choice, ...]:
+        """Predictors picked on validation data."""
+        return tuple(choice for part in self.parts for choice in part.choices)
 
     @property
     def needs_public(self) -> bool:
@@ -96,15 +83,8 @@ def chain(*pieces: Part | Method, name: str | None = None) -> Method:
     parts = tuple(p for piece in pieces for p in (piece.parts if isinstance(piece, Method) else (piece,)))
     _refuse_conflicts(parts)
     joined = " + ".join(piece.name for piece in pieces)
-    methods = [piece for piece in pieces if isinstance(piece, Method)]
-    headlines = [p.headline for p in parts if p.headline] + [m.headline for m in methods if m.choices]
-    return Method(
-        name=name or joined,
-        parts=parts,
-        headline=headlines[-1] if headlines else "global",
-        choices=tuple(c for m in methods for c in m.choices),
-        notes=tuple(n for m in methods for n in m.notes),
-    )
+    headlines = [p.headline for p in parts if p.headline]
+    return Method(name=name or joined, parts=parts, headline=headlines[-1] if headlines else "global")
 
 
 def _refuse_conflicts(parts: tuple[Part, ...]) -> None:

@@ -17,6 +17,7 @@ from idiolect.core.trees import Flat, Tree
 
 __all__ = [
     "Batch",
+    "Choice",
     "Clock",
     "Facts",
     "Forward",
@@ -102,7 +103,7 @@ class Scene(NamedTuple):
     learning_rate: float = 0.03
     momentum: float = 0.9
     weight_decay: float = 0.0
-    clip_norm: float | None = None
+    clip_norm: float | None = None  # of the gradient of each tree
     min_local_steps: int = 0
     buffers: str = "average"  # average | private | frozen
 
@@ -169,6 +170,21 @@ class Predictor(NamedTuple):
         return cls({"model": model.params}, {"model": model.buffers}, recalibrate=recalibrate)
 
 
+@dataclass(frozen=True)
+class Choice:
+    """One predictor picked from a family by its validation accuracy, never by its test accuracy.
+
+    Args:
+        name: what the picked predictor is called in results.
+        family: prefix of the predictors to pick from.
+        oracle: name of the pick made on test data, reported beside it and labelled so.
+    """
+
+    name: str
+    family: str
+    oracle: str
+
+
 class GradientFunction(Protocol):
     def __call__(self, params: Tree, buffers: Tree, batches: tuple[Batch, ...]) -> tuple[Tree, Tree]: ...
 
@@ -191,7 +207,7 @@ class Part(NamedTuple):
     score: Callable[[Results, View], Tree] | None = None  # after the merge, on every client
     personalise: Callable[[Results, View], Tree] | None = None  # after the last round, on every client
     merge: Callable[[Flat, Tree, Tree, Clock], tuple[Flat, Tree]] | None = None  # on the server
-    serve: Callable[[Results, View], Model] | None = None  # after the server's own stages
+    serve: Callable[[Results, View, Model], Model] | None = None  # after the server's own stages
     shared_model: Callable[[Model, Tree, Task], Predictor] | None = None  # what "global" means on the server
     predictors: Callable[[View, Results | None], dict[str, Predictor]] | None = None
     remarks: Callable[[View], dict[str, Tensor]] | None = None  # numbers about a client worth recording
@@ -206,4 +222,5 @@ class Part(NamedTuple):
     needs_public: bool = False  # trains on unlabelled public data on the server
     roles: tuple[str, ...] = ()  # exclusive roles; two parts with one role cannot be chained
     headline: str | None = None  # the predictor this part exists for
+    choices: tuple[Choice, ...] = ()  # predictors picked on validation data
     overrides: tuple[str, ...] = ()  # what it does otherwise than the scene says

@@ -49,6 +49,7 @@ class Stage:
         objective: view -> loss on the bare network; None trains the method's own wrapped loss.
         epochs: None means ``share`` of the scene's local epochs.
         steps: a fixed number of steps instead of epochs.
+        has_minimum: the scene's least number of local steps holds.
         rounding: how a fraction of an epoch becomes steps.
         trainable: names that are trained; None trains all.  Units without a trained tensor run in
             evaluation mode.
@@ -66,6 +67,7 @@ class Stage:
     share: float = 1.0
     steps: int | None = None
     min_steps: int = 0
+    has_minimum: bool = False
     rounding: str = "ceil"
     lr_scale: float = 1.0
     trainable: Callable[[str, Structure], bool] | None = None
@@ -86,7 +88,7 @@ class Plan(NamedTuple):
 
 
 def default_plan() -> Plan:
-    return Plan(before=(Stage(),))
+    return Plan(before=(Stage(has_minimum=True),))
 
 
 def steps_of(stage: Stage, scene: Scene, n_batches: int) -> int:
@@ -97,5 +99,5 @@ def steps_of(stage: Stage, scene: Scene, n_batches: int) -> int:
     whole = {"ceil": math.ceil, "floor": math.floor}[stage.rounding]
     nudge = -1e-9 if stage.rounding == "ceil" else 1e-9
     steps = whole(epochs * n_batches / stage.batches_per_step + nudge)
-    floor = scene.min_local_steps if stage.name == "main" else 0
+    floor = scene.min_local_steps if stage.has_minimum and epochs > 0 else 0
     return max(steps, stage.min_steps, floor, 0)

@@ -48,7 +48,7 @@ def interpolate(a: Flat, b: Flat, weight: float | Tensor) -> Flat:
 
 
 def inner_product(a: Flat, b: Flat) -> Tensor:
-    return torch.stack([(a[k] * b[k]).sum() for k in a]).sum()
+    return torch.stack([(a[k] * b[k]).sum() for k in a]).sum() if a else torch.zeros(())
 
 
 def squared_distance(a: Flat, b: Flat) -> Tensor:

@@ -54,16 +54,19 @@ def place(engine: str, device: str) -> Where:
         raise UserError("device cuda was asked for but PyTorch sees no CUDA GPU here; use --device cpu")
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() and engine in ("auto", "cohort") else "cpu"
+    if engine == "pool" and torch.cuda.is_available():
+        raise UserError(
+            "the engine pool forks, which PyTorch does not allow beside a visible GPU; use --engine cohort or loop, "
+            "or start with CUDA_VISIBLE_DEVICES= to hide it"
+        )
     if engine != "auto":
-        if engine == "pool" and device == "cuda":
-            raise UserError("the engine pool runs on the CPU; use --engine cohort or loop with --device cuda")
         return Where(engine, device, "as asked")
     if device == "cuda":
         return Where("cohort", device, "a GPU runs a whole cohort at once")
     cores = len(os.sched_getaffinity(0))
-    if cores > 1:
+    if cores > 1 and not torch.cuda.is_available():
         return Where("pool", device, f"{cores} cores, one worker process each")
-    return Where("loop", device, "one core")
+    return Where("loop", device, "one client at a time")
 
 
 def choose_engine(where: Where, work: Workload) -> Engine:

@@ -64,8 +64,9 @@ def _batches(program: Program, work: Workload, stage: Stage) -> Iterator[Batch]:
     steps = stage.steps or 0
     size = program.scene.batch_size
     if stage.split == "none":
-        nothing = work.batch(np.zeros(1, np.int64), np.zeros(1, bool), np.zeros(1, np.int64), {})
-        yield from (nothing for _ in range(steps))
+        row = np.zeros(1, np.int64)
+        nothing = work.batch(row, row.astype(bool), row, {})
+        yield from (nothing._replace(x=torch.zeros_like(nothing.x)) for _ in range(steps))
         return
     position = ("server", program.clock.round)
     plan = plan_batches(

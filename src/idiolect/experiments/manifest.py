@@ -16,7 +16,7 @@ from idiolect.experiments.spec import Experiment
 from idiolect.methods import label
 from idiolect.records import spec_hash
 
-__all__ = ["describe_run", "hash_of"]
+__all__ = ["describe_run", "hash_of", "notes_of"]
 
 
 def hash_of(experiment: Experiment) -> str:
@@ -46,7 +46,7 @@ def describe_run(setting: Setting, where: Where) -> dict[str, Any]:
         "class_counts": setting.federation.class_counts().tolist(),
         "versions": _versions(),
         "hardware": _hardware(where),
-        "notes": _notes(experiment),
+        "notes": notes_of(experiment),
     }
 
 
@@ -67,5 +67,6 @@ def _hardware(where: Where) -> dict[str, Any]:
     return found
 
 
-def _notes(experiment: Experiment) -> list[str]:
+def notes_of(experiment: Experiment) -> list[str]:
+    """What stands under the table before the run has begun."""
     return [f"ran as {experiment.method}"] if "(" in experiment.method else []

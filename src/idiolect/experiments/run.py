@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from idiolect.engines import Where, choose_engine, place
-from idiolect.errors import UserError
-from idiolect.experiments.manifest import describe_run, hash_of
+from idiolect.errors import UserError, refuse_outside
+from idiolect.experiments.manifest import describe_run, hash_of, notes_of
 from idiolect.experiments.progress import Silent, Watcher
 from idiolect.experiments.setting import Setting, prepare
 from idiolect.experiments.simulation import Simulation
@@ -77,6 +77,7 @@ def run(
     >>> done.manifest["headline"]
     'composed'
     """
+    refuse_outside("checkpoint_every", checkpoint_every, 1)
     base = method if isinstance(method, Experiment) else Experiment(method=method)
     experiment = with_settings(base, settings)
     if experiment.public < 1 and read_method(experiment.method).needs_public:
@@ -199,7 +200,7 @@ def _checkpoint(writer: RunWriter, simulation: Simulation) -> None:
 def _outcome(simulation: Simulation, seconds: float) -> dict[str, Any]:
     """What is known of a run only at its end."""
     setting = simulation.setting
-    notes = describe_run(setting, Where("", "cpu", ""))["notes"]
+    notes = notes_of(setting.experiment)
     notes += [f"{name} is {member}" for name, member in simulation.picks.items()]
     idle = setting.federation.population - len(simulation.selected)
     if idle:

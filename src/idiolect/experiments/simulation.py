@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,9 +18,7 @@ from idiolect.experiments.traffic import bytes_down, bytes_up
 from idiolect.federation import Store, select
 from idiolect.records import NO_CLIENT, RoundBuffer, RowBuffer
 
-__all__ = ["Progress", "Simulation"]
-
-Progress = Callable[[int, dict[str, float]], None]  # rounds done, current numbers
+__all__ = ["Simulation"]
 
 
 @dataclass
@@ -33,6 +30,7 @@ class Simulation:
         selected: clients that have taken part.
         latest: current numbers, for a progress bar.
         picks: what was chosen on validation data, and by the oracle, at the last evaluation.
+        ended: the stages of the end of the run are done.
     """
 
     setting: Setting
@@ -45,12 +43,11 @@ class Simulation:
     selected: set[int] = field(default_factory=set)
     latest: dict[str, float] = field(default_factory=dict)
     picks: dict[str, str] = field(default_factory=dict)
+    ended: bool = False
 
     @classmethod
     def start(cls, setting: Setting, engine: Engine) -> Simulation:
         return cls(setting, engine, setting.first_server(), Store(setting.first_private))
-
-    # ---- rounds
 
     def advance(self) -> None:
         """One round: select, train, merge, let every client score, evaluate."""
@@ -74,6 +71,11 @@ class Simulation:
         self.server = server_round(setting.method, self.server, messages, program.clock)
         if program.method.plan(program.scene, program.clock).server:
             self.server = serve(program, setting.work, self.server, messages)
+            if not all(bool(torch.isfinite(leaf).all()) for leaf in tree_leaves(self.server["params"])):
+                raise UserError(
+                    f"the server's own stage of round {self.round + 1} gave parameters that are not finite; "
+                    "lower its learning rate"
+                )
         self.store.write({c: outcome.private for c, outcome in zip(cohort, outcomes, strict=True)})
         self._settle("merged", program)
         self.round += 1
@@ -88,7 +90,10 @@ class Simulation:
             self._record_all(program, "before")
 
     def finish(self) -> None:
-        """The stages of the end of the run, on every client, and what they lead to."""
+        """The stages of the end of the run, on every client, and what they lead to; once."""
+        if self.ended:
+            return
+        self.ended = True
         program = self.setting.program(self.round)
         if self._settle("end", program):
             self._record_all(program, "end")
@@ -101,6 +106,12 @@ class Simulation:
         everyone = list(range(self.setting.federation.population))
         sent = broadcast(self.setting.method, self.server)
         settled = self.engine.settle(program, phase, sent, self.store.rows(everyone))
+        for client, private in zip(everyone, settled, strict=True):
+            if any(bool(torch.isnan(leaf).any()) for leaf in tree_leaves(private)):
+                raise UserError(
+                    f"client {client} got parameters that are not finite after round {self.round}; "
+                    "lower learning_rate or set clip_norm"
+                )
         self.store.write(dict(zip(everyone, settled, strict=True)))
         return True
 
@@ -121,8 +132,6 @@ class Simulation:
                     f"client {client} got parameters that are not finite in round {self.round + 1}; "
                     "lower learning_rate or set clip_norm"
                 )
-
-    # ---- evaluation
 
     def _record_cohort(self, cohort: list[int], outcomes: list[Outcome]) -> None:
         labels = self._labels(cohort, "test")
@@ -184,12 +193,17 @@ class Simulation:
         rows = [getattr(work.federation.clients[c], split) for c in clients]
         return [work.y[torch.from_numpy(r).to(work.y.device)] for r in rows]
 
-    # ---- checkpoints
-
     def state(self) -> dict[str, Any]:
         """All that the next round depends on; randomness is derived from its number."""
         chosen = torch.tensor(sorted(self.selected), dtype=torch.int64)
-        return {"server": self.server, "private": self.store.state(), "selected": chosen}
+        picks = {name: torch.tensor(list(member.encode())) for name, member in self.picks.items()}
+        return {
+            "server": self.server,
+            "private": self.store.state(),
+            "selected": chosen,
+            "picks": picks,
+            "ended": torch.tensor(self.ended),
+        }
 
     def restore(self, round: int, state: dict[str, Any], tables: dict[str, Any]) -> None:
         """Goes on from a checkpoint, which holds tensors on the CPU."""
@@ -197,4 +211,6 @@ class Simulation:
         self.round, self.server = round, tree_map(lambda t: t.to(device), state["server"])
         self.store.restore(tree_map(lambda t: t.to(device), state["private"]))
         self.selected = {int(c) for c in state["selected"]}
+        self.picks = {name: bytes(letters.tolist()).decode() for name, letters in state["picks"].items()}
+        self.ended = bool(state["ended"])
         self.rows, self.rounds = RowBuffer(tables["rows"]), RoundBuffer(tables["rounds"])

@@ -65,6 +65,8 @@ class Experiment:
                 f"participation_rate must be above 0 and at most 1, got {self.participation_rate:g}"
             )
         refuse_outside("momentum", self.momentum, 0, 1)
+        if not 0 < self.lr_decay < float("inf"):
+            raise UserError(f"lr_decay must be above 0, got {self.lr_decay:g}")
         refuse_outside("seed", self.seed, 0, 2**63 - 1)
         if self.test <= 0:
             raise UserError(
@@ -96,7 +98,6 @@ LEAST = {
     "min_local_steps": 0,
     "warmup_rounds": 0,
     "public": 0,
-    "lr_decay": 0,
     "evaluate_every": 1,
 }
 

@@ -1,5 +1,19 @@
 """Methods: one published method per file, a chain of parts with the paper's defaults."""
 
-from idiolect.methods.catalogue import Description, describe, label, method, names
+from idiolect.methods.cards import PERSONALISES, Card, Pair, card, of_kind, page, pairs, pairs_page
+from idiolect.methods.catalogue import label, method, names, register
 
-__all__ = ["Description", "describe", "label", "method", "names"]
+__all__ = [
+    "PERSONALISES",
+    "Card",
+    "Pair",
+    "card",
+    "label",
+    "method",
+    "names",
+    "of_kind",
+    "page",
+    "pairs",
+    "pairs_page",
+    "register",
+]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from idiolect import parts
 from idiolect.calls import parse_call, split_outside_brackets
@@ -45,7 +45,7 @@ from idiolect.methods import (
     superfed,
 )
 
-__all__ = ["Description", "describe", "method", "names"]
+__all__ = ["METHODS", "PARTS", "Entry", "find", "label", "method", "names", "register"]
 
 PARTS: dict[str, Callable[..., Part]] = {name: getattr(parts, name) for name in parts.__all__}
 
@@ -86,7 +86,7 @@ METHODS: dict[str, Entry] = {
     "perfedavg_hf": Entry("Per-FedAvg (HF)", perfedavg.perfedavg_hf),
     "fedproto": Entry("FedProto", fedproto.fedproto),
     "ditto": Entry("Ditto", ditto.ditto, ditto.presets),
-    "fedrod": Entry("FedROD", fedrod.fedrod, fedrod.presets),
+    "fedrod": Entry("FedROD", fedrod.fedrod),
     "fedrs": Entry("FedRS", fedrs.fedrs, fedrs.presets),
     "dittors": Entry("DittoRS", ditto.dittors, ditto.dittors_presets),
     "scars": Entry("ScaRS", scars.scars, scars.presets),
@@ -98,16 +98,6 @@ METHODS: dict[str, Entry] = {
     "superfed_mm": Entry("SuPerFed-MM", superfed.superfed_mm, superfed.presets),
     "superfed_lm": Entry("SuPerFed-LM", superfed.superfed_lm, superfed.presets),
 }
-
-
-class Description(NamedTuple):
-    name: str
-    label: str
-    idea: str
-    parts: str
-    headline: str
-    options: dict[str, Any]
-    presets: tuple[str, ...]
 
 
 def names() -> list[str]:
@@ -148,15 +138,43 @@ def label(text: str) -> str:
     return METHODS[name].label if name in METHODS and "+" not in text else text
 
 
-def describe(name: str) -> Description:
-    entry = METHODS.get(_identifier(name))
-    if entry is None:
+def find(name: str) -> tuple[str, Entry]:
+    """A method's entry, and the name it is listed under."""
+    if _identifier(name) not in METHODS:
         raise unknown_name("method", name, METHODS)
-    made = entry.make()
-    options = {p.name: p.default for p in inspect.signature(entry.make).parameters.values()}
-    idea = inspect.getdoc(entry.make) or ""
-    chained = " + ".join(part.name for part in made.parts)
-    return Description(name, entry.label, idea, chained, made.headline, options, tuple(entry.presets))
+    return _identifier(name), METHODS[_identifier(name)]
+
+
+def register(name: str, make: Callable[..., Method | Part], label: str | None = None) -> None:
+    """Makes a method or a part of one's own known by name, as if it were in the package.
+
+    The keyword arguments of ``make`` are its options.  A method is then compared by its name, and a part added to
+    any method: ``"fedavg + mine(weight=0.1)"``.  A finished run is known by the text of its method, not by the code
+    behind it: after a change of the code take another name or another folder.
+
+    Args:
+        name: lower_snake, not taken yet; a part is called the same.
+        make: returns a ``Method`` or a ``Part`` when it is called without arguments.
+        label: how a method is called in tables; its name unless given.
+
+    >>> register("prox_twice", lambda weight=0.1: chain(method("fedprox"), parts.fine_tune(2)))
+    >>> method("prox_twice").headline
+    'LU'
+    >>> del METHODS["prox_twice"]
+    """
+    if not name.isidentifier() or name != _identifier(name):
+        raise UserError(f"{name!r} cannot name a method or part; use small letters, digits and underscores")
+    if name in METHODS or name in PARTS:
+        raise UserError(f"{name} is a method or part already; choose another name")
+    made = make()
+    if isinstance(made, Method):
+        METHODS[name] = Entry(label or name, cast("Callable[..., Method]", make))
+    elif isinstance(made, Part) and made.name == name:
+        PARTS[name] = cast("Callable[..., Part]", make)
+    elif isinstance(made, Part):
+        raise UserError(f"the part registered as {name} calls itself {made.name}; give both one name")
+    else:
+        raise UserError(f"{name} must make a Method or a Part, it made {type(made).__name__}")
 
 
 def _identifier(name: str) -> str:
@@ -189,12 +207,13 @@ def _call(name: str, make: Callable[..., Any], options: dict[str, Any]) -> Any:
     return make(**options)
 
 
-def _refuse_type(name: str, option: str, value: Any, annotation: str) -> None:
+def _refuse_type(name: str, option: str, value: Any, annotation: Any) -> None:
     """A value of another kind than the signature says is refused by name."""
-    kinds = re.split(r"\s*\|\s*", str(annotation))
+    written = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    kinds = re.split(r"\s*\|\s*", written)
     number = isinstance(value, int | float) and not isinstance(value, bool)
     fits = {
-        "int": number and float(value).is_integer(),
+        "int": isinstance(value, int) and not isinstance(value, bool),
         "float": number,
         "str": isinstance(value, str),
         "None": value is None,
@@ -202,5 +221,5 @@ def _refuse_type(name: str, option: str, value: Any, annotation: str) -> None:
         "tuple[float, ...]": isinstance(value, tuple | list)
         and all(isinstance(v, int | float) and not isinstance(v, bool) for v in value),
     }
-    if not any(fits[kind] for kind in kinds):
-        raise UserError(f"{name}: option {option} must be {annotation}, got {value!r}")
+    if not any(fits.get(kind, True) for kind in kinds):
+        raise UserError(f"{name}: option {option} must be {written}, got {value!r}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from idiolect.core import Method, chain
-from idiolect.parts import normalised_average, proximal
+from idiolect.parts import normalised_average
 
 __all__ = ["fednova"]
 
@@ -15,9 +15,6 @@ def fednova(proximal_weight: float = 0.0, global_momentum: float = 0.0) -> Metho
 
     Args:
         proximal_weight: mu >= 0 of a proximal term, which the normaliser knows of.
-        global_momentum: gmf in [0, 1) on the server.
+        global_momentum: gmf in [0, 1] on the server.
     """
-    parts = [normalised_average(proximal_weight, global_momentum)]
-    if proximal_weight:
-        parts.append(proximal(proximal_weight))
-    return chain(*parts, name="fednova")
+    return chain(normalised_average(proximal_weight, global_momentum), name="fednova")

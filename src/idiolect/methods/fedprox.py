@@ -20,15 +20,17 @@ def fedprox(weight: float = 0.01, form: str = "sq_half") -> Method:
     return chain(average(), proximal(weight, form), name="fedprox")
 
 
-def fedprox_lu(weight: float = 0.01, epochs: float = 1, lr_scale: float = 1.0) -> Method:
+def fedprox_lu(
+    weight: float = 0.01, form: str = "sq_half", epochs: float = 1, lr_scale: float = 1.0
+) -> Method:
     """FedProx, then every client fine-tunes the final model without the proximal term; baseline of SuPerFed.
 
     Args:
-        weight: mu >= 0 of mu/2 ||w - w_t||^2.
+        weight, form: of the proximal term; see FedProx.
         epochs: of fine-tuning, >= 0.
         lr_scale: of the scene's learning rate, in fine-tuning.
     """
-    return chain(average(), proximal(weight), fine_tune(epochs, lr_scale), name="fedprox_lu")
+    return chain(average(), proximal(weight, form), fine_tune(epochs, lr_scale), name="fedprox_lu")
 
 
 presets = {"official": {"form": "mean_smooth_l1"}}

@@ -16,9 +16,6 @@ def fedrod(gamma: float = 1.0, prior: str = "additive", head_init: str = "zero")
     Args:
         gamma: >= 0 of the class prior; 0 makes the shared path FedAvg.
         prior: ``additive`` or ``multiplicative``.
-        head_init: ``zero`` or ``fresh``.
+        head_init: ``zero``, ``copy`` or ``fresh``.
     """
     return chain(average(), personal_head(gamma, prior, head_init), name="fedrod")
-
-
-presets = {"official": {"prior": "multiplicative"}}

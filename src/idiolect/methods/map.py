@@ -76,4 +76,5 @@ presets = {
         "rounding": "ceil",
     },
     "complete": {"rule": "freq"},
+    "complete_official": {"rule": "freq_max"},
 }

@@ -32,4 +32,4 @@ def pfedme(
     return chain(average(beta), part, name="pfedme")
 
 
-presets = {"original": {"inner_rate": 0.09}}
+presets = {"original": {"inner_rate": 0.09, "steps": 20}}

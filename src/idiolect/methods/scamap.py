@@ -12,6 +12,7 @@ __all__ = ["scamap"]
 def scamap(
     alpha: float = 0.9,
     rule: str = "paper",
+    min_count: int = 1,
     transfer: str = "kd",
     transfer_weight: float = 0.01,
     temperature: float = 4.0,
@@ -25,6 +26,7 @@ def scamap(
     private_share: float = 0.5,
     private_lr_scale: float = 1.0,
     private_min_steps: int = 0,
+    rounding: str = "ceil",
     step: float = 1.0,
 ) -> Method:
     """SCAFFOLD, restricted softmax and the inherited private model in one; controls come from stage 1 alone.
@@ -32,10 +34,10 @@ def scamap(
     Li et al., IEEE TKDE 2024 (MAP), section 5.
 
     Args:
-        alpha, rule: of the restricted softmax; see FedRS.
+        alpha, rule, min_count: of the restricted softmax; see FedRS.
         transfer, transfer_weight, temperature, kd_form: of the private stage; see MAP.
         momentum, schedule, momentum_max, hpm_init, hpm_statistics: of the inherited model; see FedPHP.
-        shared_share, private_share, private_lr_scale, private_min_steps: see MAP.
+        shared_share, private_share, private_lr_scale, private_min_steps, rounding: see MAP.
         step: eta_g of SCAFFOLD.
     """
     private = inherited_model(
@@ -52,8 +54,9 @@ def scamap(
         private_share=private_share,
         private_lr_scale=private_lr_scale,
         private_min_steps=private_min_steps,
+        rounding=rounding,
     )
-    return chain(scaffold(step), restricted_softmax(alpha, rule), private, name="scamap")
+    return chain(scaffold(step), restricted_softmax(alpha, rule, min_count), private, name="scamap")
 
 
 presets = {

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from idiolect.core import Choice, Method, chain
+from idiolect.core import Method, chain
 from idiolect.parts import average, mixed_subspace
 
 __all__ = ["superfed_lm", "superfed_mm"]
-
-ALPHA = Choice(name="mix(validated)", family="mix(", oracle="mix(oracle)")
 
 
 def superfed_mm(
@@ -34,7 +30,7 @@ def superfed_mm(
         proximity_form: ``sq`` (the paper) or ``norm`` (the authors' code).
     """
     part = mixed_subspace("model", orthogonality, proximity, phase_one, own_init, fixed_alpha, proximity_form)
-    return replace(chain(average(), part, name="superfed_mm"), choices=(ALPHA,))
+    return chain(average(), part, name="superfed_mm")
 
 
 def superfed_lm(
@@ -51,7 +47,7 @@ def superfed_lm(
         orthogonality, proximity, phase_one, own_init, fixed_alpha, proximity_form: as in SuPerFed-MM.
     """
     part = mixed_subspace("layer", orthogonality, proximity, phase_one, own_init, fixed_alpha, proximity_form)
-    return replace(chain(average(), part, name="superfed_lm"), choices=(ALPHA,))
+    return chain(average(), part, name="superfed_lm")
 
 
 presets = {"official": {"own_init": "client", "proximity_form": "norm"}}

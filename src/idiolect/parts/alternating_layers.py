@@ -6,7 +6,9 @@ Collins et al., ICML 2021, algorithm 1, https://arxiv.org/abs/2102.07078
 
 from __future__ import annotations
 
-from idiolect.core import Clock, Part, Plan, Scene, Stage, Structure
+from dataclasses import replace
+
+from idiolect.core import Clock, Part, Plan, Scene, Structure
 from idiolect.errors import refuse_outside
 from idiolect.parts.private_layers import private_layers
 
@@ -35,9 +37,9 @@ def alternating_layers(
         return not private(name, structure)
 
     def stages(plan: Plan, scene: Scene, clock: Clock) -> Plan:
-        head = Stage("head", epochs=head_epochs, trainable=private, stream="head")
-        body = Stage("body", epochs=body_epochs, trainable=shared)
-        return plan._replace(before=(head, body))
+        main = plan.before[-1]
+        head = replace(main, name="head", epochs=head_epochs, trainable=private)
+        return plan._replace(before=(head, replace(main, name="body", epochs=body_epochs, trainable=shared)))
 
     return layers._replace(
         name="alternating_layers", stages=stages, roles=("main stage", "composed predictor")

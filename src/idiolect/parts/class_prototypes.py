@@ -60,7 +60,8 @@ def class_prototypes(weight: float = 1.0, reduction: str = "mean") -> Part:
         weight: lambda >= 0.
         reduction: over the dimensions of a feature, ``mean`` (the authors' code) or ``sum``.
 
-    Deviations: a class without a shared prototype adds no term.  Absent prototypes are NaN on the server.
+    Deviations: a class without a shared prototype adds no term.  Absent prototypes are NaN on the
+    server; a class that nobody sent in a round keeps the prototype it had.
     """
     refuse_outside("weight (lambda)", weight, 0)
     refuse_unknown_choice("reduction", reduction, ("mean", "sum"))

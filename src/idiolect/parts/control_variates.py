@@ -41,15 +41,21 @@ Corrected = tuple[Tree, Tree, Tree]  # gradients, buffers, carry
 def mean_gradient(results: Results, view: View) -> Flat:
     """The mean of the raw minibatch gradients of the main stage."""
     carry = results[UPLOAD].carry[NAME]
-    return {name: total / carry["steps"].clamp(min=1) for name, total in carry["sum"].items()}
+    steps = carry["steps"]
+    return {
+        name: torch.where(steps > 0, total / steps.clamp(min=1), view.private[name])
+        for name, total in carry["sum"].items()
+    }
 
 
 def option_two(results: Results, view: View) -> Flat:
     """c_k - c + (theta_t - y)/(s eta): the mean raw gradient as plain SGD reveals it."""
     trained = results[UPLOAD].params["model"]
-    scale = results[UPLOAD].carry[NAME]["steps"].clamp(min=1) * view.clock.learning_rate
+    steps = results[UPLOAD].carry[NAME]["steps"]
+    scale = steps.clamp(min=1) * view.clock.learning_rate
+    moved = {name: (view.origin.params[name] - trained[name]) / scale for name in view.server}
     return {
-        name: view.private[name] - view.server[name] + (view.origin.params[name] - trained[name]) / scale
+        name: view.private[name] + torch.where(steps > 0, moved[name] - view.server[name], 0)
         for name in view.server
     }
 
@@ -77,6 +83,8 @@ def control_variates(control: str = "mean_gradient", momentum: float = 0.0) -> P
     def check(structure: Structure, scene: Scene) -> None:
         if control == "option_two" and (momentum > 0 or scene.weight_decay > 0):
             raise UserError("control=option_two holds for plain SGD; set momentum and weight_decay to 0")
+        if control == "option_two" and scene.learning_rate == 0:
+            raise UserError("control=option_two divides by the learning rate, which must be above 0")
 
     def init_server(shared: Flat, initial: Initial) -> Tree:
         return zeros_like(shared)

@@ -103,7 +103,7 @@ def curvature(weight: float = 0.01) -> Part:
         def total(params: Tree, batch: Batch, out: Out) -> Tensor:
             w, u, v = params["model"], others["importance"], others["weighted"]
             penalty = [(u[name] * w[name] ** 2 - 2 * v[name] * w[name]).sum() for name in u]
-            return inner(params, batch, out) + weight * torch.stack(penalty).sum()
+            return inner(params, batch, out) + (weight * torch.stack(penalty).sum() if penalty else 0)
 
         return total
 

@@ -80,9 +80,9 @@ def ensemble_distillation(
         )
         return plan._replace(server=(*plan.server, distil))
 
-    def serve(results: Results, view: View) -> Model:
+    def serve(results: Results, view: View, model: Model) -> Model:
         if STAGE not in results:
-            return view.origin
+            return model
         distilled = results[STAGE]
         return Model(distilled.params["model"], distilled.buffers["model"])
 

@@ -73,24 +73,23 @@ def feature_fusion(operator: str = "multi", initial_share: float = 0.5, fixed: b
             return {"fusion": torch.cat([initial_share * one, (1 - initial_share) * one], 1)}
         return {"fusion": like.new_full((d,) if operator == "multi" else (), initial_share)}
 
-    def fused(task: Task, received: Model) -> Forward:
+    def fused(task: Task, received: Model, slot: Tree) -> Forward:
         def forward(params: Tree, buffers: Tree, batch: Batch, train: bool) -> tuple[Out, Tree]:
             out, new = task.forward(params["model"], buffers["model"], batch, train)
             theirs = task.forward(received.params, received.buffers, batch, False)[0].features.detach()
-            fusion = params["fusion"]["fusion"]
-            h = fuse(fusion.detach() if fixed else fusion, theirs, out.features)
+            h = fuse(params.get("fusion", slot)["fusion"], theirs, out.features)
             return Out(h, task.head(params["model"], h)), {**buffers, "model": new}
 
         return forward
 
     def start(params: Tree, buffers: Tree, view: View) -> tuple[Tree, Tree]:
-        return {**params, "fusion": view.server}, buffers
+        return (params if fixed else {**params, "fusion": view.server}), buffers
 
     def forward(inner: Forward, view: View) -> Forward:
-        return fused(view.task, view.origin)
+        return fused(view.task, view.origin, view.server)
 
     def upload(results: Results, view: View) -> Message:
-        return Message(results[UPLOAD].params["fusion"], view.facts.weight)
+        return Message(results[UPLOAD].params.get("fusion", view.server), view.facts.weight)
 
     def merge(params: Flat, slot: Tree, mean: Tree, clock: Clock) -> tuple[Flat, Tree]:
         return params, mean
@@ -98,13 +97,15 @@ def feature_fusion(operator: str = "multi", initial_share: float = 0.5, fixed: b
     def shared_model(model: Model, slot: Tree, task: Task) -> Predictor:
         """The averaged extractor plays both roles."""
         params = {"model": model.params, "fusion": slot}
-        return Predictor(params, {"model": model.buffers}, fused(task, model))
+        return Predictor(params, {"model": model.buffers}, fused(task, model, slot))
 
     def predictors(view: View, results: Results | None) -> dict[str, Predictor]:
         found = {"global": shared_model(view.origin, view.server, view.task)}
         if results:
             trained = results[UPLOAD]
-            found["after-local"] = Predictor(trained.params, trained.buffers, fused(view.task, view.origin))
+            found["after-local"] = Predictor(
+                trained.params, trained.buffers, fused(view.task, view.origin, view.server)
+            )
         return found
 
     return Part(

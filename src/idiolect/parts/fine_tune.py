@@ -17,7 +17,7 @@ def fine_tune(epochs: float = 1, lr_scale: float = 1.0) -> Part:
 
     Args:
         epochs: >= 0; the paper says "small steps" and gives no number.
-        lr_scale: > 0, times the scene's learning rate.
+        lr_scale: >= 0, times the scene's learning rate.
 
     Deviations: plain cross-entropy, also after FedProx.  The batches are those of one more round.
     """

@@ -1,14 +1,15 @@
-"""The hidden personalised model (HPM): a moving average of a client's own local models.
+"""The inherited private model (HPM): a moving average of a client's own local models.
 
 theta_p <- (1 - mu_k) thetahat + mu_k theta_p
 Mu-A  mu_k = mu z_k / (Q T)     z_k earlier selections of client k, Q participation rate, T rounds
 Mu-B  mu_k = mu
 Mu-C  mu_k = t / T
-Li et al., ECML-PKDD 2021 (FedPHP), eq. (6) and table 2; Li et al., TKDE 2024 (MAP)
+Li et al., ECML-PKDD 2021 (FedPHP), eq. (5) and table 2; Li et al., TKDE 2024 (MAP), eq. (10)
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -143,7 +144,7 @@ def _ensemble(view: View) -> Callable[..., tuple[Out, Tree]]:
 
     def forward(params: Tree, buffers: Tree, batch: Batch, train: bool) -> tuple[Out, Tree]:
         outs = [view.predict(Model(params[tree], buffers[tree]), batch) for tree in ("model", "last")]
-        mean = torch.stack([out.logits.softmax(-1) for out in outs]).mean(0)
-        return Out(outs[0].features, mean.log()), buffers
+        one, other = (out.logits.log_softmax(-1) for out in outs)
+        return Out(outs[0].features, torch.logaddexp(one, other) - math.log(2)), buffers
 
     return forward

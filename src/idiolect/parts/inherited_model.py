@@ -1,4 +1,4 @@
-"""Inherited private model: a private stage after the upload trains with the hidden personalised model (MAP).
+"""Inherited private model: a private stage after the upload trains with the inherited private model (MAP).
 
 stage 1: E/2 epochs of the shared objective, then upload
 stage 2: E/2 epochs of (1 - lambda) CE(psi) + lambda L_kt(psi; HPM) with the plain softmax
@@ -117,6 +117,6 @@ def inherited_model(
         stages=stages,
         finish=finish,
         predictors=hpm.predictors,
-        roles=("inherited model", "companion predictor"),
+        roles=("inherited model", "main stage", "companion predictor"),
         headline="companion",
     )

@@ -1,7 +1,7 @@
-"""Inherited teacher: the client's hidden personalised model teaches while the shared model trains (FedPHP).
+"""Inherited teacher: the client's inherited private model teaches while the shared model trains (FedPHP).
 
 min  (1 - lambda) CE(theta) + lambda L_kt(theta; theta_p),     theta_p <- (1 - mu_k) thetahat + mu_k theta_p
-Li, Zhan, Shao, Li, Song, ECML-PKDD 2021, algorithm 1, eq. (5)-(6)
+Li, Zhan, Shao, Li, Song, ECML-PKDD 2021, algorithm 1, eq. (5) and (10)
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def inherited_teacher(
     hpm_statistics: str = "ema",
     inference: str = "hpm",
 ) -> Part:
-    """The hidden personalised model (HPM) acts inside the main stage and then inherits what was learnt.
+    """The inherited private model (HPM) acts inside the main stage and then inherits what was learnt.
 
     Args:
         transfer: L_kt, ``mmd`` (the paper's scenes), ``kd``, ``l2`` or ``prox``.

@@ -23,12 +23,13 @@ from idiolect.core import (
     Results,
     Scene,
     Stage,
+    Structure,
     Tree,
     Trees,
     View,
     sgd,
 )
-from idiolect.errors import refuse_outside, refuse_unknown_choice
+from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice
 
 __all__ = ["meta_gradient"]
 
@@ -52,7 +53,7 @@ def meta_gradient(
     Args:
         form: ``first_order`` (two batches a step) or ``hessian_free`` (three).
         inner_rate: a >= 0.
-        outer_rate: b > 0.
+        outer_rate: b >= 0.
         difference: d > 0 of the Hessian-vector product.
         adapt_steps: gradient steps with rate a, on training data, that make the personal model at the end.
 
@@ -71,6 +72,10 @@ def meta_gradient(
 
     def objective(view: View) -> Loss:
         return view.task.criterion
+
+    def check(structure: Structure, scene: Scene) -> None:
+        if scene.learning_rate == 0:
+            raise UserError(f"{NAME} has rates of its own and needs a scene whose learning_rate is above 0")
 
     def stages(plan: Plan, scene: Scene, clock: Clock) -> Plan:
         outer = outer_rate / clock.learning_rate
@@ -121,6 +126,7 @@ def meta_gradient(
 
     return Part(
         NAME,
+        check=check,
         stages=stages,
         gradient=gradient,
         personalise=personalise,

@@ -13,6 +13,7 @@ from torch import Tensor
 from idiolect.core import (
     UPLOAD,
     Batch,
+    Choice,
     Clock,
     Flat,
     Forward,
@@ -35,6 +36,7 @@ __all__ = ["GRID", "mixed_subspace"]
 
 NAME = "mixed_subspace"
 GRID = tuple(a / 10 for a in range(11))
+ALPHA = Choice(name="mix(validated)", family="mix(", oracle="mix(oracle)")
 
 
 def _mix(shared: Flat, own: Flat, alphas: Tensor, structure: Structure) -> Flat:
@@ -138,5 +140,6 @@ def mixed_subspace(
         finish=finish,
         predictors=predictors,
         roles=("companion training", "main predictor"),
-        headline="mix(validated)",
+        headline=ALPHA.name,
+        choices=(ALPHA,),
     )

@@ -22,11 +22,12 @@ from idiolect.core import (
     Predictor,
     Results,
     Scene,
+    Structure,
     Tree,
     View,
     sgd,
 )
-from idiolect.errors import refuse_outside
+from idiolect.errors import UserError, refuse_outside
 
 __all__ = ["moreau_envelope"]
 
@@ -45,8 +46,8 @@ def moreau_envelope(
     Args:
         weight: lambda >= 0; eta * lambda should not exceed 1.
         inner_steps: K >= 1.
-        inner_rate: eta_p > 0; eta_p (lambda + curvature of f) must stay below 2.
-        outer_rate: eta > 0.
+        inner_rate: eta_p >= 0; eta_p (lambda + curvature of f) must stay below 2.
+        outer_rate: eta >= 0.
         steps: R local steps; None makes the scene's local epochs.
 
     Deviations: the personal model goes on from step to step and starts from the received model in each round.
@@ -57,9 +58,15 @@ def moreau_envelope(
     refuse_outside("inner_steps (K)", inner_steps, 1)
     refuse_outside("inner_rate (eta_p)", inner_rate, 0)
     refuse_outside("outer_rate (eta)", outer_rate, 0)
+    if steps is not None:
+        refuse_outside("steps (R)", steps, 1)
 
     def init_client(initial: Initial) -> Tree:
         return {"params": initial.params, "buffers": initial.buffers}
+
+    def check(structure: Structure, scene: Scene) -> None:
+        if scene.learning_rate == 0:
+            raise UserError(f"{NAME} has rates of its own and needs a scene whose learning_rate is above 0")
 
     def stages(plan: Plan, scene: Scene, clock: Clock) -> Plan:
         scale = outer_rate / clock.learning_rate
@@ -95,6 +102,7 @@ def moreau_envelope(
     return Part(
         NAME,
         init_client=init_client,
+        check=check,
         stages=stages,
         carry=carry,
         gradient=gradient,

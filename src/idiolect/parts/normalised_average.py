@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
+from torch import Tensor
 
 from idiolect.core import (
     UPLOAD,
@@ -20,13 +21,15 @@ from idiolect.core import (
     Flat,
     GradientFunction,
     Initial,
+    Loss,
     Message,
+    Out,
     Part,
     Results,
     Tree,
     View,
 )
-from idiolect.core.trees import zeros_like
+from idiolect.core.trees import squared_distance, zeros_like
 from idiolect.errors import refuse_outside
 from idiolect.parts.average import average
 
@@ -39,8 +42,8 @@ def normalised_average(proximal_weight: float = 0.0, global_momentum: float = 0.
     """Averages the clients' directions, so that one that makes more steps does not pull harder.
 
     Args:
-        proximal_weight: mu >= 0 of the proximal term in the chain, which shortens steps; 0 without one.
-        global_momentum: gmf in [0, 1) on the server's step.
+        proximal_weight: mu >= 0 of a proximal term mu/2 ||w - theta_t||^2, which shortens steps.
+        global_momentum: gmf in [0, 1] on the server's step.
 
     Deviations: ||a_k||_1 is used in both places; the authors' code takes tau_eff from the step count when there
     is a proximal term.
@@ -67,6 +70,13 @@ def normalised_average(proximal_weight: float = 0.0, global_momentum: float = 0.
 
         return counted
 
+    def loss(inner: Loss, view: View) -> Loss:
+        def total(params: Tree, batch: Batch, out: Out) -> Tensor:
+            near = squared_distance(params["model"], view.origin.params) / 2
+            return inner(params, batch, out) + proximal_weight * near
+
+        return total
+
     def upload(results: Results, view: View) -> Message:
         trained, norm = results[UPLOAD].params["model"], results[UPLOAD].carry[NAME]["norm"]
         origin = view.origin.params
@@ -82,9 +92,10 @@ def normalised_average(proximal_weight: float = 0.0, global_momentum: float = 0.
     return average()._replace(
         name=NAME,
         init_server=init_server,
+        loss=loss if proximal_weight else None,
         carry=carry,
         gradient=gradient,
         upload=upload,
         merge=merge,
-        roles=("server update", "gradient rule"),
+        roles=("server update", "gradient rule", "proximal term"),
     )

@@ -1,7 +1,7 @@
 """Optimal teacher: each client keeps the best shared model it has seen and distils from it (PersFL).
 
 O_k = argmin_e CE_val(G_e)                                                              eq. (2)
-A_k <- O_k;  min (1 - lambda) CE(y, sigma(A)) + lambda T^2 KL(sigma(O/T) || sigma(A/T))   eq. (5)-(7)
+A_k <- O_k;  min (1 - lambda) CE(y, sigma(A)) + lambda T^2 KL(sigma(O/T) || sigma(A/T))   eq. (7)
 (lambda, T) from a grid, the best on validation data
 Divi, Farrukh, Celik 2021, https://arxiv.org/abs/2105.15191
 """
@@ -81,7 +81,7 @@ def optimal_teacher(
     refuse_outside("epochs", epochs, 0)
     refuse_outside("lr_scale", lr_scale, 0)
     refuse_unknown_choice("teacher", teacher, ("optimal", "fedavg"))
-    refuse_unknown_choice("soft_loss", soft_loss, FORMS)
+    refuse_unknown_choice("soft_loss", soft_loss, ("kl", "soft_cross_entropy", "kl_elements"))
     soft = FORMS[soft_loss]
 
     def init_client(initial: Initial) -> Tree:

@@ -22,10 +22,12 @@ from idiolect.core import (
     Part,
     Predictor,
     Results,
+    Scene,
+    Structure,
     Tree,
     View,
 )
-from idiolect.errors import refuse_outside, refuse_unknown_choice
+from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice
 
 __all__ = ["personal_head"]
 
@@ -54,20 +56,25 @@ def personal_head(gamma: float = 1.0, prior: str = "additive", head_init: str = 
     Args:
         gamma: >= 0, strength of the class prior; 0 makes the shared path FedAvg.
         prior: ``additive`` (the paper's balanced softmax) or ``multiplicative``.
-        head_init: ``zero``, or ``fresh`` from the client's own seed.
+        head_init: ``zero``, ``copy`` of the shared head's first rows, or ``fresh`` from the client's own seed.
 
     Deviations: none with the defaults.
     """
     refuse_outside("gamma", gamma, 0)
     refuse_unknown_choice("prior", prior, PRIORS)
-    refuse_unknown_choice("head_init", head_init, ("zero", "fresh"))
+    refuse_unknown_choice("head_init", head_init, ("zero", "copy", "fresh"))
+
+    def check(structure: Structure, scene: Scene) -> None:
+        if not structure.linear_head:
+            raise UserError("personal_head needs a network whose classifier is a single linear layer")
 
     def init_client(initial: Initial) -> Tree:
         structure = initial.structure
         weight = next(iter(initial.params.values())).new_zeros(structure.n_classes, structure.n_features)
-        if head_init == "fresh":
+        if head_init != "zero":
             last = next(n for n in structure.params if structure.unit_of[n] == structure.n_units - 1)
-            weight = initial.draw(NAME, True).params[last]
+            source = initial.params if head_init == "copy" else initial.draw(NAME, True).params
+            weight = source[last]
         return {"weight": weight}
 
     def start(params: Tree, buffers: Tree, view: View) -> tuple[Tree, Tree]:
@@ -99,6 +106,7 @@ def personal_head(gamma: float = 1.0, prior: str = "additive", head_init: str = 
     return Part(
         NAME,
         init_client=init_client,
+        check=check,
         start=start,
         loss=loss,
         finish=finish,

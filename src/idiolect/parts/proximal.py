@@ -34,4 +34,4 @@ def proximal(weight: float = 0.01, form: str = "sq_half") -> Part:
 
         return total
 
-    return Part("proximal", loss=loss)
+    return Part("proximal", loss=loss, roles=("proximal term",))

@@ -46,6 +46,8 @@ def proximal_companion(weight: float = 0.1, epochs: float | None = None, form: s
     """
     refuse_outside("weight (lambda)", weight, 0)
     refuse_unknown_choice("form", form, FORMS)
+    if epochs is not None:
+        refuse_outside("epochs (E_p)", epochs, 0)
 
     def init_client(initial: Initial) -> Tree:
         return {"params": initial.params, "buffers": initial.buffers}
@@ -61,7 +63,9 @@ def proximal_companion(weight: float = 0.1, epochs: float | None = None, form: s
         return total
 
     def stages(plan: Plan, scene: Scene, clock: Clock) -> Plan:
-        return plan._replace(after=(*plan.after, Stage(STAGE, NAME, start, objective, epochs=epochs)))
+        return plan._replace(
+            after=(*plan.after, Stage(STAGE, NAME, start, objective, epochs=epochs, has_minimum=True))
+        )
 
     def finish(results: Results, view: View) -> Tree:
         trained = results[STAGE]

@@ -49,7 +49,7 @@ def restricted_softmax(alpha: float = 0.9, rule: str = "paper", min_count: int =
         alpha: in [0, 1]; 1 is the ordinary softmax (rules ``paper`` and ``freq_max``).  0 is not a masked
             softmax: every missing class still adds exp(0) = 1 to the denominator.
         rule: ``paper``, ``freq_max``, ``freq`` or ``uniform``.
-        min_count: training samples from which a class counts as observed.
+        min_count: training samples from which a class counts as observed (rule ``paper``).
 
     Deviations: none.  A bias in the classifier is scaled with the logit.
     """

@@ -53,9 +53,9 @@ def server_optimiser(
 
     Args:
         rule: ``momentum``, ``adagrad``, ``adam`` or ``yogi``.
-        learning_rate: eta_s > 0; the paper searches powers of ten.
-        beta_one: in [0, 1), momentum of the first moment (beta for ``momentum``; 0 for ``adagrad``).
-        beta_two: in [0, 1), of the second moment (``adam`` and ``yogi``).
+        learning_rate: eta_s >= 0; the paper searches powers of ten.
+        beta_one: in [0, 1], momentum of the first moment (beta for ``momentum``; 0 for ``adagrad``).
+        beta_two: in [0, 1], of the second moment (``adam`` and ``yogi``).
         tau: > 0, the degree of adaptivity.
         nesterov: for ``momentum``: theta <- theta + eta_s (D + beta m).
 

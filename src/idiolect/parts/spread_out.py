@@ -89,7 +89,7 @@ def spread_out(
         )
         return plan._replace(server=(*plan.server, spread))
 
-    def serve(results: Results, view: View) -> Model:
+    def serve(results: Results, view: View, model: Model) -> Model:
         spread = results[STAGE]
         return Model(spread.params["model"], spread.buffers["model"])
 

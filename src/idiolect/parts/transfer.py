@@ -1,4 +1,4 @@
-"""Knowledge transfer from a frozen model of the same shape to the one in training (FedPHP section 4.2).
+"""Knowledge transfer from a frozen model of the same shape to the one in training (FedPHP section 3.3, eq. 6-9).
 
 KD    tau^2 mean KL(sigma(g_p/tau) || sigma(g_s/tau))
 MMD   biased squared maximum mean discrepancy of the features, five Gaussian kernels
@@ -33,11 +33,12 @@ def mmd_squared(a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
 
     The bandwidth of a batch of one row is its own distance, so that its gradient is about 1/|a - b|.
     """
-    both = torch.cat([a, b])
     real = torch.cat([mask, mask])
+    both = torch.cat([a, b])
+    both = both - ((both * real[:, None]).sum(0) / real.sum().clamp(min=1)).detach()  # else a product cancels
     pairs = real[:, None] * real[None, :]
     norms = (both**2).sum(-1)
-    product = norms[:, None] + norms[None, :] - 2 * both @ both.T
+    product = (norms[:, None] + norms[None, :] - 2 * both @ both.T).clamp(min=0)
     distance = torch.where(torch.eye(len(a)).repeat(2, 2).to(mask) > 0, _paired(a, b), product)
     n = real.sum()
     bandwidth = (distance.detach() * pairs).sum() / (n**2 - n).clamp(min=1) + 1e-8

@@ -1,0 +1,73 @@
+"""The methods as the command line shows them, and the examples that add to them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from idiolect import cli, methods
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_card_is_printed_as_its_page_says(idiolect):
+    answer = idiolect("methods", "scaffold")
+    assert answer.code == 0 and answer.err == ""
+    for piece in (
+        "SCAFFOLD",
+        "2P down, 2P up",
+        "momentum = 0.0",
+        "the control c_k",
+        "Cannot be combined with",
+    ):
+        assert piece in answer.out
+
+
+def test_json_holds_every_field(idiolect):
+    (found,) = json.loads(idiolect("methods", "fedper", "--json").out)
+    assert list(found) == list(methods.Card._fields)
+    assert found["options"] == {"count": 1, "head_init": "random", "fine_tune_epochs": 0}
+    assert (found["down"], found["personalises"]) == ("P_B", "layers")
+
+
+@pytest.mark.parametrize("kind", methods.PERSONALISES)
+def test_list_is_filtered_by_what_is_personal(kind, idiolect):
+    listed = json.loads(idiolect("methods", "--personalises", kind, "--json").out)
+    assert listed and {row["personalises"] for row in listed} == {kind}
+    assert kind in idiolect("methods", "--personalises", kind).out
+
+
+def test_unknown_kind_is_refused_with_the_known_ones(idiolect, refused):
+    refused(idiolect("methods", "--personalises", "layer"), "did you mean layers?")
+
+
+def test_pairs_are_listed_with_reasons(idiolect, monkeypatch):
+    found = [
+        methods.Pair("average", "proximal", "", ""),
+        methods.Pair("a", "b", "", "a and b cannot be combined"),
+    ]
+    monkeypatch.setattr(cli, "tried_pairs", lambda: found)
+    answer = idiolect("methods", "--pairs")
+    assert answer.code == 0 and "refused" in answer.out and "a and b cannot be combined" in answer.out
+    assert (
+        json.loads(idiolect("methods", "--pairs", "--json").out)[1]["refused"] == "a and b cannot be combined"
+    )
+
+
+def test_pairs_are_tried_before_any_training(monkeypatch):
+    monkeypatch.setattr(
+        "idiolect.methods.cards.PARTS", {n: methods.catalogue.PARTS[n] for n in ("average", "proximal")}
+    )
+    assert cli.tried_pairs() == [methods.Pair("average", "proximal", "average + proximal", "")]
+
+
+@pytest.mark.parametrize(("example", "added"), [("new_method", "heirs"), ("new_part", "small_features")])
+def test_example_runs_and_prints_a_table(example, added, tmp_path):
+    words = [sys.executable, str(ROOT / "examples" / f"{example}.py")]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 4 and added in done.stdout.lower()

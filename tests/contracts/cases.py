@@ -1,0 +1,42 @@
+"""The methods under contract: all that have a name, and variants that take other paths through the parts."""
+
+from __future__ import annotations
+
+from idiolect.methods import names
+
+__all__ = ["METHODS", "spelt"]
+
+FEW = "lambdas=(0.0, 0.5, 1.0), temperatures=(1.0, 5.0), epochs=1"
+SMALLER = {
+    "persfl": f"persfl({FEW})",
+    "persfl_gd": f"persfl_gd({FEW})",
+    "feddf": "feddf(steps=3)",
+}  # minutes otherwise
+VARIANTS = (
+    "fedper(count=2, fine_tune_epochs=1)",
+    "fedper(head_init=shared)",
+    "fedphp(transfer=kd)",
+    "fedphp(transfer=l2)",
+    "fedphp(transfer=prox)",
+    "fedphp(inference=ensemble)",
+    "fedphp(schedule=mu_b, hpm_init=theta0)",
+    "fedphp(schedule=mu_c)",
+    "fedrs(rule=freq_max)",
+    "fedrs(rule=freq)",
+    "fedrs(rule=uniform)",
+    "map(preset=official)",
+    "map(transfer=mmd)",
+    "map(preset=complete)",
+    "persfl(teacher=fedavg)",
+    "fedper + restricted_softmax(alpha=0.5)",
+    "fedprox + inherited_model()",
+    "superfed_mm + restricted_softmax(alpha=0.5)",
+)
+METHODS = (*names(), *VARIANTS)
+
+
+def spelt(method: str) -> str:
+    """What a method of the list is called when it runs: PersFL always with a small grid and one epoch."""
+    if method in SMALLER:
+        return SMALLER[method]
+    return f"persfl({FEW}, teacher=fedavg)" if method == "persfl(teacher=fedavg)" else method

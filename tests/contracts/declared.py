@@ -1,0 +1,69 @@
+"""What each method declares to keep and to send; a method that is not listed shares the whole model and no more.
+
+With W parameters, U running statistics, d features and K classes a client sends and receives W + U scalars.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from idiolect.core import Structure
+
+__all__ = ["Declared", "declared", "kept_names"]
+
+
+class Declared(NamedTuple):
+    """Args:
+    private: (unit, number of units) -> whether the unit never leaves the client.
+    up, down: scalars beyond the shared model, of (W, structure).
+    names: tensors sent up that are not named after the model's.
+    wire: scalars of one upload that travel, of (classes the client holds, structure); None is all of them.
+    """
+
+    private: Callable[[int, int], bool] = lambda unit, units: False
+    up: Callable[[int, Structure], int] = lambda parameters, structure: 0
+    down: Callable[[int, Structure], int] = lambda parameters, structure: 0
+    names: frozenset[str] = frozenset()
+    wire: Callable[[int, Structure], int] | None = None
+
+
+def _last(count: int) -> Callable[[int, int], bool]:
+    return lambda unit, units: unit >= units - count
+
+
+_VARIATES = Declared(up=lambda w, _: w, down=lambda w, _: w)
+_DECLARED = {
+    "local": Declared(private=lambda unit, units: True),
+    "fedper": Declared(private=_last(1)),
+    "fedper(count=2, fine_tune_epochs=1)": Declared(private=_last(2)),
+    "fedrep": Declared(private=_last(1)),
+    "lg_fedavg": Declared(private=lambda unit, units: unit < units - 1),
+    "scaffold": _VARIATES,
+    "scars": _VARIATES,
+    "scamap": _VARIATES,
+    "fedcurv": Declared(up=lambda w, _: 2 * w, down=lambda w, _: 2 * w),
+    "fednova": Declared(up=lambda w, _: 1, names=frozenset({"norm"})),
+    "fedfu": Declared(
+        up=lambda w, s: s.n_features, down=lambda w, s: s.n_features, names=frozenset({"fusion"})
+    ),
+    "fedproto": Declared(
+        private=lambda unit, units: True,
+        up=lambda w, s: s.n_classes * (s.n_features + 1),
+        down=lambda w, s: s.n_classes * s.n_features,
+        names=frozenset({"sum", "count"}),
+        wire=lambda held, s: held * (s.n_features + 1),
+    ),
+}
+
+
+def declared(method: str) -> Declared:
+    """By the method as it is written, then by the name it begins with."""
+    name = method.partition("(")[0].partition(" ")[0]
+    return _DECLARED.get(method, _DECLARED.get(name, Declared()))
+
+
+def kept_names(method: str, structure: Structure) -> frozenset[str]:
+    """Parameters and statistics that never leave a client."""
+    private = declared(method).private
+    return frozenset(n for n, unit in structure.unit_of.items() if private(unit, structure.n_units))

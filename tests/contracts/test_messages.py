@@ -1,0 +1,125 @@
+"""What leaves a client: nothing that its method keeps private, and exactly as much as the method declares."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from torch import Tensor
+
+from idiolect.experiments.simulation import Simulation
+
+from .declared import declared, kept_names
+from .recorder import Passed, Recorder
+from .sameness import leaves
+from .tiny import finished_run, make_engine, play, setting_of
+
+
+@lru_cache(maxsize=2)
+def recorded(method: str) -> tuple[Simulation, list[Passed]]:
+    setting = setting_of(method)
+    recorder = Recorder(make_engine("loop", setting))
+    return play(setting, recorder), recorder.rounds
+
+
+def values(passed: Passed, client: int) -> dict[tuple[str, ...], Tensor]:
+    """The tensors a client sends up, by part and name; weights are no secret of the model's."""
+    return leaves({part: value for part, (value, _) in passed.outcomes[client].messages.items()})
+
+
+def test_no_message_holds_a_private_tensor(method: str) -> None:
+    run, rounds = recorded(method)
+    structure = run.setting.task.structure
+    kept = kept_names(method, structure)
+    public = ({*structure.params, *structure.buffers} - kept) | declared(method).names
+    for passed in rounds:
+        for client in passed.outcomes:
+            for path in values(passed, client):
+                assert path[-1] in public
+                assert not kept & set(path)
+
+
+def test_no_message_holds_the_contents_of_a_slot(method: str) -> None:
+    _, rounds = recorded(method)
+    for passed in rounds:
+        for client, private in passed.privates.items():
+            known = {
+                _bytes(leaf) for leaf in leaves(passed.sent).values()
+            }  # a slot may begin as the first model
+            own = {_bytes(leaf) for leaf in leaves(private).values() if leaf.numel() > 1} - known
+            assert not any(_bytes(leaf) in own for leaf in values(passed, client).values())
+
+
+def test_server_sends_and_keeps_no_private_tensor(method: str) -> None:
+    run, rounds = recorded(method)
+    kept = kept_names(method, run.setting.task.structure)
+    for tree in (run.server, *(passed.sent for passed in rounds)):
+        assert not any(kept & set(path) for path in leaves(tree))
+
+
+def test_messages_have_the_declared_size(method: str) -> None:
+    run, rounds = recorded(method)
+    parameters, shared = _sizes(method, run)
+    expected = shared + declared(method).up(parameters, run.setting.task.structure)
+    for passed in rounds:
+        assert len(passed.outcomes) == 3
+        for client in passed.outcomes:
+            assert sum(leaf.numel() for leaf in values(passed, client).values()) == expected
+
+
+def test_recorded_bytes_are_the_declared_ones(method: str) -> None:
+    run, rounds = recorded(method)
+    structure, promise = run.setting.task.structure, declared(method)
+    parameters, shared = _sizes(method, run)
+    one_down = shared + promise.down(parameters, structure)
+    clients = _receivers(run)
+    for row, passed, receivers in zip(run.rounds.table().to_pylist(), rounds, clients, strict=True):
+        assert row["cohort"] == len(passed.outcomes)
+        assert row["bytes_down"] == 4 * one_down * receivers
+        if promise.wire is None:
+            travelled = len(passed.outcomes) * (shared + promise.up(parameters, structure))
+        else:
+            travelled = sum(promise.wire(_classes(run, client), structure) for client in passed.outcomes)
+        assert row["bytes_up"] == 4 * travelled
+
+
+def test_local_server_holds_no_parameters() -> None:
+    assert leaves(finished_run("local").server) == {}
+
+
+def test_fedper_server_never_holds_the_head() -> None:
+    run, rounds = recorded("fedper")
+    head = {"units.2.linear.weight", "units.2.linear.bias"}
+    assert head <= set(run.setting.task.structure.params)
+    held = {
+        name
+        for tree in (run.server, rounds[0].sent, rounds[-1].sent)
+        for path in leaves(tree)
+        for name in path
+    }
+    assert "units.1.convolution.weight" in held
+    assert not head & held
+
+
+def _bytes(leaf: Tensor) -> bytes:
+    return leaf.contiguous().numpy().tobytes()
+
+
+def _sizes(method: str, run: Simulation) -> tuple[int, int]:
+    """Parameters of the model; parameters and statistics that the method shares."""
+    initial = run.setting.initial(0)
+    kept = kept_names(method, run.setting.task.structure)
+    tensors = {**initial.params, **initial.buffers}
+    parameters = sum(leaf.numel() for leaf in initial.params.values())
+    return parameters, sum(leaf.numel() for name, leaf in tensors.items() if name not in kept)
+
+
+def _receivers(run: Simulation) -> list[int]:
+    """Downloads of each round: the cohort's; with PersFL every client's after each merge, the cohort's once."""
+    cohort, population, rounds = 3, run.setting.federation.population, run.setting.experiment.rounds
+    if "optimal_teacher" in [part.name for part in run.setting.method.parts]:
+        return [population + cohort, *[population] * (rounds - 1)]
+    return [cohort] * rounds
+
+
+def _classes(run: Simulation, client: int) -> int:
+    return int((run.setting.work.facts(client).class_counts > 0).sum())

@@ -1,0 +1,56 @@
+"""Every network of the zoo trains alike on one client at a time and on a cohort."""
+
+from __future__ import annotations
+
+import pytest
+
+from idiolect import models
+from idiolect.core import broadcast
+from idiolect.engines import Where
+from idiolect.errors import UserError
+from idiolect.experiments.setting import Setting, prepare
+from idiolect.methods import names
+
+from .cases import spelt
+from .sameness import assert_equal, privates, states
+from .tiny import experiment_of, make_engine, play
+
+ZOO = {row.name: row.image_shape for row in models.describe()}
+TWO_CLIENTS = (7, 8)  # 5 and 6 training rows
+
+
+def small(model: str, method: str, **settings: object) -> Setting:
+    """Two clients with two batches each, the last of them short for one."""
+    channels, size, _ = ZOO[model]
+    dataset = f"tiny(channels={channels}, size={size}, sizes={TWO_CLIENTS})"
+    few = {"clients": 2, "participation_rate": 1.0, "batch_size": 3, "rounds": 1, **settings}
+    experiment = experiment_of(method, model=model, dataset=dataset, **few)
+    return prepare(experiment, Where("loop", "cpu", "as asked"))
+
+
+@pytest.mark.parametrize("method", ["fedavg", "map"])
+@pytest.mark.parametrize("model", ZOO)
+def test_models_train_alike_on_loop_and_cohort(model: str, method: str) -> None:
+    """FedAvg makes one step, MAP one before and one after the upload."""
+    setting = small(model, method, local_epochs=0.5 if method == "fedavg" else 1)
+    sent = broadcast(setting.method, setting.first_server())
+    first = {client: setting.first_private(client) for client in (0, 1)}
+    calls = [
+        make_engine(e, setting).round(setting.program(0), sent, first, False) for e in ("loop", "cohort")
+    ]
+    loop, cohort = calls
+    assert_equal(cohort, loop)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["cohort", "pool"])
+@pytest.mark.parametrize("model", ZOO)
+@pytest.mark.parametrize("name", names())
+def test_every_method_runs_alike_on_every_model(name: str, model: str, engine: str) -> None:
+    try:
+        setting = small(model, spelt(name), rounds=2)
+    except UserError as refusal:
+        pytest.skip(f"refused by name: {refusal}")
+    loop, other = (play(setting, make_engine(e, setting)) for e in ("loop", engine))
+    assert len(privates(loop)) == 2
+    assert_equal(states(other), states(loop))

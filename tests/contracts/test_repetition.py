@@ -1,0 +1,110 @@
+"""The same seed gives the same numbers in another process; another seed gives others, in every draw."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from idiolect.core import Stage
+from idiolect.experiments.setting import Setting
+from idiolect.experiments.simulation import Simulation
+from idiolect.methods import names
+
+from .cases import spelt
+from .midway import midway
+from .recorder import Recorder
+from .sameness import leaves
+from .tiny import TINY, make_engine, play, setting_of
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def second_process() -> dict[str, str]:
+    """Digests of all methods midway, made in a process whose strings hash otherwise."""
+    ran = subprocess.run(
+        [sys.executable, "-m", "tests.contracts.digests"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONHASHSEED": "12345"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return json.loads(ran.stdout)
+
+
+@pytest.mark.parametrize("name", names())
+def test_second_process_gives_the_same_numbers(name: str, second_process: dict[str, str]) -> None:
+    assert midway(spelt(name)).digest() == second_process[name]
+
+
+def test_another_seed_gives_other_numbers(method: str) -> None:
+    ours, theirs = midway(method), midway(method, seed=TINY.seed + 1)
+    same, other = (leaves([at.sent, at.privates]) for at in (ours, theirs))
+    varied = [
+        path for path, leaf in same.items() if leaf.unique().numel() > 1
+    ]  # not all zeros or ones as at first
+    assert varied
+    assert not any(same[path].equal(other[path]) for path in varied)
+
+
+def _cohorts(setting: Setting) -> list[list[int]]:
+    recorder = Recorder(make_engine("loop", setting))
+    play(setting, recorder)
+    return [list(passed.privates) for passed in recorder.rounds]
+
+
+def _plans(setting: Setting, round: int, client: int, stage: Stage = Stage()) -> tuple[Any, ...]:  # noqa: B008
+    plan, draws = setting.work.plan(setting.program(round), stage, client)
+    return (*plan, *draws.values())
+
+
+DRAWS: dict[str, Callable[[Setting], Any]] = {
+    "selection": _cohorts,
+    "initialisation": lambda setting: Simulation.start(setting, make_engine("loop", setting)).server[
+        "params"
+    ],
+    "own initialisation": lambda setting: setting.first_private(0)["slots"]["mixed_subspace"],
+    "split": lambda setting: setting.federation.clients[3],
+    "batches": lambda setting: _plans(setting, 0, 3)[0],
+    "keys": lambda setting: _plans(setting, 0, 3)[2],
+    "mixing draws": lambda setting: _plans(setting, 0, 3)[3],
+}
+
+
+@pytest.mark.parametrize("what", DRAWS)
+def test_another_seed_changes_every_draw(what: str) -> None:
+    name = "superfed_lm(own_init=client)"
+    first, again, other = (DRAWS[what](setting_of(name, seed=seed)) for seed in (0, 0, 1))
+    assert _alike(first, again)
+    assert not _alike(first, other)
+
+
+@pytest.mark.parametrize("field", [0, 2, 3], ids=["batches", "keys", "mixing draws"])
+def test_another_round_and_client_change_every_draw(field: int) -> None:
+    setting = setting_of("superfed_lm")
+    here, later, elsewhere = (_plans(setting, *at)[field][0].tolist() for at in ((0, 3), (1, 3), (0, 0)))
+    assert here != later
+    assert here != elsewhere
+
+
+def test_another_round_selects_other_clients() -> None:
+    cohorts = _cohorts(setting_of("fedavg"))
+    assert len({tuple(cohort) for cohort in cohorts}) > 1
+
+
+def _alike(a: Any, b: Any) -> bool:
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(a[key].equal(b[key]) for key in a)
+    if isinstance(a, np.ndarray):
+        return np.array_equal(a, b)
+    return all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))

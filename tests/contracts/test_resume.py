@@ -1,0 +1,103 @@
+"""A run that was interrupted and taken up again is the run that was not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import idiolect
+from idiolect.experiments.progress import Silent
+from idiolect.records import RunWriter, load_checkpoint
+from idiolect.records.reader import Run
+
+from .sameness import assert_exact, numbers
+from .tiny import TINY, experiment_of, finished_run
+
+SOME = (
+    "fedavg_lu",
+    "fedper",
+    "map",
+    "persfl(lambdas=(0.0, 1.0), temperatures=(1.0,), epochs=1)",
+    "superfed_mm",
+)
+CALLS = {"after the last round": TINY.rounds, "after the last stages": TINY.rounds + 1}
+
+
+@dataclass
+class Interrupter(Silent):
+    """Stops a run as a user would, when it is told for the n-th time how far the run is."""
+
+    call: int
+    told: int = 0
+
+    def advance(self, rounds_done: int, numbers: dict[str, float]) -> None:
+        self.told += 1
+        if self.told == self.call:
+            raise KeyboardInterrupt
+
+
+def run(method: str, out: Path, **options: Any) -> Run:
+    return idiolect.run(experiment_of(method), out=out, engine="loop", checkpoint_every=1, **options)
+
+
+def interrupt(method: str, out: Path, call: int) -> Path:
+    with pytest.raises(KeyboardInterrupt):
+        run(method, out, watcher=Interrupter(call))
+    (folder,) = out.iterdir()
+    assert folder.name.endswith(".partial")
+    return folder
+
+
+def assert_same_record(found: Run, out: Path, method: str) -> None:
+    """The record and the last checkpoint are those of a run that nobody interrupted."""
+    expected = finished_run(method)
+    rows = found.rows.drop(columns=["run", "method", "seed"]).to_dict("records")
+    rounds = found.rounds.drop(columns=["run", "method", "seed", "seconds"]).to_dict("records")
+    assert {"rows": rows, "rounds": rounds} == numbers(expected)
+    assert found.manifest["choices"] == expected.picks
+    assert found.manifest["never_selected"] == 1
+    (folder,) = out.iterdir()
+    checkpoint = load_checkpoint(folder)
+    assert checkpoint is not None and checkpoint[0] == TINY.rounds
+    assert_exact(checkpoint[1], expected.state())
+
+
+def test_resumed_run_is_the_uninterrupted_one(method: str, tmp_path: Path) -> None:
+    folder = interrupt(method, tmp_path, 3)
+    found = load_checkpoint(folder)
+    assert found is not None and found[0] == 2
+    assert_same_record(run(method, tmp_path, resume=True), tmp_path, method)
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_damaged_checkpoint_costs_rounds_not_the_run(name: str, tmp_path: Path) -> None:
+    folder = interrupt(name, tmp_path, 3)
+    newest = folder / "checkpoint-2.safetensors"
+    newest.write_bytes(newest.read_bytes()[:-8] + b"\0" * 8)
+    found = load_checkpoint(folder, say=lambda sentence: None)
+    assert found is not None and found[0] == 1
+    assert_same_record(run(name, tmp_path, resume=True), tmp_path, name)
+
+
+@pytest.mark.parametrize("moment", CALLS)
+@pytest.mark.parametrize("name", SOME)
+def test_moment_of_interruption_changes_nothing(name: str, moment: str, tmp_path: Path) -> None:
+    interrupt(name, tmp_path, CALLS[moment])
+    assert_same_record(run(name, tmp_path, resume=True), tmp_path, name)
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_interruption_while_the_record_is_written_changes_nothing(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*arguments: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunWriter, "finish", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run(name, tmp_path)
+    assert_same_record(run(name, tmp_path, resume=True), tmp_path, name)

@@ -1,0 +1,258 @@
+"""Cards say what the code does: traffic, state, defaults, and pages that are up to date."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from idiolect import UserError, methods, register
+from idiolect.cli import TINY
+from idiolect.core import Method, Part, chain
+from idiolect.engines import Loop, Where
+from idiolect.experiments import Simulation, prepare, with_settings
+from idiolect.methods.cards import KEPT
+from idiolect.methods.catalogue import METHODS, PARTS
+from idiolect.parts import average, proximal
+
+PAGES = Path(__file__).parents[2] / "docs" / "methods"
+NAMES = methods.names()
+
+TRAFFIC = {
+    "local": ("0", "0"),
+    "fednova": ("P", "P + 1"),
+    "scaffold": ("2P", "2P"),
+    "scars": ("2P", "2P"),
+    "scamap": ("2P", "2P"),
+    "fedcurv": ("3P", "3P"),
+    "fedper": ("P_B", "P_B"),
+    "fedrep": ("P_B", "P_B"),
+    "lg_fedavg": ("P_H", "P_H"),
+    "fedfu": ("P + d", "P + d"),
+    "fedproto": ("K d", "n_obs (d + 1)"),
+}  # all others P down and P up
+
+SERVER = {
+    "scaffold": "P",
+    "scars": "P",
+    "scamap": "P",
+    "feddyn": "P",
+    "fedcurv": "2P",
+    "fedavgm": "P",
+    "fedadagrad": "2P",
+    "fedadam": "2P",
+    "fedyogi": "2P",
+    "fedproto": "K d",
+    "fedfu": "d",
+}
+CLIENT = {
+    "local": "P",
+    "fedproto": "P",
+    "scaffold": "P",
+    "scars": "P",
+    "feddyn": "P",
+    "fedcurv": "2P + 1",
+    "moon": "P + 1",
+    "fedper": "P_H",
+    "fedrep": "P_H",
+    "lg_fedavg": "P_B",
+    "flda": "P + d + 1",
+    "feddml": "P",
+    "apfl": "P + 1",
+    "ditto": "P",
+    "dittors": "P",
+    "pfedme": "P",
+    "fedrod": "K d",
+    "fedphp": "P + 1",
+    "map": "P + 1",
+    "scamap": "P, P + 1",
+    "persfl": "P + 2",
+    "persfl_gd": "P + 2",
+    "superfed_mm": "P",
+    "superfed_lm": "P",
+}
+
+PERSONALISES = {
+    "layers": {"fedper", "fedrep", "lg_fedavg", "fedrod"},
+    "everything": {"local", "fedproto"},
+    "companion": {"ditto", "dittors", "feddml", "fedphp", "map", "scamap", "pfedme"},
+    "mixture": {"apfl", "flda", "superfed_mm", "superfed_lm"},
+    "after-training": {"fedavg_lu", "fedprox_lu", "perfedavg_fo", "perfedavg_hf", "persfl", "persfl_gd"},
+}
+
+
+def counts(kept: dict[str, str]) -> str:
+    """The numbers at the end of what is kept; words alone are of what comes later."""
+    found = [text.rpartition(": ")[2] for text in kept.values() if re.search(r": [\dPKd]", text)]
+    return ", ".join(found)
+
+
+def value(symbols: str, **sizes: int) -> int:
+    """What a sum of symbols is on a network of these sizes."""
+    spelt = re.sub(r"(?<=[\w)]) (?=[(\w])", " * ", re.sub(r"(\d)(?=[A-Z])", r"\1 * ", symbols))
+    return eval(spelt, {}, sizes)
+
+
+# ---- what the cards say
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_card_counts_the_traffic_of_the_specification(name):
+    found = methods.card(name)
+    assert (found.down, found.up) == TRAFFIC.get(name, ("P", "P"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_card_counts_the_state_of_the_specification(name):
+    found = methods.card(name)
+    assert counts(found.server_keeps) == SERVER.get(name, "")
+    assert counts(found.client_keeps) == CLIENT.get(name, "")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_symbols_are_the_bytes_of_a_run(name):
+    text = "feddf(steps=1)" if name == "feddf" else name
+    setting = prepare(with_settings(TINY, {"method": text}), Where("loop", "cpu", ""))
+    run = Simulation.start(setting, Loop(setting.work))
+    run.advance()
+    (row,) = run.rounds.table().to_pylist()
+    params, structure = setting.initial(0).params, setting.task.structure
+    last = structure.n_units - 1
+    head = sum(p.numel() for n, p in params.items() if structure.unit_of[n] == last)
+    body = sum(p.numel() for n, p in params.items() if structure.unit_of[n] != last)
+    sizes = {"P": head + body, "P_H": head, "P_B": body, "d": structure.n_features, "K": structure.n_classes}
+    held = [int((setting.work.facts(client).class_counts > 0).sum()) for client in range(3)]
+    found = methods.card(name)
+    receivers = 6 if "persfl" in name else 3  # everyone to score, the cohort of all to begin with
+    assert row["bytes_down"] == 4 * receivers * value(found.down, **sizes)
+    assert row["bytes_up"] == 4 * sum(value(found.up, **sizes, n_obs=n) for n in held)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_card_says_what_is_personal(name):
+    expected = next((kind for kind, members in PERSONALISES.items() if name in members), "nothing")
+    assert methods.card(name).personalises == expected
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_card_defaults_are_those_of_the_signature(name):
+    printed = dict(re.findall(r"^- `(\w+) = (.+?)`: .", methods.page(methods.card(name)), re.MULTILINE))
+    signature = inspect.signature(METHODS[name].make).parameters
+    assert printed == {option: repr(parameter.default) for option, parameter in signature.items()}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_card_is_complete(name):
+    found = methods.card(name)
+    assert found.idea and found.paper and found.headline
+    assert all(found.meanings.values()), "an option without a meaning"
+    assert all(found.equations.values())
+    assert set(found.deviations) == set(found.parts.split(" + "))
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_state_of_a_part_has_words(name):
+    made = PARTS[name]()
+    server, client = KEPT.get(name, ("", ""))
+    assert bool(server) == bool(made.init_server)
+    assert bool(client) == bool(made.init_client or made.personalise)
+
+
+def test_card_names_what_cannot_be_added_and_why():
+    refused = methods.card("map").refuses
+    assert "restricted_softmax and personal_head" in refused["personal_head"]
+    assert "proximal" not in refused
+
+
+def test_option_that_refers_to_another_method_is_spelt_out():
+    assert methods.card("scamap").meanings["momentum"] == methods.card("fedphp").meanings["momentum"]
+    assert "[0, 1" in methods.card("fedadam").meanings["beta_two"]
+
+
+# ---- pages
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_page_is_what_the_code_gives(name):
+    page = PAGES / f"{name}.md"
+    assert page.read_text(encoding="utf-8") == methods.page(methods.card(name)), (
+        "run python scripts/write_cards.py"
+    )
+
+
+def test_every_page_has_a_method():
+    assert {page.stem for page in PAGES.glob("*.md")} == set(NAMES)
+
+
+# ---- methods of one's own
+
+
+@pytest.fixture
+def catalogue() -> Iterator[None]:
+    """Whatever is registered is forgotten afterwards."""
+    before = dict(METHODS), dict(PARTS)
+    yield
+    for known, kept in zip((METHODS, PARTS), before, strict=True):
+        known.clear()
+        known.update(kept)
+
+
+def near(weight: float = 0.5) -> Method:
+    """A method of one's own."""
+    return chain(average(), proximal(weight), name="near")
+
+
+def nothing(weight: int = 1) -> Part:
+    return Part("nothing")
+
+
+@pytest.mark.usefixtures("catalogue")
+def test_registered_method_is_known_by_name():
+    register("near", near, label="Near")
+    assert methods.method("near(weight=2)").name == "near"
+    assert methods.label("near") == "Near"
+    assert methods.card("near").options == {"weight": 0.5}
+    assert methods.page(methods.card("near")).startswith("Near\n")
+
+
+@pytest.mark.usefixtures("catalogue")
+def test_registered_part_is_added_to_methods():
+    register("nothing", nothing)
+    made = methods.method("fedper + nothing(weight=2)")
+    assert [part.name for part in made.parts] == ["average", "private_layers", "nothing"]
+    with pytest.raises(UserError, match="must be int"):
+        methods.method("fedper + nothing(weight=much)")
+    with pytest.raises(UserError, match="no option 'size'"):
+        methods.method("fedper + nothing(size=1)")
+
+
+@pytest.mark.usefixtures("catalogue")
+def test_annotations_that_are_not_text_are_checked_too():
+    def plain(weight=1.0) -> Method:
+        return near(weight)
+
+    plain.__annotations__["weight"] = float
+    register("plain", plain)
+    with pytest.raises(UserError, match="must be float"):
+        methods.method("plain(weight=much)")
+    assert methods.method("plain(weight=1)").name == "near"
+
+
+@pytest.mark.usefixtures("catalogue")
+@pytest.mark.parametrize(
+    ("name", "make", "message"),
+    [
+        ("fedavg", near, "already"),
+        ("proximal", nothing, "already"),
+        ("Near", near, "small letters"),
+        ("near you", near, "small letters"),
+        ("other", nothing, "calls itself nothing"),
+        ("number", lambda: 3, "made int"),
+    ],
+)
+def test_what_cannot_be_registered_is_refused(name, make, message):
+    with pytest.raises(UserError, match=message):
+        register(name, make)

@@ -25,7 +25,7 @@ from idiolect.core.method import Method
 from idiolect.core.optimiser import Optimiser, sgd
 from idiolect.core.part import Batch, Clock, Forward, Loss, Model, Out, Part, Predictor, Scene, Task, View
 from idiolect.core.stage import Result, Stage
-from idiolect.core.trees import Tree, pick, tree_structure, where
+from idiolect.core.trees import Tree, pick, tree_leaves, tree_structure, where
 
 __all__ = ["Program"]
 
@@ -105,7 +105,7 @@ class Program:
         lr = self.clock.learning_rate * stage.lr_scale
         trained, memory = self._optimiser(stage).update(grads, state.memory, trained, lr)
         new = State(
-            join_trained(trained, fixed),
+            join_trained(trained, fixed, state.params),
             buffers,
             memory,
             carry,
@@ -137,7 +137,7 @@ class Program:
             if part.upload:
                 message = self.hook(part, "upload", context.results, self.view(part, context))
                 value = self._public(message.value)
-                if not (isinstance(value, dict) and not value):
+                if tree_leaves(value):
                     messages[part.name] = (value, message.weight)
         averaged = pick(context.results[UPLOAD].buffers["model"], self.shares_buffer)
         if averaged:
@@ -215,10 +215,12 @@ class Program:
 
     def _public(self, value: Tree) -> Tree:
         """A message without the tensors that never leave the client."""
+        if isinstance(value, list | tuple):
+            return [self._public(item) for item in value]
         if not isinstance(value, dict):
             return value
         kept = {k: self._public(v) for k, v in value.items() if self.shares(k)}
-        return {k: v for k, v in kept.items() if not (isinstance(v, dict) and v == {})}
+        return {k: v for k, v in kept.items() if not (isinstance(v, dict | list) and not tree_leaves(v))}
 
     def _settle(self, hook: str, context: Context) -> Tree:
         slots = dict(context.private["slots"])

@@ -32,7 +32,7 @@ def bare_gradient(
         trained, fixed = split_trained(params, stage, structure)
 
         def objective(trained: Tree) -> tuple[Tensor, Tree]:
-            whole = join_trained(trained, fixed)
+            whole = join_trained(trained, fixed, params)
             out, new = forward(whole, buffers, batches[0], mode)
             return loss(whole, batches[0], out), new
 
@@ -70,5 +70,10 @@ def split_trained(params: Tree, stage: Stage, structure: Structure) -> tuple[Tre
     return trained, fixed
 
 
-def join_trained(trained: Tree, fixed: Tree) -> Tree:
-    return {tree: {**fixed.get(tree, {}), **trained[tree]} for tree in trained} if fixed else trained
+def join_trained(trained: Tree, fixed: Tree, order: Tree) -> Tree:
+    """Both again as one, names in the order of the trees they came from."""
+    if not fixed:
+        return trained
+    return {
+        t: {n: trained[t][n] if n in trained[t] else fixed[t][n] for n in flat} for t, flat in order.items()
+    }

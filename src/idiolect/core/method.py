@@ -83,7 +83,8 @@ def chain(*pieces: Part | Method, name: str | None = None) -> Method:
     parts = tuple(p for piece in pieces for p in (piece.parts if isinstance(piece, Method) else (piece,)))
     _refuse_conflicts(parts)
     joined = " + ".join(piece.name for piece in pieces)
-    headlines = [p.headline for p in parts if p.headline]
+    ours = [p.headline for p in parts if p.headline and "server update" in p.roles]
+    headlines = ours + [p.headline for p in parts if p.headline and "server update" not in p.roles]
     return Method(name=name or joined, parts=parts, headline=headlines[-1] if headlines else "global")
 
 

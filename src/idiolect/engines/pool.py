@@ -130,8 +130,8 @@ def _send(pipe: Connection, value: Any) -> None:
 
 def _receive(pipe: Connection) -> Any:
     value = pickle.loads(pipe.recv_bytes())
-    # an array of no dimension comes back as a scalar
-    return tree_map(lambda leaf: torch.as_tensor(leaf) if type(leaf).__module__ == "numpy" else leaf, value)
+    # copied into memory of torch's own: rounding depends on how it is aligned
+    return tree_map(lambda leaf: torch.tensor(leaf) if type(leaf).__module__ == "numpy" else leaf, value)
 
 
 def _answer(worker: Worker, hand: list[int]) -> Any:

@@ -206,10 +206,10 @@ class Simulation:
         }
 
     def restore(self, round: int, state: dict[str, Any], tables: dict[str, Any]) -> None:
-        """Goes on from a checkpoint, which holds tensors on the CPU."""
+        """Goes on from a checkpoint.  Tensors are copied: rounding depends on how memory is aligned."""
         device = self.setting.work.x.device
-        self.round, self.server = round, tree_map(lambda t: t.to(device), state["server"])
-        self.store.restore(tree_map(lambda t: t.to(device), state["private"]))
+        self.round, self.server = round, tree_map(lambda t: t.to(device, copy=True), state["server"])
+        self.store.restore(tree_map(lambda t: t.to(device, copy=True), state["private"]))
         self.selected = {int(c) for c in state["selected"]}
         self.picks = {name: bytes(letters.tolist()).decode() for name, letters in state["picks"].items()}
         self.ended = bool(state["ended"])

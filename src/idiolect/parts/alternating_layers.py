@@ -37,9 +37,11 @@ def alternating_layers(
         return not private(name, structure)
 
     def stages(plan: Plan, scene: Scene, clock: Clock) -> Plan:
-        main = plan.before[-1]
+        main = next(stage for stage in plan.before if stage.name == "main")
+        others = tuple(stage for stage in plan.before if stage.name != "main")
         head = replace(main, name="head", epochs=head_epochs, trainable=private)
-        return plan._replace(before=(head, replace(main, name="body", epochs=body_epochs, trainable=shared)))
+        body = replace(main, name="body", epochs=body_epochs, trainable=shared)
+        return plan._replace(before=(head, body, *others))
 
     return layers._replace(
         name="alternating_layers", stages=stages, roles=("main stage", "composed predictor")

@@ -81,8 +81,11 @@ def control_variates(control: str = "mean_gradient", momentum: float = 0.0) -> P
     refuse_outside("momentum", momentum, 0, 1)
 
     def check(structure: Structure, scene: Scene) -> None:
-        if control == "option_two" and (momentum > 0 or scene.weight_decay > 0):
-            raise UserError("control=option_two holds for plain SGD; set momentum and weight_decay to 0")
+        altered = momentum > 0 or scene.weight_decay > 0 or scene.clip_norm is not None
+        if control == "option_two" and altered:
+            raise UserError(
+                "control=option_two holds for plain SGD; set momentum and weight_decay to 0, clip_norm to None"
+            )
         if control == "option_two" and scene.learning_rate == 0:
             raise UserError("control=option_two divides by the learning rate, which must be above 0")
 

@@ -66,7 +66,7 @@ def ensemble_distillation(
         return total
 
     def stages(plan: Plan, scene: Scene, clock: Clock) -> Plan:
-        if clock.round % every:
+        if (clock.round + 1) % every:
             return plan
         optimiser = adam(weight_decay=weight_decay, anneal_over=steps)
         distil = Stage(

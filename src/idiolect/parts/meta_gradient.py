@@ -80,7 +80,10 @@ def meta_gradient(
     def stages(plan: Plan, scene: Scene, clock: Clock) -> Plan:
         outer = outer_rate / clock.learning_rate
         before = tuple(
-            replace(s, batches_per_step=BATCHES[form], optimiser=sgd(), lr_scale=outer) for s in plan.before
+            replace(s, batches_per_step=BATCHES[form], optimiser=sgd(), lr_scale=outer)
+            if s.measure is None
+            else s
+            for s in plan.before
         )
         inner = inner_rate / clock.learning_rate
         adapt = Stage(

@@ -70,8 +70,11 @@ def moreau_envelope(
 
     def stages(plan: Plan, scene: Scene, clock: Clock) -> Plan:
         scale = outer_rate / clock.learning_rate
-        before = (replace(s, optimiser=sgd(), lr_scale=scale, steps=steps) for s in plan.before)
-        return plan._replace(before=tuple(before))
+        before = tuple(
+            replace(s, optimiser=sgd(), lr_scale=scale, steps=steps) if s.measure is None else s
+            for s in plan.before
+        )
+        return plan._replace(before=before)
 
     def carry(params: Tree, view: View) -> Tree:
         return {"personal": params["model"]}

@@ -11,7 +11,7 @@ import pytest
 from idiolect.experiments import setting
 
 BAD: dict[str, tuple[list[str], list[str]]] = {
-    "near-method": (["--method", "fedpre"], ["unknown method 'fedpre'", "did you mean fedper"]),
+    "near-method": (["--method", "fedpre"], ["unknown method 'fedpre'", "did you mean fedrep or fedper"]),
     "far-method": (["--method", "zzz"], ["unknown method 'zzz'; known: ", "fedavg", "restricted_softmax"]),
     "method-option": (["--method", "map(alfa=1)"], ["map has no option 'alfa'", "alpha, rule, min_count"]),
     "part-option": (["--method", "fedavg + proximal(mu=1)"], ["proximal has no option 'mu'", "weight"]),
@@ -122,7 +122,7 @@ def test_unknown_command_is_refused(idiolect):
 @pytest.mark.parametrize(
     ("words", "piece"),
     [
-        (["--methods", "fedavg,fedpre"], "unknown method 'fedpre'; did you mean fedper"),
+        (["--methods", "fedavg,fedpre"], "unknown method 'fedpre'; did you mean fedrep or fedper"),
         (["--methods", ","], "at least one method"),
         (["--methods", "fedavg,map(alpha=3)"], "alpha must be in [0, 1], got 3"),
         (["--methods", "fedavg,fedper(count=9)"], "the network has 3 units"),

@@ -20,8 +20,6 @@ from .tiny import finished_run
 PAGE = Path(__file__).parents[2] / "docs" / "combinations.md"
 PAIRS = list(methods.pairs(methods.method))  # refused here are only those refused as they are made
 SOME = random.Random(0).sample(PAIRS, len(PAIRS) // 3)
-# The server's stage moves the classifier's rows behind its bias in the tree, and a slot then has another order.
-BROKEN = {"contrastive", "curvature", "inherited_model", "inherited_teacher", "moreau_envelope"}
 
 
 def tried(text: str) -> str:
@@ -38,16 +36,8 @@ def tried(text: str) -> str:
     return ""
 
 
-def is_broken(pair: methods.Pair) -> bool:
-    return pair.second == "spread_out" and pair.first in BROKEN
-
-
 def listed(pairs: list[methods.Pair]) -> list[Any]:
-    failing = pytest.mark.xfail(raises=TypeError, strict=True, reason="order of names in a tree")
-    return [
-        pytest.param(pair, id=f"{pair.first} + {pair.second}", marks=failing if is_broken(pair) else ())
-        for pair in pairs
-    ]
+    return [pytest.param(pair, id=f"{pair.first} + {pair.second}") for pair in pairs]
 
 
 @pytest.mark.parametrize("pair", listed(SOME))
@@ -62,7 +52,7 @@ def test_pair_runs_or_is_refused_as_the_page_says(pair: methods.Pair) -> None:
 
 @pytest.mark.slow
 def test_every_pair_is_as_the_page_says() -> None:
-    found = [pair._replace(refused="" if is_broken(pair) else tried(pair.method)) for pair in PAIRS]
+    found = [pair._replace(refused=tried(pair.method)) for pair in PAIRS]
     assert PAGE.read_text(encoding="utf-8") == methods.pairs_page(found), "run python scripts/write_cards.py"
 
 

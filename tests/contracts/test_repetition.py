@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,9 @@ def _cohorts(setting: Setting) -> list[list[int]]:
 
 
 def _plans(setting: Setting, round: int, client: int, stage: Stage = Stage()) -> tuple[Any, ...]:  # noqa: B008
-    plan, draws = setting.work.plan(setting.program(round), stage, client)
+    """Index, mask and keys of a client's batches and the draws of its parts, over the same rows for every seed."""
+    work = replace(setting_of("fedavg").work, seed=setting.experiment.seed)
+    plan, draws = work.plan(setting.program(round), stage, client)
     return (*plan, *draws.values())
 
 

@@ -21,7 +21,6 @@ LEAST = {
     "weight_decay": 0,
     "min_local_steps": 0,
     "warmup_rounds": 0,
-    "lr_decay": 0,
     "evaluate_every": 1,
 }
 
@@ -45,6 +44,7 @@ def test_number_below_its_least_is_refused_by_name(name, least):
         ("buffers", "shared"),
         ("precision", "bfloat16"),
         ("seed", -1),
+        ("lr_decay", 0),
         ("test", 0),
     ],
 )

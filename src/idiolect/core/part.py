@@ -93,6 +93,7 @@ class Structure(NamedTuple):
     linear_head: bool  # the last unit is one linear layer
     n_features: int  # d
     n_classes: int  # K
+    convolutional: bool = False  # some tensor slides over an image
 
 
 class Scene(NamedTuple):

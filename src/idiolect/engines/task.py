@@ -29,6 +29,7 @@ def structure_of(net: Net) -> Structure:
         linear_head=net.linear_head,
         n_features=head[0].shape[1],
         n_classes=head[-1].shape[0],
+        convolutional=any(p.dim() > 2 for p in net.parameters()),
     )
 
 
@@ -42,7 +43,7 @@ def make_task(net: Net) -> Task:
         modes = (train,) * n_units if isinstance(train, bool) else train
         tensors = {**params, **buffers}
         how = How(batch.mask, modes, batch.key)
-        features, logits = functional_call(net, tensors, (batch.x, how), strict=True)
+        features, logits = functional_call(net, tensors, (batch.x, how), tie_weights=False)
         return Out(features, logits), {name: tensors[name] for name in buffers}
 
     def criterion(params: Tree, batch: Batch, out: Out) -> Tensor:
@@ -54,7 +55,7 @@ def make_task(net: Net) -> Task:
         how = How(ones, (False,) * n_units, ones.long())
         last = f"units.{n_units - 1}."
         own = {name.removeprefix(last): p for name, p in params.items() if name.startswith(last)}
-        return functional_call(net.units[-1], own, (features, how.mask, False, how.key), strict=True)
+        return functional_call(net.units[-1], own, (features, how.mask, False, how.key), tie_weights=False)
 
     return Task(forward, criterion, head, structure_of(net))
 

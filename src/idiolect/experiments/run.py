@@ -165,7 +165,7 @@ def _carry_out(
     setting: Setting, where: Where, writer: RunWriter, checkpoint_every: int, watcher: Watcher
 ) -> Path:
     began = time.perf_counter()
-    engine = choose_engine(where, setting.work)
+    engine = choose_engine(where, setting.work, watcher.say)
     try:
         simulation = Simulation.start(setting, engine)
         found = load_checkpoint(writer.folder, watcher.say)

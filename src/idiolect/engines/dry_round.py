@@ -27,6 +27,8 @@ __all__ = ["dry_round"]
 def dry_round(program: Program, initial: Initial, image_shape: tuple[int, ...], n_classes: int) -> None:
     """Runs one step of every stage, every phase and every predictor of one client.
 
+    The rows are images of zeros; for a net that takes tokens the task reads them as its first token.
+
     Raises:
         UserError: a hook fails, for example because two parts do not fit; the sentence names part and hook.
     """

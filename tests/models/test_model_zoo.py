@@ -59,8 +59,12 @@ def test_linear_base_is_linear():
 def test_lenet_2d_draws_two_features_with_or_without_relu(relu):
     torch.manual_seed(0)
     net = build(f"lenet_2d(relu={relu})", (1, 28, 28), 10)
-    features, logits = net(20 * torch.randn(40, 1, 28, 28), How.plain(40, net.n_units))
+    x, how = torch.randn(40, 1, 28, 28), How.plain(40, net.n_units)
+    with torch.no_grad():
+        net.units[-2].linear.bias -= net.features(x, how).mean(0)
+    features, logits = net(x, how)
     assert features.shape == (40, 2) and bool((features < 0).any()) == (not relu)
+    assert (features > 0).any()
     torch.testing.assert_close(logits, features @ net.units[-1].linear.weight.T)
 
 

@@ -98,7 +98,8 @@ def prepare(experiment: Experiment, where: Where, data_dir: str | Path | None = 
     setting = Setting(
         experiment, chosen, federation, work, task, report, source, n_parameters, initial, cannot_batch
     )
-    dry_round(setting.program(experiment.rounds - 1), initial(0), image_shape, dataset.n_classes)
+    device = "cpu" if cannot_batch else "meta"
+    dry_round(setting.program(experiment.rounds - 1), initial(0), image_shape, dataset.n_classes, device)
     return setting
 
 

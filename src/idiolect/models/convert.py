@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
 
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.modules.instancenorm import _InstanceNorm
-from torch.nn.parameter import UninitializedTensorMixin
+from torch.nn.parameter import UninitializedParameter
 
 from idiolect.errors import UserError
 from idiolect.models.batchnorm import MaskedBatchNorm
@@ -20,13 +21,10 @@ __all__ = ["converted", "refuse_unusable"]
 MOMENTUM = 0.1  # of running statistics; recomputing them for evaluation counts on it
 
 
-def converted(module: nn.Module, numbers: Iterator[int]) -> nn.Module:
-    """The module with its normalisation and dropout layers replaced, in place, at any depth.
-
-    Args:
-        numbers: one for each dropout layer of the net.
-    """
+def converted(modules: list[nn.Module]) -> list[nn.Module]:
+    """The modules with their normalisation and dropout layers replaced, in place, at any depth."""
     done: dict[nn.Module, nn.Module] = {}
+    numbers = count()
 
     def convert(layer: nn.Module) -> nn.Module:
         if layer not in done:
@@ -36,13 +34,13 @@ def converted(module: nn.Module, numbers: Iterator[int]) -> nn.Module:
                     done[layer]._modules[name] = convert(child)
         return done[layer]
 
-    return convert(module)
+    return [convert(module) for module in modules]
 
 
 def refuse_unusable(net: Net) -> None:
     """What cannot be averaged, split or counted by name."""
     parameters = dict(net.named_parameters(remove_duplicate=False))
-    lazy = [name for name, p in parameters.items() if isinstance(p, UninitializedTensorMixin)]
+    lazy = [name for name, p in parameters.items() if isinstance(p, UninitializedParameter)]
     if lazy:
         raise UserError(f"{lazy[0]} of the model has no shape yet; replace lazy layers by plain ones")
     if len(parameters) > len(dict(net.named_parameters())):

@@ -36,12 +36,11 @@ def from_module(body: nn.Module | Sequence[nn.Module], head: nn.Module) -> Net:
     >>> net.has_batchnorm, net.linear_head, net.n_units
     (True, True, 2)
     """
-    bodies = [body] if isinstance(body, nn.Module) else list(body)
+    bodies = list(body) if isinstance(body, Sequence | nn.ModuleList) else [body]
     for module in (*bodies, head):
         if not isinstance(module, nn.Module):
             raise UserError(f"from_module takes modules of torch, not {type(module).__name__}")
-    whole = converted(nn.ModuleList(deepcopy([*bodies, head])), count())
-    *first, last = whole.children()
+    *first, last = converted(deepcopy([*bodies, head]))
     classifier = Unit(linear=last) if type(last) is nn.Linear else OwnUnit(last)
     net = Net([*(OwnUnit(module) for module in first), classifier])
     refuse_unusable(net)

@@ -72,4 +72,4 @@ def build_own(name: str, build: Callable[[], Net], seed: int) -> Net:
         raise UserError(
             f"the builder of model {name} returned {type(net).__name__}, not a Net; make one by from_module"
         )
-    return net
+    return net.cpu()

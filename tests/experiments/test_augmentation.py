@@ -113,6 +113,8 @@ def test_teacher_and_student_of_a_step_see_one_view(bars):
     teachers = [x for train, x in seen if not train]
     assert len(students) == len(teachers) > 1
     assert all(torch.equal(a, b) for a, b in zip(students, teachers, strict=True))
+    examples = {row.numpy().tobytes() for row in work.x}
+    assert any(row.numpy().tobytes() not in examples for row in students[0])
 
 
 def test_evaluation_and_measuring_see_the_examples_as_they_are(bars):

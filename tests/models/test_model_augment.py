@@ -71,8 +71,9 @@ def test_views_under_vmap_equal_those_of_single_clients(fill):
 
 def test_views_have_a_stream_beside_dropouts():
     """The first draws of a dropout layer say nothing of where an image is moved."""
-    ramp = torch.arange(9.0).repeat(len(KEYS), 1, 9, 1)
-    moved = crop_and_flip(ramp, KEYS, 1, fill=(0.0,))[:, 0, 4, 3:6].mean(1) - 4
+    ramp = torch.arange(9.0)[:, None].repeat(len(KEYS), 1, 1, 9)
+    moved = crop_and_flip(ramp, KEYS, 1)[:, 0, 4, 4] - 4
+    assert set(moved.tolist()) == {-1.0, 0.0, 1.0}
     for layer in (0, 1):
         dropped = PlannedDropout(0.5, layer)(torch.ones(len(KEYS), 1), KEYS, True)[:, 0] - 1
         correlation = (moved * dropped).mean() / (moved.std() * dropped.std())

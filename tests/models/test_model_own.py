@@ -111,6 +111,13 @@ def test_every_call_of_a_dropout_layer_drops_otherwise():
     assert [layer.index for layer in layers] == [0, 1]
 
 
+def test_a_dropout_layer_in_two_places_is_converted_in_both():
+    shared = nn.Dropout(0.5)
+    net = from_module(nn.Sequential(shared, nn.Flatten(), shared), nn.Linear(64, 2))
+    kinds = [type(layer) for layer in net.units[0].module]
+    assert kinds == [PlannedDropout, nn.Flatten, PlannedDropout]
+
+
 def test_a_list_of_modules_gives_a_unit_each():
     net = from_module([nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU()], nn.Linear(72, CLASSES))
     assert net.n_units == 4 and net.linear_head and net.has_batchnorm
@@ -207,6 +214,7 @@ def test_net_that_cannot_be_batched_says_why():
         return y if y.sum().item() > 0 else 2 * y
 
     assert "vmap" in tried(by_value)
+    assert "vmap" in tried(lambda net, x: net.linear(x.flatten(1)) if net.training else by_value(net, x))
 
 
 def test_torchs_own_lstm_cannot_be_batched():

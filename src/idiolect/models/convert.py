@@ -23,16 +23,13 @@ MOMENTUM = 0.1  # of running statistics; recomputing them for evaluation counts 
 
 def converted(modules: list[nn.Module]) -> list[nn.Module]:
     """The modules with their normalisation and dropout layers replaced, in place, at any depth."""
-    done: dict[nn.Module, nn.Module] = {}
     numbers = count()
 
     def convert(layer: nn.Module) -> nn.Module:
-        if layer not in done:
-            done[layer] = _replaced(layer, numbers)
-            for name, child in layer._modules.items():
-                if child is not None:
-                    done[layer]._modules[name] = convert(child)
-        return done[layer]
+        for name, child in layer._modules.items():
+            if child is not None:
+                layer._modules[name] = convert(child)
+        return _replaced(layer, numbers)
 
     return [convert(module) for module in modules]
 

@@ -128,6 +128,7 @@ OTHER = {
     "weighting": "samples",
     "buffers": "private",
     "precision": "float64",
+    "augmentation": "crop_flip",
     "participation_rate": 0.123,
     "momentum": 0.5,
 }

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from idiolect.core import Scene
+from idiolect.engines import AUGMENTATIONS
 from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice
 
 __all__ = ["PRECISIONS", "Experiment", "with_settings"]
@@ -27,6 +28,8 @@ class Experiment:
         buffers: running statistics are ``average``d, kept ``private`` or left ``frozen``.
         warmup_rounds: learning rate grows linearly over this many rounds.
         lr_decay: factor on the learning rate after every round.
+        augmentation: ``crop_flip`` trains on images moved by up to four pixels and mirrored at random; measuring
+            and evaluating always see them as they are.
         evaluate_every: rounds between evaluations of all clients; the last round is always evaluated.
     """
 
@@ -54,6 +57,7 @@ class Experiment:
     public: int = 0
     public_in_test: bool = False
     evaluate_every: int = 5
+    augmentation: str = "none"
     precision: str = "float32"
     seed: int = 0
 
@@ -74,6 +78,7 @@ class Experiment:
             )
         refuse_unknown_choice("weighting", self.weighting, ("uniform", "samples"))
         refuse_unknown_choice("buffers", self.buffers, ("average", "private", "frozen"))
+        refuse_unknown_choice("augmentation", self.augmentation, AUGMENTATIONS)
         refuse_unknown_choice("precision", self.precision, PRECISIONS)
         if self.clip_norm is not None:
             refuse_outside("clip_norm", self.clip_norm, 1e-9)

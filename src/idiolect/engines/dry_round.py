@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from idiolect.core import (
     Batch,
@@ -24,14 +25,17 @@ from idiolect.errors import UserError
 __all__ = ["dry_round"]
 
 
-def dry_round(program: Program, initial: Initial, image_shape: tuple[int, ...], n_classes: int) -> None:
+def dry_round(program: Program, initial: Initial, x: Tensor, n_classes: int) -> None:
     """Runs one step of every stage, every phase and every predictor of one client.
+
+    Args:
+        x: rows of the kind and shape that the run will see.
 
     Raises:
         UserError: a hook fails, for example because two parts do not fit; the sentence names part and hook.
     """
     try:
-        _attempt(program, _on_meta(initial), image_shape, n_classes)
+        _attempt(program, _on_meta(initial), x, n_classes)
     except UserError:
         raise
     except Exception as error:
@@ -42,7 +46,7 @@ def dry_round(program: Program, initial: Initial, image_shape: tuple[int, ...], 
         ) from error
 
 
-def _attempt(program: Program, initial: Initial, image_shape: tuple[int, ...], n_classes: int) -> None:
+def _attempt(program: Program, initial: Initial, x: Tensor, n_classes: int) -> None:
     method, structure = program.method, program.task.structure
     server = init_server(method, initial, structure)
     sent = broadcast(method, server)
@@ -51,7 +55,8 @@ def _attempt(program: Program, initial: Initial, image_shape: tuple[int, ...], n
     context = Context(sent, private, Facts(one.new_ones(n_classes), one, one), {})
     draws = {p.name: one.new_ones(p.draws(structure)) for p in method.parts if p.draws}
     key = torch.zeros(2, dtype=torch.int64, device="meta")
-    batch = Batch(one.new_zeros(2, *image_shape), key, one.new_ones(2), key, draws)
+    rows = torch.zeros(2, *x.shape[1:], dtype=x.dtype, device="meta")
+    batch = Batch(rows, key, one.new_ones(2), key, draws)
 
     def feed(stage):  # type: ignore[no-untyped-def]
         return iter([((batch,) * stage.batches_per_step, None)])

@@ -19,7 +19,7 @@ from idiolect.errors import UserError
 from idiolect.experiments.spec import Experiment
 from idiolect.federation import Federation, cohort_size, federate
 from idiolect.methods import method
-from idiolect.models import Net, build
+from idiolect.models import How, Net, build
 from idiolect.partition import partition
 
 __all__ = ["Setting", "prepare"]
@@ -73,6 +73,7 @@ def prepare(experiment: Experiment, where: Where, data_dir: str | Path | None = 
     )
     image_shape = dataset.shape
     net = build(experiment.model, image_shape, dataset.n_classes, experiment.initialisation, experiment.seed)
+    _refuse_misfit(experiment.model, net, federation)
     task = make_task(net)
     chosen.check(task.structure, experiment.scene)
     _refuse_unusable(experiment, chosen, federation, net)
@@ -87,10 +88,10 @@ def prepare(experiment: Experiment, where: Where, data_dir: str | Path | None = 
     n_parameters = sum(p.numel() for p in net.parameters())
     report = parted.report(dataset.train_y)
     scheme, seed = experiment.initialisation, experiment.seed
-    initial = initialiser(experiment.model, image_shape, dataset.n_classes, scheme, seed, work.x)
+    initial = initialiser(experiment.model, image_shape, dataset.n_classes, scheme, seed, work.like)
     source = dict(dataset.manifest)
     setting = Setting(experiment, chosen, federation, work, task, report, source, n_parameters, initial)
-    dry_round(setting.program(experiment.rounds - 1), initial(0), image_shape, dataset.n_classes)
+    dry_round(setting.program(experiment.rounds - 1), initial(0), work.x, dataset.n_classes)
     return setting
 
 
@@ -100,6 +101,20 @@ def _dataset(text: str, data_dir: str | None) -> Dataset:
     name, bracket, rest = text.partition("(")
     _, options = parse_call("dataset" + bracket + rest)
     return load(name.strip(), data_dir, **options)
+
+
+def _refuse_misfit(model: str, net: Net, federation: Federation) -> None:
+    """A network that takes another kind of data: images where these are tokens, or tokens where images."""
+    row = torch.from_numpy(federation.x[:1])
+    try:
+        with torch.no_grad():
+            net(row, How.plain(1, net.n_units))
+    except (RuntimeError, IndexError) as error:
+        kind = "images" if row.is_floating_point() else "tokens"
+        reason = str(error).strip().split("\n")[0]
+        raise UserError(
+            f"model {model} cannot take {kind} of shape {list(row.shape[1:])} ({reason}); choose another model"
+        ) from error
 
 
 def _refuse_unusable(experiment: Experiment, chosen: Method, federation: Federation, net: Net) -> None:

@@ -36,7 +36,7 @@ BAD: dict[str, tuple[list[str], list[str]]] = {
     "clients-over-rows": (["--partition", "iid", "--clients", "81"], ["n_clients=81", "from 1 to 80"]),
     "clients-over-ids": (["--clients", "5"], ["by_id: n_clients=5", "from 1 to 4 (the number of ids;"]),
     "client-too-small": (["--partition", "iid", "--clients", "40"], ["client 0 holds 2 samples, too few"]),
-    "dataset": (["--dataset", "mnst"], ["unknown dataset 'mnst'; did you mean mnist?"]),
+    "dataset": (["--dataset", "mnst"], ["unknown dataset 'mnst'; did you mean mnist"]),
     "dataset-option": (["--dataset", "synthetic(skw=1)"], ["has no option 'skw'", "skew"]),
     "dataset-value": (["--dataset", "synthetic(skew=-1)"], ["skew must be a number of at least 0, not -1"]),
     "partition": (["--partition", "idd"], ["unknown partition 'idd'; did you mean iid?"]),

@@ -142,6 +142,13 @@ def test_broken_file_is_refused_by_name(tmp_path: Path, content: Any, message: s
     assert "make it with LEAF" in str(caught.value) and "\n" not in str(caught.value)
 
 
+def test_pixels_written_with_few_digits_are_the_nearest_bytes(tmp_path: Path) -> None:
+    levels = np.arange(784) % 256
+    row = {"x": [np.round(levels / 255, 3).tolist()], "y": [7]}
+    write(tmp_path / "femnist", all_data=leaf_file({"f0": row}))
+    np.testing.assert_array_equal(load("femnist", tmp_path).train_x.ravel(), levels)
+
+
 def test_writer_without_samples_is_no_owner(tmp_path: Path) -> None:
     write(tmp_path / "femnist", all_data=leaf_file({"f0": {"x": [], "y": []}, "f1": writer(2, 0)}))
     dataset = load("femnist", tmp_path)

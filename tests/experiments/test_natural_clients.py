@@ -18,6 +18,15 @@ from idiolect.models import Net, catalogue
 from idiolect.models.unit import Unit
 
 SEEN: list[tuple[torch.dtype, int]] = []
+MASKS: list[torch.dtype] = []
+
+
+class Heard(Unit):
+    """Remembers of which type the masks are that it is given."""
+
+    def forward(self, x: Tensor, mask: Tensor, train: bool, key: Tensor) -> Tensor:
+        MASKS.append(mask.dtype)
+        return super().forward(x, mask, train, key)
 
 
 class Counted(nn.Linear):
@@ -31,7 +40,7 @@ class Counted(nn.Linear):
 
 def counting_net(*, in_channels: int, image_size: tuple[int, int], n_classes: int) -> Net:
     assert (in_channels, image_size) == (1, (1, 80))
-    return Net([Unit(count=Counted(81, 6), activation=nn.Tanh()), Unit(linear=nn.Linear(6, n_classes))])
+    return Net([Heard(count=Counted(81, 6), activation=nn.Tanh()), Unit(linear=nn.Linear(6, n_classes))])
 
 
 @pytest.fixture
@@ -43,6 +52,7 @@ def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Experiment:
     roles = {f"role {k}": ["".join(random.choice(letters, 80 + n))] for k, n in enumerate((12, 30, 20, 16))}
     (tmp_path / "shakespeare_roles.json").write_text(json.dumps({"users": list(roles), "user_data": roles}))
     SEEN.clear()
+    MASKS.clear()
     return Experiment(
         dataset="shakespeare-roles",
         partition="natural",
@@ -64,6 +74,8 @@ def test_run_on_text_serves_every_role(text, tmp_path):
     assert done.manifest["dropped"]["ids"] == [0, 1, 2, 3]
     assert done.manifest["source"]["owners"] == [f"role {k}" for k in range(4)]
     assert set(SEEN) == {(torch.int64, 80)}
+    assert set(MASKS[MASKS.index(torch.float64) :]) == {torch.float64}  # after the trial of one row
+    assert (done.rows["split"] == "server").sum() > 0
 
 
 @pytest.mark.parametrize("method", ["fedavg", "scaffold", "fedcurv", "superfed_mm", "fedproto", "map"])

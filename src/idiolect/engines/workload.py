@@ -27,7 +27,7 @@ class Workload:
     Args:
         drop_single: leave out a trailing batch of one row (networks with batch normalisation).
         weighting: ``uniform`` or ``samples``: a client's weight in averages.
-        like: a number of the run's precision on its device; x itself is integers where the data are tokens.
+        precision: of the run's numbers; x has it too, unless it holds tokens.
     """
 
     federation: Federation
@@ -36,7 +36,7 @@ class Workload:
     seed: int
     drop_single: bool
     weighting: str
-    like: Tensor  # []
+    precision: torch.dtype = torch.float32
 
     @classmethod
     def place(
@@ -52,13 +52,17 @@ class Workload:
         rows = torch.from_numpy(federation.x)
         x = rows.to(device=device, dtype=dtype if rows.is_floating_point() else rows.dtype)
         y = torch.from_numpy(federation.y).to(device)
-        like = torch.ones((), dtype=dtype, device=device)
-        return cls(federation, x, y, seed, drop_single, weighting, like)
+        return cls(federation, x, y, seed, drop_single, weighting, dtype)
+
+    @property
+    def like(self) -> Tensor:
+        """A tensor of the run's precision on its device; its values mean nothing."""
+        return self.x if self.x.is_floating_point() else self.x.new_empty((), dtype=self.precision)
 
     def facts(self, client: int) -> Facts:
         rows = self.federation.clients[client].train
         counts = np.bincount(self.federation.y[rows], minlength=self.federation.n_classes)
-        samples = self._number(len(rows))
+        samples = torch.tensor(float(len(rows))).to(self.like)
         weight = samples if self.weighting == "samples" else torch.ones_like(samples)
         return Facts(torch.from_numpy(counts).to(self.like), samples, weight)
 
@@ -134,9 +138,6 @@ class Workload:
                 for u in range(t * m, (t + 1) * m)
             )
             yield batches, torch.from_numpy(t < steps).to(self.y.device)
-
-    def _number(self, value: float) -> Tensor:
-        return torch.tensor(float(value)).to(self.like)
 
 
 def in_order(rows: np.ndarray, size: int = EVALUATION_ROWS) -> BatchPlan:

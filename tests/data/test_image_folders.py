@@ -154,7 +154,8 @@ def test_wrong_list_of_tiny_is_refused(tiny: Path, file: str, text: str, message
 )
 def test_absent_folder_says_what_was_sought_and_how_to_get_it(tmp_path: Path, name: str, where: str) -> None:
     with pytest.raises(
-        UserError, match=rf"{name}': found no .*train/.* in {tmp_path / where}; .* datasets get"
+        UserError,
+        match=rf"{name}': found no .*train/.* in {tmp_path / where}; get it with `idiolect datasets",
     ):
         load(name, tmp_path)
 

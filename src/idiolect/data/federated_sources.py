@@ -79,7 +79,7 @@ FEDERATED = (
         layout="shakespeare-roles",
         folder=".",
         needs=("shakespeare_roles.json",),
-        n_train=4_207_414,
+        n_train=4_207_471,
         n_test=0,
         n_classes=VOCABULARY,
         shape=(1, 1, LENGTH),
@@ -87,7 +87,7 @@ FEDERATED = (
         home="the plays of Shakespeare in XML, marked up by J. Bosak",
         licence="public domain",
         by_hand="put shakespeare_roles.json, an object of users (the roles) and user_data (the list of speeches of "
-        "each), into",
+        "each), which scripts/make_shakespeare_roles.py makes from the plays in XML, into",
     ),
     Source(
         name="cinic-10",

@@ -66,7 +66,9 @@ def fetch_again(source: Source, root: Path) -> str:
     if not source.base_url:
         return f"{source.by_hand} {folder}"
     command = f"`idiolect datasets get {source.name} --data-dir {shlex.quote(str(root))}`"
-    return f"get it with {command}" if source.files else f"remove {folder} and get it anew with {command}"
+    if source.files or not os.path.isdir(folder):
+        return f"get it with {command}"
+    return f"remove {folder} and get it anew with {command}"
 
 
 def _missing(source: Source, folder: Path) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from idiolect.core import (
     Batch,
@@ -24,25 +25,18 @@ from idiolect.errors import UserError
 __all__ = ["dry_round"]
 
 
-def dry_round(
-    program: Program,
-    initial: Initial,
-    image_shape: tuple[int, ...],
-    n_classes: int,
-    device: str = "meta",
-) -> None:
-    """Runs one step of every stage, every phase and every predictor of one client.
-
-    The rows are images of zeros; for a net that takes tokens the task reads them as its first token.
+def dry_round(program: Program, initial: Initial, x: Tensor, n_classes: int, device: str = "meta") -> None:
+    """Runs one step of every stage, every phase and every predictor of one client, on rows of zeros.
 
     Args:
+        x: rows of the kind and shape that the run will see.
         device: ``meta``, or ``cpu`` for a net that needs to see numbers.
 
     Raises:
         UserError: a hook fails, for example because two parts do not fit; the sentence names part and hook.
     """
     try:
-        _attempt(program, _moved(initial, device), image_shape, n_classes, device)
+        _attempt(program, _moved(initial, device), x, n_classes, device)
     except UserError:
         raise
     except Exception as error:
@@ -53,9 +47,7 @@ def dry_round(
         ) from error
 
 
-def _attempt(
-    program: Program, initial: Initial, image_shape: tuple[int, ...], n_classes: int, device: str
-) -> None:
+def _attempt(program: Program, initial: Initial, x: Tensor, n_classes: int, device: str) -> None:
     method, structure = program.method, program.task.structure
     server = init_server(method, initial, structure)
     sent = broadcast(method, server)
@@ -64,7 +56,8 @@ def _attempt(
     context = Context(sent, private, Facts(one.new_ones(n_classes), one, one), {})
     draws = {p.name: one.new_ones(p.draws(structure)) for p in method.parts if p.draws}
     key = torch.zeros(2, dtype=torch.int64, device=device)
-    batch = Batch(one.new_zeros(2, *image_shape), key, one.new_ones(2), key, draws)
+    rows = torch.zeros(2, *x.shape[1:], dtype=x.dtype, device=device)
+    batch = Batch(rows, key, one.new_ones(2), key, draws)
 
     def feed(stage):  # type: ignore[no-untyped-def]
         return iter([((batch,) * stage.batches_per_step, None)])

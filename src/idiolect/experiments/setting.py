@@ -20,7 +20,7 @@ from idiolect.errors import UserError
 from idiolect.experiments.spec import Experiment
 from idiolect.federation import Federation, cohort_size, federate
 from idiolect.methods import method
-from idiolect.models import Net, build, is_own, trial
+from idiolect.models import How, Net, build, is_own, trial
 from idiolect.partition import partition
 
 __all__ = ["Setting", "prepare"]
@@ -76,6 +76,7 @@ def prepare(experiment: Experiment, where: Where, data_dir: str | Path | None = 
     )
     image_shape = dataset.shape
     net = build(experiment.model, image_shape, dataset.n_classes, experiment.initialisation, experiment.seed)
+    _refuse_misfit(experiment.model, net, federation)
     black = [-mean / std for mean, std in zip(dataset.mean, dataset.std, strict=True)]
     task = make_task(net, experiment.augmentation, black)
     chosen.check(task.structure, experiment.scene)
@@ -93,13 +94,13 @@ def prepare(experiment: Experiment, where: Where, data_dir: str | Path | None = 
     n_parameters = sum(p.numel() for p in net.parameters())
     report = parted.report(dataset.train_y)
     scheme, seed = experiment.initialisation, experiment.seed
-    initial = initialiser(experiment.model, image_shape, dataset.n_classes, scheme, seed, work.x)
+    initial = initialiser(experiment.model, image_shape, dataset.n_classes, scheme, seed, work.like)
     source = dict(dataset.manifest)
     setting = Setting(
         experiment, chosen, federation, work, task, report, source, n_parameters, initial, cannot_batch
     )
     device = "cpu" if cannot_batch else "meta"
-    dry_round(setting.program(experiment.rounds - 1), initial(0), image_shape, dataset.n_classes, device)
+    dry_round(setting.program(experiment.rounds - 1), initial(0), work.x, dataset.n_classes, device)
     return setting
 
 
@@ -109,6 +110,20 @@ def _dataset(text: str, data_dir: str | None) -> Dataset:
     name, bracket, rest = text.partition("(")
     _, options = parse_call("dataset" + bracket + rest)
     return load(name.strip(), data_dir, **options)
+
+
+def _refuse_misfit(model: str, net: Net, federation: Federation) -> None:
+    """A network that takes another kind of data: images where these are tokens, or tokens where images."""
+    row = torch.from_numpy(federation.x[:1])
+    try:
+        with torch.no_grad():
+            net(row, How.plain(1, net.n_units))
+    except (RuntimeError, IndexError) as error:
+        kind = "images" if row.is_floating_point() else "tokens"
+        reason = str(error).strip().split("\n")[0]
+        raise UserError(
+            f"model {model} cannot take {kind} of shape {list(row.shape[1:])} ({reason}); choose another model"
+        ) from error
 
 
 def _refuse_unusable(experiment: Experiment, chosen: Method, federation: Federation, net: Net) -> None:

@@ -21,6 +21,7 @@ class Experiment:
 
     Args:
         method: a name, a name with options, or a composition: ``map(alpha=0.5)``.
+        clients: their number; 0 for as many as there are, where it follows from the data (``natural``).
         valid, test: shares of each client's samples held out.
         public: samples of the server's test set that the server may train on without their labels; they leave
             the test set unless ``public_in_test``.
@@ -94,7 +95,7 @@ class Experiment:
 
 
 LEAST = {
-    "clients": 1,
+    "clients": 0,
     "rounds": 1,
     "local_epochs": 0,
     "batch_size": 1,

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from idiolect.engines import Where
 from idiolect.errors import UserError
 from idiolect.experiments import Experiment, prepare, run
-from idiolect.models import Net, catalogue, zoo
+from idiolect.models import Net, zoo
 from idiolect.models.unit import Unit
 
 SEEN: list[tuple[torch.dtype, int]] = []
@@ -93,23 +93,15 @@ def vars_of(experiment: Experiment) -> dict:
     return {name: value for name, value in vars(experiment).items() if name != "method"}
 
 
-def test_network_of_the_other_kind_is_refused_in_a_sentence(text, tmp_path, monkeypatch):
+def test_network_of_the_other_kind_is_refused_in_a_sentence(text, tmp_path):
     where = Where("loop", "cpu", "as asked")
     with pytest.raises(
         UserError, match=r"model mlpnet cannot take tokens of shape \[80\] \(mat1.*; choose another"
     ):
         prepare(replace(text, model="mlpnet"), where, tmp_path)
 
-    def embedding_net(*, in_channels: int, image_size: tuple[int, int], n_classes: int) -> Net:
-        layers = {"embedding": nn.Embedding(81, 2), "flat": nn.Flatten()}
-        return Net([Unit(**layers), Unit(linear=nn.Linear(2 * 784, n_classes))])
-
-    monkeypatch.setitem(
-        zoo.ZOO, "embedding_net", zoo.Entry(embedding_net, (1, 28, 28), "for this test")
-    )
-    monkeypatch.setattr(catalogue, "initialise", lambda net, *_: [nn.init.ones_(p) for p in net.parameters()])
-    with pytest.raises(UserError, match=r"model embedding_net cannot take images of shape \[1, 28, 28\]"):
-        prepare(Experiment(model="embedding_net"), where)
+    with pytest.raises(UserError, match=r"model char_lstm cannot take images of shape \[1, 28, 28\]"):
+        prepare(Experiment(model="char_lstm"), where)
 
 
 def test_number_of_clients_follows_from_the_data(tmp_path):

@@ -24,6 +24,7 @@ COUNTS = [
     ("tfcnn", COLOUR, 100, 158_720),
     ("tfcnn_fc", COLOUR, 10, 188_810),
     ("tfcnn_fc", COLOUR, 100, 200_420),
+    ("tfcnn_tf", COLOUR, 10, 122_570),
     ("vgg8", COLOUR, 10, 3_915_904),
     ("vgg8", COLOUR, 100, 3_961_984),
     ("vgg8_bn", COLOUR, 10, 3_918_848),

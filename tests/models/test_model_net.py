@@ -10,13 +10,13 @@ from idiolect.models import How, MaskedBatchNorm, Net, PlannedDropout, Unit, bui
 SHAPES = {row.name: row.image_shape for row in describe()}
 FEATURES = {
     "mlpnet": 512, "lenet5": 84, "lenet_map": 256, "lenet_fedrepo": 84, "lenet_bn": 128, "tfcnn": 1024,
-    "tfcnn_fc": 128, "vgg8": 512, "vgg8_bn": 512, "vgg11": 512, "vgg11_fc": 512, "superfed_cnn": 512,
+    "tfcnn_fc": 128, "tfcnn_tf": 64, "vgg8": 512, "vgg8_bn": 512, "vgg11": 512, "vgg11_fc": 512, "superfed_cnn": 512,
     "persfl_cnn": 84, "persfl_dnn": 100, "linear_base": 512,
 }  # fmt: skip
 UNITS = {
     "mlpnet": 3, "lenet5": 5, "lenet_map": 3, "lenet_fedrepo": 5, "lenet_bn": 3, "tfcnn": 4, "tfcnn_fc": 5,
     "vgg8": 6, "vgg8_bn": 6, "vgg11": 9, "vgg11_fc": 11, "superfed_cnn": 5, "persfl_cnn": 5, "persfl_dnn": 2,
-    "linear_base": 2,
+    "linear_base": 2, "tfcnn_tf": 5,
 }  # fmt: skip
 
 

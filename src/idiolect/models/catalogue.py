@@ -22,7 +22,7 @@ from idiolect.models.net import Net
 from idiolect.models.persfl import persfl_cnn, persfl_dnn
 from idiolect.models.stack import ImageDoesNotFit
 from idiolect.models.superfed_cnn import superfed_cnn
-from idiolect.models.tfcnn import tfcnn, tfcnn_fc
+from idiolect.models.tfcnn import tfcnn, tfcnn_fc, tfcnn_tf
 from idiolect.models.vgg import vgg8, vgg8_bn, vgg11, vgg11_fc
 
 __all__ = ["Description", "build", "describe", "names", "options"]
@@ -56,6 +56,7 @@ _ZOO = {
     ),
     "tfcnn": _Entry(tfcnn, _COLOUR, "three convolutions, single bias-free head (FedPHP, MAP)"),
     "tfcnn_fc": _Entry(tfcnn_fc, _COLOUR, "tfcnn under two linear layers"),
+    "tfcnn_tf": _Entry(tfcnn_tf, _COLOUR, "the tutorial's own tfcnn, without padding"),
     "vgg8": _Entry(vgg8, _COLOUR, "five convolutions, single bias-free head (MAP)"),
     "vgg8_bn": _Entry(vgg8_bn, _COLOUR, "vgg8 with batch normalisation (MAP)"),
     "vgg11": _Entry(vgg11, _COLOUR, "eight convolutions, single bias-free head (FedPHP, MAP)"),

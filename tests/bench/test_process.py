@@ -31,7 +31,7 @@ def test_dead_worker_is_named_with_its_exit_code(small):
 
 def test_row_that_fails_does_not_stop_the_others(small):
     rows = [Row(small(), "plain", 1), Row(small(), "looop", 1), Row(small(), "loop", 1)]
-    measure_cell(rows, repeats=2, warmup=1, say=lambda sentence: None)
+    measure_cell(rows, repeats=2, warmup=2, say=lambda sentence: None)
     assert rows[1].refused.startswith("unknown engine 'looop'") and not rows[1].turns
     assert [len(row.turns["round"]) for row in (rows[0], rows[2])] == [2, 2]
     assert rows[2].difference < 1e-9 and not rows[2].refused

@@ -57,7 +57,7 @@ Quick = Annotated[
 Dataset = Annotated[str | None, typer.Option(help="See idiolect datasets.")]
 Model = Annotated[str | None, typer.Option(help="A network of the zoo, such as lenet_map or vgg8_bn.")]
 Partition = Annotated[str | None, typer.Option(help="How clients differ, such as label_k(k=3).")]
-Clients = Annotated[int | None, typer.Option(help="Number of clients.")]
+Clients = Annotated[int | None, typer.Option(help="Number of clients; 0: as many as the data have.")]
 Rounds = Annotated[int | None, typer.Option(help="Communication rounds.")]
 Precision = Annotated[str | None, typer.Option(help="float32 or float64.")]
 

@@ -98,7 +98,13 @@ class Program:
         batches: tuple[Batch, ...],
         active: Tensor | None = None,
     ) -> State:
-        """One optimisation step; where ``active`` is given and false the client stands still."""
+        """One optimisation step; where ``active`` is given and false the client stands still.
+
+        All models of the step, teachers included, see the same augmented batches; measuring and predicting see the
+        examples as they are.
+        """
+        if self.task.augment is not None:
+            batches = tuple(self.task.augment(batch) for batch in batches)
         gradient = self._gradient(stage, context)
         grads, buffers, carry, loss = gradient(state.params, state.buffers, batches, state.carry)
         trained, fixed = split_trained(state.params, stage, self.task.structure)

@@ -47,7 +47,7 @@ class Batch(NamedTuple):
     x: Tensor
     y: Tensor  # [B]
     mask: Tensor  # [B] 1 for a real example, 0 for padding
-    key: Tensor  # [B] int64, planned randomness of each example (dropout)
+    key: Tensor  # [B] int64, planned randomness of each example (dropout, augmentation)
     draws: dict[str, Tensor]  # by part: the U(0,1) draws it declared for this step
 
 
@@ -93,6 +93,7 @@ class Structure(NamedTuple):
     linear_head: bool  # the last unit is one linear layer
     n_features: int  # d
     n_classes: int  # K
+    convolutional: bool = False  # some tensor slides over an image
 
 
 class Scene(NamedTuple):
@@ -122,6 +123,7 @@ class Task(NamedTuple):
     criterion: Loss
     head: Callable[[Flat, Tensor], Tensor]  # parameters, features -> logits
     structure: Structure
+    augment: Callable[[Batch], Batch] | None = None  # of every batch that a step trains on
 
 
 class Initial(NamedTuple):

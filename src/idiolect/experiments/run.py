@@ -87,6 +87,9 @@ def run(
         watcher.say(f"{name} is finished already: read, not run again")
         return read_run(finished_folder(out, name))
     setting = prepare(experiment, where, data_dir)
+    if setting.cannot_batch and where.engine == "cohort":
+        where = where._replace(engine="loop", reason=f"the model cannot be batched: {setting.cannot_batch}")
+        watcher.say(f"engine loop on {where.device}: {where.reason}")
     if partial_folder(out, name).exists() and not resume:
         raise UserError(
             f"{partial_folder(out, name)} holds an interrupted run; continue it with --resume, or remove it"
@@ -165,7 +168,7 @@ def _carry_out(
     setting: Setting, where: Where, writer: RunWriter, checkpoint_every: int, watcher: Watcher
 ) -> Path:
     began = time.perf_counter()
-    engine = choose_engine(where, setting.work)
+    engine = choose_engine(where, setting.work, watcher.say)
     try:
         simulation = Simulation.start(setting, engine)
         found = load_checkpoint(writer.folder, watcher.say)

@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from idiolect.calls import parse_call
@@ -19,11 +20,12 @@ from idiolect.errors import UserError
 from idiolect.experiments.spec import Experiment
 from idiolect.federation import Federation, cohort_size, federate
 from idiolect.methods import method
-from idiolect.models import Net, build
+from idiolect.models import How, Net, build, is_own, trial
 from idiolect.partition import partition
 
 __all__ = ["Setting", "prepare"]
 
+LEAST_SIDE = 8  # of images that are augmented: moved by four pixels, half of the image stays
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
@@ -38,6 +40,7 @@ class Setting:
     dataset_manifest: dict[str, Any]
     n_parameters: int
     initial: Callable[[int], Initial]
+    cannot_batch: str = ""  # why the network cannot run for many clients at once; nothing if it can
 
     def program(self, round: int) -> Program:
         """The method at a round counted from 0; one past the last is the end of the run."""
@@ -73,9 +76,13 @@ def prepare(experiment: Experiment, where: Where, data_dir: str | Path | None = 
     )
     image_shape = dataset.shape
     net = build(experiment.model, image_shape, dataset.n_classes, experiment.initialisation, experiment.seed)
-    task = make_task(net)
+    _refuse_misfit(experiment.model, net, federation)
+    black = [-mean / std for mean, std in zip(dataset.mean, dataset.std, strict=True)]
+    task = make_task(net, experiment.augmentation, black)
     chosen.check(task.structure, experiment.scene)
     _refuse_unusable(experiment, chosen, federation, net)
+    _refuse_inputs(experiment, federation, net)
+    cannot_batch = trial(net, image_shape, dataset.n_classes) if is_own(experiment.model) else ""
     work = Workload.place(
         federation,
         seed=experiment.seed,
@@ -87,10 +94,13 @@ def prepare(experiment: Experiment, where: Where, data_dir: str | Path | None = 
     n_parameters = sum(p.numel() for p in net.parameters())
     report = parted.report(dataset.train_y)
     scheme, seed = experiment.initialisation, experiment.seed
-    initial = initialiser(experiment.model, image_shape, dataset.n_classes, scheme, seed, work.x)
+    initial = initialiser(experiment.model, image_shape, dataset.n_classes, scheme, seed, work.like)
     source = dict(dataset.manifest)
-    setting = Setting(experiment, chosen, federation, work, task, report, source, n_parameters, initial)
-    dry_round(setting.program(experiment.rounds - 1), initial(0), image_shape, dataset.n_classes)
+    setting = Setting(
+        experiment, chosen, federation, work, task, report, source, n_parameters, initial, cannot_batch
+    )
+    device = "cpu" if cannot_batch else "meta"
+    dry_round(setting.program(experiment.rounds - 1), initial(0), work.x, dataset.n_classes, device)
     return setting
 
 
@@ -100,6 +110,20 @@ def _dataset(text: str, data_dir: str | None) -> Dataset:
     name, bracket, rest = text.partition("(")
     _, options = parse_call("dataset" + bracket + rest)
     return load(name.strip(), data_dir, **options)
+
+
+def _refuse_misfit(model: str, net: Net, federation: Federation) -> None:
+    """A network that takes another kind of data: images where these are tokens, or tokens where images."""
+    row = torch.from_numpy(federation.x[:1])
+    try:
+        with torch.no_grad():
+            net(row, How.plain(1, net.n_units))
+    except (RuntimeError, IndexError) as error:
+        kind = "images" if row.is_floating_point() else "tokens"
+        reason = str(error).strip().split("\n")[0]
+        raise UserError(
+            f"model {model} cannot take {kind} of shape {list(row.shape[1:])} ({reason}); choose another model"
+        ) from error
 
 
 def _refuse_unusable(experiment: Experiment, chosen: Method, federation: Federation, net: Net) -> None:
@@ -116,3 +140,18 @@ def _refuse_unusable(experiment: Experiment, chosen: Method, federation: Federat
                 f"client {client} would train on batches of one sample, which batch normalisation cannot; "
                 "use fewer clients, a larger batch or a network without it"
             )
+
+
+def _refuse_inputs(experiment: Experiment, federation: Federation, net: Net) -> None:
+    """Data that the network or the augmentation cannot read."""
+    x, augmented = federation.x, experiment.augmentation != "none"
+    if augmented and (net.takes_tokens or min(x.shape[2:]) < LEAST_SIDE):
+        raise UserError(
+            f"augmentation {experiment.augmentation} moves images and these are {experiment.dataset}'s "
+            f"inputs of {'x'.join(map(str, x.shape[1:]))} for {experiment.model}; set augmentation to none"
+        )
+    if net.vocabulary is not None and (x.min() < 0 or x.max() >= net.vocabulary or (x != np.floor(x)).any()):
+        raise UserError(
+            f"model {experiment.model} reads tokens 0..{net.vocabulary - 1} and the data hold numbers from "
+            f"{x.min():g} to {x.max():g}; use a dataset of tokens or another model"
+        )

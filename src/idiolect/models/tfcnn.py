@@ -1,8 +1,9 @@
 """TFCNN: the three-convolution net of the TensorFlow tutorial, used on CIFAR by FedPHP and MAP.
 
 FedPHP: Li et al., ECML-PKDD 2021; MAP: Li et al., IEEE TKDE 2024.  3x3 convolutions with padding 1 and 32,
-64, 64 filters, each followed by ReLU and 2x2 max-pooling. Units: each convolution block, the hidden linear
-layer with its ReLU (`tfcnn_fc`, `tfcnn_tf`), the classifier. MAP's authors initialise by the scheme `map`; the
+64, 64 filters, each followed by ReLU and 2x2 max-pooling. `tfcnn_tf` is the tutorial's own net, without
+padding. Units: each convolution block, the hidden linear layer with its ReLU (`tfcnn_fc`, `tfcnn_tf`), the
+classifier. MAP's authors initialise by the scheme `map`; the
 framework's default is the default here.
 """
 
@@ -46,8 +47,10 @@ def tfcnn_fc(*, in_channels: int, image_size: tuple[int, int], n_classes: int) -
 
 
 def tfcnn_tf(*, in_channels: int, image_size: tuple[int, int], n_classes: int) -> Net:
-    """The tutorial's own net: convolutions without padding, the last without pooling, under linear layers 64-K:
-    122 570 parameters at 3x32x32, 10 classes.
+    """The tutorial's net, pooled after the first two of three convolutions: 122 570 parameters at 3x32x32.
+
+    3x3 convolutions without padding and 32, 64, 64 filters, linear layers 64-K, everything with biases; the
+    count is for 10 classes.  The net that federated benchmarks call "small CNN".
     """
     return stack(
         in_channels=in_channels,

@@ -5,11 +5,11 @@ import math
 import pytest
 
 from idiolect.bench.cell import Cell
-from idiolect.bench.lessons import cohort_of, round_lessons, steps_of_round
+from idiolect.bench.lessons import blocks_of, cohort_of, round_lessons, steps_of_round
 from idiolect.bench.methods import entry_of
 from idiolect.bench.plain import Plain
 from idiolect.bench.runners import PlainRunner
-from idiolect.bench.setting import federation_of, setting_of
+from idiolect.bench.setting import setting_of
 from idiolect.bench.work import Work, count_steps
 
 
@@ -73,8 +73,16 @@ def test_steps_of_another_learning_rate_are_not_counted(small):
     assert work.steps == 0
 
 
-def test_validation_images_come_beside_the_training_ones(small):
-    federation = federation_of(small(), validated=True)
-    assert all(len(client.train) == 20 and len(client.valid) == 5 for client in federation.clients)
-    rows = [row for client in federation.clients for row in (*client.train, *client.valid)]
-    assert sorted(rows) == list(range(5 * 25)) and len(federation.x) == 5 * 25
+def test_held_out_images_come_beside_the_training_ones(small):
+    setting = setting_of(small(method="persfl"), entry_of("persfl").text)
+    clients = setting.federation.clients
+    assert all((len(c.train), len(c.valid), len(c.test)) == (20, 5, 1) for c in clients)
+    rows = [row for client in clients for part in client for row in part]
+    assert sorted(rows) == list(range(5 * 26)) and len(setting.work.x) == 5 * 26
+
+
+def test_block_of_a_client_holds_its_own_images(small):
+    setting = setting_of(small(sizes="lognormal"), "fedavg")
+    for block, client in zip(blocks_of(setting), setting.federation.clients, strict=True):
+        assert block.stop - block.start == len(client.train)
+        assert set(range(block.start, block.stop)) <= {row for part in client for row in part}

@@ -48,6 +48,13 @@ def test_fedavg_equals_engine_after_one_round(small, workload, sizes, engine):
         ours.close()
 
 
+def test_net_with_branches_equals_engine_after_one_round(small):
+    plain, ours = both(
+        small(workload="resnet20", clients=2, population=2, samples=6, batch_size=4), "cohort", 1
+    )
+    assert_close(ours.values(), plain.values())
+
+
 def start_of(plain):
     initial = plain.plain.initial
     return [*initial.params.values(), *initial.buffers.values()]

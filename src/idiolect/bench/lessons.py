@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -11,7 +12,7 @@ from idiolect.core import Program, Stage
 from idiolect.experiments import Setting
 from idiolect.federation import select
 
-__all__ = ["Lesson", "Lessons", "cohort_of", "end_lessons", "round_lessons", "steps_of_round"]
+__all__ = ["Lesson", "Lessons", "blocks_of", "cohort_of", "end_lessons", "round_lessons", "steps_of_round"]
 
 
 class Lesson(NamedTuple):
@@ -27,6 +28,13 @@ Lessons = dict[int, dict[str, list[Lesson]]]  # by client, by stage
 def cohort_of(setting: Setting, round: int) -> list[int]:
     rate, population = setting.experiment.participation_rate, setting.federation.population
     return select(rate, population, seed=setting.experiment.seed, round=round)
+
+
+def blocks_of(setting: Setting) -> list[slice]:
+    """As many images of each client as it trains on, side by side: a view for those who read without an index."""
+    starts = [int(min(map(np.min, filter(len, rows)))) for rows in setting.federation.clients]
+    sizes = [len(rows.train) for rows in setting.federation.clients]
+    return [slice(start, start + size) for start, size in zip(starts, sizes, strict=True)]
 
 
 def round_lessons(setting: Setting, round: int) -> Lessons:

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from idiolect.bench.cell import LEARNING_RATE, MOMENTUM, Cell
+from idiolect.bench.lessons import blocks_of
 from idiolect.bench.plain import Plain
 from idiolect.bench.setting import ENDLESS, setting_of
 from idiolect.bench.turnstile import Turnstile
@@ -31,11 +32,10 @@ class HungUp(Exception):
 
 @lru_cache(maxsize=1)
 def _at_hand(text: str) -> tuple[nn.Module, Tensor, Tensor, list[slice]]:
-    """An actor's network and data, made when it is first called; the clients' rows lie side by side."""
+    """An actor's network and data, made when it is first called."""
     torch.set_num_threads(1)
     setting = setting_of(Cell(**json.loads(text)), "fedavg")
-    rows = [slice(client.train[0], client.train[-1] + 1) for client in setting.federation.clients]
-    return Plain(setting).net, setting.work.x, setting.work.y, rows
+    return Plain(setting).net, setting.work.x, setting.work.y, blocks_of(setting)
 
 
 def train(message: Any, context: Any) -> Any:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from idiolect.bench.cell import LEARNING_RATE, MOMENTUM, Cell
 from idiolect.bench.gate import Gate
-from idiolect.bench.lessons import cohort_of, round_lessons
+from idiolect.bench.lessons import blocks_of, cohort_of, round_lessons
 from idiolect.bench.plain import Plain
 from idiolect.bench.process import Process
 from idiolect.bench.setting import ENDLESS, setting_of
@@ -100,11 +100,11 @@ def _users(setting: Setting, gate: Gate) -> Any:
 
     x, y = setting.work.x, setting.work.y
     first = {c: torch.cat([rows for rows, _ in s["main"]]) for c, s in round_lessons(setting, 0).items()}
+    blocks = blocks_of(setting)
     drawn = (client for round in range(ENDLESS) for client in cohort_of(setting, round))
 
     def dataset(client: int) -> Any:
-        train = setting.federation.clients[client].train
-        rows = slice(train[0], train[-1] + 1) if gate.rounds else first[client]
+        rows = blocks[client] if gate.rounds else first[client]
         return PyTorchTensorDataset((x[rows], y[rows]))
 
     return FederatedDataset(dataset, lambda: next(drawn))

@@ -30,6 +30,7 @@ from idiolect.experiments import Setting
 
 __all__ = ["main"]
 
+FACTORS = {"float64": torch.float64, "bf16": torch.bfloat16}  # what products are made of, if not float32
 PEERS = {"pfl": peer_pfl.serve, "pfl-pair": peer_pfl.serve_pair, "flower": peer_flower.serve}
 
 
@@ -76,7 +77,7 @@ def _serve(row: dict[str, Any], turnstile: Turnstile) -> None:
 
 
 def _peaks(cell: Cell) -> dict[str, float]:
-    return measure_peaks(getattr(torch, cell.precision, torch.float32), cell.device)._asdict()
+    return measure_peaks(FACTORS.get(cell.precision, torch.float32), cell.device)._asdict()
 
 
 def _turns(

@@ -58,10 +58,19 @@ class Setting:
         return init_private(self.method, self.initial(client), self.task.structure, self.experiment.buffers)
 
 
-def prepare(experiment: Experiment, where: Where, data_dir: str | Path | None = None) -> Setting:
-    """Loads, partitions, splits, builds and checks."""
+def prepare(
+    experiment: Experiment,
+    where: Where,
+    data_dir: str | Path | None = None,
+    dataset: Dataset | None = None,
+) -> Setting:
+    """Loads, partitions, splits, builds and checks.
+
+    Args:
+        dataset: taken in place of the one that the experiment names.
+    """
     chosen = method(experiment.method)
-    dataset = _dataset(experiment.dataset, str(data_dir) if data_dir else None)
+    dataset = dataset or _dataset(experiment.dataset, str(data_dir) if data_dir else None)
     parted = partition(
         experiment.partition, dataset.train_y, experiment.clients, experiment.seed, ids=dataset.train_ids
     )

@@ -159,7 +159,10 @@ def _refuse_inputs(experiment: Experiment, federation: Federation, net: Net) -> 
             f"augmentation {experiment.augmentation} moves images and these are {experiment.dataset}'s "
             f"inputs of {'x'.join(map(str, x.shape[1:]))} for {experiment.model}; set augmentation to none"
         )
-    if net.vocabulary is not None and (x.min() < 0 or x.max() >= net.vocabulary or (x != np.floor(x)).any()):
+    if net.vocabulary is None:
+        return
+    whole = x.dtype.kind == "i" or bool((x == np.floor(x)).all())
+    if not whole or x.min() < 0 or x.max() >= net.vocabulary:
         raise UserError(
             f"model {experiment.model} reads tokens 0..{net.vocabulary - 1} and the data hold numbers from "
             f"{x.min():g} to {x.max():g}; use a dataset of tokens or another model"

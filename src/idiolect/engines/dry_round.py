@@ -24,14 +24,19 @@ from idiolect.errors import UserError
 __all__ = ["dry_round"]
 
 
-def dry_round(program: Program, initial: Initial, image_shape: tuple[int, ...], n_classes: int) -> None:
+def dry_round(
+    program: Program, initial: Initial, image_shape: tuple[int, ...], n_classes: int
+) -> list[Tree]:
     """Runs one step of every stage, every phase and every predictor of one client.
+
+    Returns:
+        The private state at first and after each phase, on the meta device: every shape that it can have.
 
     Raises:
         UserError: a hook fails, for example because two parts do not fit; the sentence names part and hook.
     """
     try:
-        _attempt(program, _on_meta(initial), image_shape, n_classes)
+        return _attempt(program, _on_meta(initial), image_shape, n_classes)
     except UserError:
         raise
     except Exception as error:
@@ -42,7 +47,9 @@ def dry_round(program: Program, initial: Initial, image_shape: tuple[int, ...], 
         ) from error
 
 
-def _attempt(program: Program, initial: Initial, image_shape: tuple[int, ...], n_classes: int) -> None:
+def _attempt(
+    program: Program, initial: Initial, image_shape: tuple[int, ...], n_classes: int
+) -> list[Tree]:
     method, structure = program.method, program.task.structure
     server = init_server(method, initial, structure)
     sent = broadcast(method, server)
@@ -56,7 +63,9 @@ def _attempt(program: Program, initial: Initial, image_shape: tuple[int, ...], n
     def feed(stage):  # type: ignore[no-untyped-def]
         return iter([((batch,) * stage.batches_per_step, None)])
 
+    held = [private]
     context, messages = run_round(program, SINGLE, context, feed)
+    held.append(context.private)
     _predict(program, context, batch)
     stacked = {part: (stack([value, value]), one.new_ones(2)) for part, (value, _) in messages.items()}
     server = server_round(method, server, stacked, program.clock)
@@ -67,7 +76,9 @@ def _attempt(program: Program, initial: Initial, image_shape: tuple[int, ...], n
     for phase in ("merged", "end"):
         private = run_settling(program, SINGLE, phase, context._replace(results={}), feed)
         context = context._replace(private=private, results={})
+        held.append(private)
         _predict(program, context, batch)
+    return held
 
 
 def _predict(program: Program, context: Context, batch: Batch) -> None:

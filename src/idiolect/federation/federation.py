@@ -9,7 +9,8 @@ import numpy as np
 from idiolect.core.seeds import derive
 from idiolect.data import Dataset, normalised
 from idiolect.errors import UserError
-from idiolect.federation.splits import ClientRows, split_rows
+from idiolect.federation.clients import Clients
+from idiolect.federation.splits import split_rows
 from idiolect.partition import Partition
 
 __all__ = ["Federation", "federate"]
@@ -20,6 +21,7 @@ class Federation:
     """Args:
     x, y: the pool that rows point into; x is float32, normalised.
     server_x, server_y: the official test set, which no client trains on.
+    clients: any sequence of ``ClientRows``; kept packed.
     """
 
     x: np.ndarray  # [N, C, H, W]
@@ -27,8 +29,12 @@ class Federation:
     server_x: np.ndarray
     server_y: np.ndarray
     n_classes: int
-    clients: tuple[ClientRows, ...]
+    clients: Clients
     public: np.ndarray  # rows of the pool without labels, for the server to train on
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.clients, Clients):
+            object.__setattr__(self, "clients", Clients(self.clients))
 
     @property
     def population(self) -> int:
@@ -36,9 +42,7 @@ class Federation:
 
     def class_counts(self, split: str = "train") -> np.ndarray:
         """[clients, classes]"""
-        return np.stack(
-            [np.bincount(self.y[getattr(c, split)], minlength=self.n_classes) for c in self.clients]
-        )
+        return self.clients.class_counts(self.y, self.n_classes, split)
 
 
 def federate(
@@ -78,7 +82,7 @@ def federate(
         server_x=normalised(dataset.test_x[kept], dataset.mean, dataset.std),
         server_y=dataset.test_y[kept],
         n_classes=dataset.n_classes,
-        clients=tuple(
+        clients=Clients(
             split_rows(rows, client, valid=valid, test=test, seed=seed)
             for client, rows in enumerate(partition.clients)
         ),

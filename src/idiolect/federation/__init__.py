@@ -2,7 +2,7 @@
 
 from idiolect.federation.batches import BatchPlan, batches_per_epoch, plan_batches
 from idiolect.federation.capacity import readable
-from idiolect.federation.choose_store import STORES, Demand, Placement, choose_store, open_store
+from idiolect.federation.placement import STORES, Demand, Placement, choose_store, open_store
 from idiolect.federation.clients import Clients
 from idiolect.federation.federation import Federation, federate
 from idiolect.federation.members import Members

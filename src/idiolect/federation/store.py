@@ -17,7 +17,7 @@ from idiolect.federation.slot_index import Mark
 __all__ = ["Store"]
 
 GROUP_BYTES = 32 << 20  # rows packed or unpacked at once
-CHUNK_BYTES = 256 << 20  # rows of all clients at a time
+CHUNK_BYTES = 64 << 20  # rows of all clients at a time
 
 
 class Store:

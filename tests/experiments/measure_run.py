@@ -2,8 +2,8 @@
 
     python measure_run.py '{"method": ..., "out": ..., ...}'
 
-The keys are the arguments of `idiolect.run`.  The one line of output holds, by round, the seconds it took and the
-resident bytes after it; the most resident bytes ever; and what the watcher was told.
+The keys are the arguments of `idiolect.run`.  The one line of output holds, by round, the seconds it took, those the
+processor worked for it, and the resident bytes after it; the most resident bytes ever; and what the watcher was told.
 """
 
 from __future__ import annotations
@@ -22,19 +22,21 @@ from idiolect.experiments import Silent, run
 class Gauge(Silent):
     def __init__(self) -> None:
         self.seconds: list[float] = []
+        self.busy: list[float] = []
         self.resident: list[int] = []
         self.said: list[str] = []
 
     def begin(self, label: str, rounds: int, done: int) -> None:
         self.ready = resident()
-        self.last = time.perf_counter()
+        self.last = time.perf_counter(), time.process_time()
 
     def advance(self, rounds_done: int, numbers: dict[str, float]) -> None:
-        now = time.perf_counter()
+        now = time.perf_counter(), time.process_time()
         if rounds_done > len(self.seconds):  # the end of the run is told as well
-            self.seconds.append(now - self.last)
+            self.seconds.append(now[0] - self.last[0])
+            self.busy.append(now[1] - self.last[1])
             self.resident.append(resident())
-        self.last = time.perf_counter()
+        self.last = time.perf_counter(), time.process_time()
 
     def say(self, sentence: str) -> None:
         self.said.append(sentence)
@@ -54,6 +56,7 @@ if __name__ == "__main__":
     run(**json.loads(sys.argv[1]), watcher=gauge)
     found = {
         "seconds": gauge.seconds,
+        "busy": gauge.busy,
         "resident": gauge.resident,
         "ready": gauge.ready,
         "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,

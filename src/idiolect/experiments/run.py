@@ -22,9 +22,10 @@ from idiolect.methods import method as read_method
 from idiolect.records import (
     Run,
     RunWriter,
+    checkpoint_tables,
+    find_checkpoint,
     finished,
     finished_folder,
-    load_checkpoint,
     partial_folder,
     read_run,
     run_name,
@@ -188,19 +189,20 @@ def _carry_out(
     try:
         announce(placement, watcher)
         simulation = Simulation.start(setting, engine, store)
-        found = load_checkpoint(writer.folder, watcher.say)
+        found = find_checkpoint(writer.folder, watcher.say)
         if found is not None:
             simulation.restore(*found)
+        last = found[0] if found else None
         rounds = setting.experiment.rounds
         watcher.begin(label(setting.experiment.method), rounds, simulation.round)
         while simulation.round < rounds:
             simulation.advance()
             watcher.advance(simulation.round, simulation.latest)
             if simulation.round % checkpoint_every == 0 or simulation.round == rounds:
-                _checkpoint(writer, simulation)
+                last = _checkpoint(writer, simulation, last)
         simulation.finish()
         watcher.advance(simulation.round, simulation.latest)
-        _checkpoint(writer, simulation)
+        last = _checkpoint(writer, simulation, last)
     except UserError:
         if not any(writer.folder.glob("checkpoint-*")):
             writer.discard()
@@ -210,14 +212,16 @@ def _carry_out(
         store.close()
         watcher.end()
     seconds = time.perf_counter() - began
-    return writer.finish(simulation.rounds.table(), simulation.rows.table(), _outcome(simulation, seconds))
+    return writer.finish(**checkpoint_tables(writer.folder, last), extra_manifest=_outcome(simulation, seconds))
 
 
-def _checkpoint(writer: RunWriter, simulation: Simulation) -> None:
-    tables = {"rows": simulation.rows.table(), "rounds": simulation.rounds.table()}
+def _checkpoint(writer: RunWriter, simulation: Simulation, last: int | None) -> int:
+    """Saves what changed since the checkpoint of the round ``last``; gives the round of this one."""
     state = {**simulation.state(), "private": simulation.store.save()}
-    save_checkpoint(writer.folder, simulation.round, state, tables)
+    tables = {"rows": simulation.rows.take(), "rounds": simulation.rounds.take()}
+    save_checkpoint(writer.folder, simulation.round, state, tables, last)
     simulation.store.saved()
+    return simulation.round
 
 
 def _outcome(simulation: Simulation, seconds: float) -> dict[str, Any]:

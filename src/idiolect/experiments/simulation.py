@@ -251,15 +251,17 @@ class Simulation:
             "ended": torch.tensor(self.ended),
         }
 
-    def restore(self, round: int, state: dict[str, Any], tables: dict[str, Any]) -> None:
-        """Goes on from a checkpoint.  Tensors are copied: rounding depends on how memory is aligned."""
+    def restore(self, round: int, state: dict[str, Any]) -> None:
+        """Goes on from a checkpoint, whose tables stay where they are; ``rows`` and ``rounds`` collect what follows.
+
+        Tensors are copied: rounding depends on how memory is aligned.
+        """
         device, population = self.setting.work.x.device, self.setting.federation.population
         self.round, self.server = round, tree_map(lambda t: t.to(device, copy=True), state["server"])
         self.store.restore(state["private"])
         self.selected = Members.from_bits(population, state["selected"].numpy())
         self.picks = {name: bytes(letters.tolist()).decode() for name, letters in state["picks"].items()}
         self.ended = bool(state["ended"])
-        self.rows, self.rounds = RowBuffer(tables["rows"]), RoundBuffer(tables["rounds"])
 
 
 def _append(scores: Scores, more: Scores) -> None:

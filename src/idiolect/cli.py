@@ -48,6 +48,8 @@ Out = Annotated[Path, typer.Option("--out", help="Folder in which the run's fold
 DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Folder of the datasets [IDIOLECT_DATA].")]
 Engine = Annotated[str, typer.Option(help="auto, loop, cohort or pool; changes no number.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Store = Annotated[str, typer.Option(help="Private state: auto, device, host or disk; changes no number.")]
+StoreCache = Annotated[float | None, typer.Option(help="Megabytes of a disk store kept in memory.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint.")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="key=value of any setting; may be repeated.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
@@ -84,6 +86,8 @@ def run_command(
     data_dir: DataDir = None,
     out: Out = Path("runs"),
     resume: Resume = False,
+    store: Store = "auto",
+    store_cache: StoreCache = None,
     as_json: Json = False,
 ) -> None:
     """Run one method; without --method, a small comparison of nine on the data inside the package."""
@@ -99,6 +103,7 @@ def run_command(
         seed=seed,
     )
     where = {"engine": engine, "device": device, "data_dir": data_dir, "out": out, "resume": resume}
+    where |= {"store": store, "store_cache": store_cache}
     if method is None:
         first = chosen.pop("seed", 0)
         _compare(list(DEMO_METHODS), [first], chosen, where, as_json)
@@ -128,6 +133,8 @@ def compare_command(
     data_dir: DataDir = None,
     out: Out = Path("runs"),
     resume: Resume = False,
+    store: Store = "auto",
+    store_cache: StoreCache = None,
     as_json: Json = False,
 ) -> None:
     """Run several methods on the same clients, splits and batches; write a table and pictures."""
@@ -142,6 +149,7 @@ def compare_command(
         precision=precision,
     )
     where = {"engine": engine, "device": device, "data_dir": data_dir, "out": out, "resume": resume}
+    where |= {"store": store, "store_cache": store_cache}
     names = (
         methods.names()
         if methods_ == "all"

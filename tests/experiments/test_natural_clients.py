@@ -100,7 +100,9 @@ def test_network_of_the_other_kind_is_refused_in_a_sentence(text, tmp_path):
     ):
         prepare(replace(text, model="mlpnet"), where, tmp_path)
 
-    with pytest.raises(UserError, match="model char_lstm cannot take images of 28x28: it reads rows of tokens"):
+    with pytest.raises(
+        UserError, match="model char_lstm cannot take images of 28x28: it reads rows of tokens"
+    ):
         prepare(Experiment(model="char_lstm"), where)
 
 

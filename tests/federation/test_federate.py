@@ -1,4 +1,4 @@
-"""Clients as rows of one pool, and the store of what they keep."""
+"""Clients as rows of one pool."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 from idiolect.data import Dataset
 from idiolect.engines import Workload
 from idiolect.errors import UserError
-from idiolect.federation import Store, federate, split_rows
+from idiolect.federation import federate, split_rows
 from idiolect.partition import Partition
 
 N, CLASSES = 24, 3
@@ -154,46 +154,3 @@ def test_workload_casts_numbers_and_leaves_tokens(dtype, dataset, text, partitio
         assert batch.draws["part"].tolist() == [0.25, 0.25]
         assert {fact.dtype for fact in work.facts(0)} == {dtype}
         np.testing.assert_array_equal(batch.x.numpy(), made.x[:3].astype(batch.x.numpy().dtype))
-
-
-# ---- store
-
-
-@pytest.fixture
-def asked() -> list[int]:
-    return []
-
-
-@pytest.fixture
-def store(asked: list[int]) -> Store:
-    def create(client: int) -> dict[str, torch.Tensor]:
-        asked.append(client)
-        return {"w": torch.full((2,), float(client))}
-
-    return Store(create)
-
-
-def test_store_creates_a_client_when_it_is_asked_for(store, asked):
-    rows = store.rows([2, 5])
-    assert asked == [2, 5]
-    assert list(rows) == [2, 5] and rows[5]["w"].tolist() == [5.0, 5.0]
-
-
-def test_store_keeps_only_what_is_written(store, asked):
-    store.rows([1])
-    assert len(store) == 0
-    store.write({1: {"w": torch.zeros(2)}})
-    assert len(store) == 1
-    assert store.rows([1])[1]["w"].tolist() == [0.0, 0.0]
-    assert asked == [1]
-
-
-def test_store_state_restores_to_the_same_rows(store):
-    store.write({10: {"w": torch.ones(2)}, 2: {"w": torch.zeros(2)}})
-    state = store.state()
-    assert list(state) == ["2", "10"]
-    other = Store(lambda client: pytest.fail(f"client {client} was kept"))
-    other.write({3: {"w": torch.ones(2)}})
-    other.restore(state)
-    assert len(other) == 2
-    assert other.rows([10, 2])[10]["w"].tolist() == [1.0, 1.0]

@@ -25,18 +25,23 @@ from idiolect.errors import UserError
 __all__ = ["dry_round"]
 
 
-def dry_round(program: Program, initial: Initial, x: Tensor, n_classes: int, device: str = "meta") -> None:
+def dry_round(
+    program: Program, initial: Initial, x: Tensor, n_classes: int, device: str = "meta"
+) -> list[Tree]:
     """Runs one step of every stage, every phase and every predictor of one client, on rows of zeros.
 
     Args:
         x: rows of the kind and shape that the run will see.
         device: ``meta``, or ``cpu`` for a net that needs to see numbers.
 
+    Returns:
+        The private state at first and after each phase, on the meta device: every shape that it can have.
+
     Raises:
         UserError: a hook fails, for example because two parts do not fit; the sentence names part and hook.
     """
     try:
-        _attempt(program, _moved(initial, device), x, n_classes, device)
+        return _attempt(program, _moved(initial, device), x, n_classes, device)
     except UserError:
         raise
     except Exception as error:
@@ -47,7 +52,7 @@ def dry_round(program: Program, initial: Initial, x: Tensor, n_classes: int, dev
         ) from error
 
 
-def _attempt(program: Program, initial: Initial, x: Tensor, n_classes: int, device: str) -> None:
+def _attempt(program: Program, initial: Initial, x: Tensor, n_classes: int, device: str) -> list[Tree]:
     method, structure = program.method, program.task.structure
     server = init_server(method, initial, structure)
     sent = broadcast(method, server)
@@ -62,7 +67,9 @@ def _attempt(program: Program, initial: Initial, x: Tensor, n_classes: int, devi
     def feed(stage):  # type: ignore[no-untyped-def]
         return iter([((batch,) * stage.batches_per_step, None)])
 
+    held = [private]
     context, messages = run_round(program, SINGLE, context, feed)
+    held.append(context.private)
     _predict(program, context, batch)
     stacked = {part: (stack([value, value]), one.new_ones(2)) for part, (value, _) in messages.items()}
     server = server_round(method, server, stacked, program.clock)
@@ -73,7 +80,9 @@ def _attempt(program: Program, initial: Initial, x: Tensor, n_classes: int, devi
     for phase in ("merged", "end"):
         private = run_settling(program, SINGLE, phase, context._replace(results={}), feed)
         context = context._replace(private=private, results={})
+        held.append(private)
         _predict(program, context, batch)
+    return held
 
 
 def _predict(program: Program, context: Context, batch: Batch) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.func import functional_call
 
 from idiolect.core import Batch, Flat, Initial, Model, Out, Structure, Task, Tree, derive
-from idiolect.models import How, Net, build, crop_and_flip
+from idiolect.models import How, Net, build, crop_and_flip, initialise
 
 __all__ = ["AUGMENTATIONS", "initialiser", "make_task", "structure_of"]
 
@@ -89,13 +89,14 @@ def initialiser(
         like: a tensor with the run's precision and device.
     """
 
-    def drawn(*position: str | int) -> Model:
-        net = build(model, image_shape, n_classes, initialisation, derive(seed, "initialisation", *position))
-        params = {k: v.detach().to(like) for k, v in net.named_parameters()}
-        return Model(params, {k: v.to(like) for k, v in net.named_buffers()})
+    net = build(model, image_shape, n_classes, initialisation)
 
-    first = drawn("shared")
-    structure = structure_of(build(model, image_shape, n_classes, initialisation))
+    def drawn(*position: str | int) -> Model:
+        initialise(net, initialisation, derive(seed, "initialisation", *position))
+        params = {k: v.detach().to(like, copy=True) for k, v in net.named_parameters()}
+        return Model(params, {k: v.to(like, copy=True) for k, v in net.named_buffers()})
+
+    first, structure = drawn("shared"), structure_of(net)
 
     def initial(client: int) -> Initial:
         def draw(purpose: str, own: bool) -> Model:

@@ -43,7 +43,7 @@ def describe_run(setting: Setting, where: Where) -> dict[str, Any]:
         "engine": where._asdict(),
         "dropped": setting.partition_report,
         "source": setting.dataset_manifest,
-        "class_counts": setting.federation.class_counts().tolist(),
+        "class_counts": setting.federation.class_counts(),
         "versions": _versions(),
         "hardware": _hardware(where),
         "notes": notes_of(experiment),

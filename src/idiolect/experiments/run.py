@@ -11,18 +11,21 @@ from typing import Any
 from idiolect.engines import Where, choose_engine, place
 from idiolect.errors import UserError, refuse_outside
 from idiolect.experiments.manifest import describe_run, hash_of, notes_of
+from idiolect.experiments.private_state import announce, open_private_state, place_private_state
 from idiolect.experiments.progress import Silent, Watcher
 from idiolect.experiments.setting import Setting, prepare
 from idiolect.experiments.simulation import Simulation
 from idiolect.experiments.spec import Experiment, with_settings
+from idiolect.federation import Placement
 from idiolect.methods import label
 from idiolect.methods import method as read_method
 from idiolect.records import (
     Run,
     RunWriter,
+    checkpoint_tables,
+    find_checkpoint,
     finished,
     finished_folder,
-    load_checkpoint,
     partial_folder,
     read_run,
     run_name,
@@ -58,6 +61,8 @@ def run(
     data_dir: str | Path | None = None,
     resume: bool = False,
     checkpoint_every: int = CHECKPOINT_EVERY,
+    store: str = "auto",
+    store_cache: float | None = None,
     watcher: Watcher | None = None,
     **settings: Any,
 ) -> Run:
@@ -69,6 +74,8 @@ def run(
         engine: ``auto``, ``loop``, ``cohort`` or ``pool``; it changes no number.
         resume: goes on from the last checkpoint of an interrupted run.
         checkpoint_every: rounds between checkpoints.
+        store: where private state is kept, ``auto``, ``device``, ``host`` or ``disk``; it changes no number.
+        store_cache: megabytes of a disk store that stay in memory.
         settings: fields of ``Experiment``.
 
     >>> import tempfile, idiolect
@@ -94,8 +101,9 @@ def run(
         raise UserError(
             f"{partial_folder(out, name)} holds an interrupted run; continue it with --resume, or remove it"
         )
+    placement = place_private_state(setting, partial_folder(out, name), checkpoint_every, store, store_cache)
     writer = RunWriter(out, name, describe_run(setting, where))
-    return read_run(_carry_out(setting, where, writer, checkpoint_every, watcher))
+    return read_run(_carry_out(setting, where, placement, writer, checkpoint_every, watcher))
 
 
 def compare(
@@ -108,6 +116,8 @@ def compare(
     data_dir: str | Path | None = None,
     resume: bool = False,
     checkpoint_every: int = CHECKPOINT_EVERY,
+    store: str = "auto",
+    store_cache: float | None = None,
     watcher: Watcher | None = None,
     experiment: Experiment | None = None,
     **settings: Any,
@@ -128,7 +138,9 @@ def compare(
     where = place(engine, device)
     experiments = [replace(base, method=m, seed=seed) for m in methods for seed in seeds]
     for checked in experiments:
-        prepare(checked, where, data_dir)
+        place_private_state(
+            prepare(checked, where, data_dir), Path(out), checkpoint_every, store, store_cache
+        )
     identity = spec_hash({"spec": hash_of(base), "methods": list(methods), "seeds": list(seeds)})
     folder = Path(out) / run_name("compare", base.dataset, base.partition, identity, min(seeds))
     runs = [
@@ -140,6 +152,8 @@ def compare(
             data_dir=data_dir,
             resume=resume,
             checkpoint_every=checkpoint_every,
+            store=store,
+            store_cache=store_cache,
             watcher=watcher,
         )
         for e in experiments
@@ -165,39 +179,54 @@ def _with_what_is_needed(base: Experiment, methods: Sequence[str]) -> Experiment
 
 
 def _carry_out(
-    setting: Setting, where: Where, writer: RunWriter, checkpoint_every: int, watcher: Watcher
+    setting: Setting,
+    where: Where,
+    placement: Placement,
+    writer: RunWriter,
+    checkpoint_every: int,
+    watcher: Watcher,
 ) -> Path:
     began = time.perf_counter()
     engine = choose_engine(where, setting.work, watcher.say)
+    store = open_private_state(setting, placement, writer.folder)
     try:
-        simulation = Simulation.start(setting, engine)
-        found = load_checkpoint(writer.folder, watcher.say)
+        announce(placement, watcher)
+        simulation = Simulation.start(setting, engine, store)
+        found = find_checkpoint(writer.folder, watcher.say)
         if found is not None:
             simulation.restore(*found)
+        last = found[0] if found else None
         rounds = setting.experiment.rounds
         watcher.begin(label(setting.experiment.method), rounds, simulation.round)
         while simulation.round < rounds:
             simulation.advance()
             watcher.advance(simulation.round, simulation.latest)
             if simulation.round % checkpoint_every == 0 or simulation.round == rounds:
-                _checkpoint(writer, simulation)
+                last = _checkpoint(writer, simulation, last)
         simulation.finish()
         watcher.advance(simulation.round, simulation.latest)
+        last = _checkpoint(writer, simulation, last)
     except UserError:
         if not any(writer.folder.glob("checkpoint-*")):
             writer.discard()
         raise
     finally:
         engine.close()
+        store.close()
         watcher.end()
-    _checkpoint(writer, simulation)
     seconds = time.perf_counter() - began
-    return writer.finish(simulation.rounds.table(), simulation.rows.table(), _outcome(simulation, seconds))
+    return writer.finish(
+        **checkpoint_tables(writer.folder, last), extra_manifest=_outcome(simulation, seconds)
+    )
 
 
-def _checkpoint(writer: RunWriter, simulation: Simulation) -> None:
-    tables = {"rows": simulation.rows.table(), "rounds": simulation.rounds.table()}
-    save_checkpoint(writer.folder, simulation.round, simulation.state(), tables)
+def _checkpoint(writer: RunWriter, simulation: Simulation, last: int | None) -> int:
+    """Saves what changed since the checkpoint of the round ``last``; gives the round of this one."""
+    state = {**simulation.state(), "private": simulation.store.save()}
+    tables = {"rows": simulation.rows.take(), "rounds": simulation.rounds.take()}
+    save_checkpoint(writer.folder, simulation.round, state, tables, last)
+    simulation.store.saved()
+    return simulation.round
 
 
 def _outcome(simulation: Simulation, seconds: float) -> dict[str, Any]:

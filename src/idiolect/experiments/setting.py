@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,13 @@ class Setting:
         size = cohort_size(rate, population)
         clock = Clock(round, experiment.rounds, rate, size, population, learning_rate)
         return Program(self.method, self.task, experiment.scene, clock, SINGLE.differentiate)
+
+    @cached_property
+    def private_shapes(self) -> list[Tree]:
+        """Trees of every shape that a client's private state can have; a method that cannot work is refused."""
+        last = self.program(self.experiment.rounds - 1)
+        device = "cpu" if self.cannot_batch else "meta"
+        return dry_round(last, self.initial(0), self.work.x, self.federation.n_classes, device)
 
     def first_server(self) -> Tree:
         return init_server(self.method, self.initial(0), self.task.structure)
@@ -108,8 +115,7 @@ def prepare(
     setting = Setting(
         experiment, chosen, federation, work, task, report, source, n_parameters, initial, cannot_batch
     )
-    device = "cpu" if cannot_batch else "meta"
-    dry_round(setting.program(experiment.rounds - 1), initial(0), work.x, dataset.n_classes, device)
+    setting.private_shapes  # noqa: B018 - tries the method
     return setting
 
 
@@ -139,16 +145,16 @@ def _refuse_unusable(experiment: Experiment, chosen: Method, federation: Federat
     """Clients that the method or the network cannot serve, by name."""
     if chosen.needs_public and experiment.public < 1:
         raise UserError(f"{chosen.name} trains on public data on the server; set public, for example to 500")
-    for client, rows in enumerate(federation.clients):
-        if chosen.needs_validation and len(rows.valid) == 0:
-            raise UserError(
-                f"{chosen.name} chooses on validation data and client {client} holds none; set valid above 0"
-            )
-        if net.has_batchnorm and (len(rows.train) < 2 or experiment.batch_size < 2):
-            raise UserError(
-                f"client {client} would train on batches of one sample, which batch normalisation cannot; "
-                "use fewer clients, a larger batch or a network without it"
-            )
+    if chosen.needs_validation and not (held := federation.clients.sizes("valid")).all():
+        raise UserError(
+            f"{chosen.name} chooses on validation data and client {held.argmin()} holds none; set valid above 0"
+        )
+    batch = np.minimum(federation.clients.sizes("train"), experiment.batch_size)
+    if net.has_batchnorm and batch.min() < 2:
+        raise UserError(
+            f"client {(batch < 2).argmax()} would train on batches of one sample, which batch normalisation cannot; "
+            "use fewer clients, a larger batch or a network without it"
+        )
 
 
 def _refuse_inputs(experiment: Experiment, federation: Federation, net: Net) -> None:

@@ -9,7 +9,8 @@ import numpy as np
 from idiolect.core.seeds import derive
 from idiolect.data import Dataset, normalised
 from idiolect.errors import UserError
-from idiolect.federation.splits import ClientRows, split_rows
+from idiolect.federation.clients import Clients
+from idiolect.federation.splits import split_rows
 from idiolect.partition import Partition
 
 __all__ = ["Federation", "federate"]
@@ -21,6 +22,7 @@ class Federation:
     x, y: the pool that rows point into; x is normalised images, float32, or tokens, int64.
     server_x, server_y: the official test set, which no client trains on; where the data have none, the test
         parts of all clients together.
+    clients: any sequence of ``ClientRows``; kept packed.
     """
 
     x: np.ndarray  # [N, C, H, W] or [N, L]
@@ -28,8 +30,12 @@ class Federation:
     server_x: np.ndarray
     server_y: np.ndarray
     n_classes: int
-    clients: tuple[ClientRows, ...]
+    clients: Clients
     public: np.ndarray  # rows of the pool without labels, for the server to train on
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.clients, Clients):
+            object.__setattr__(self, "clients", Clients(self.clients))
 
     @property
     def population(self) -> int:
@@ -37,9 +43,7 @@ class Federation:
 
     def class_counts(self, split: str = "train") -> np.ndarray:
         """[clients, classes]"""
-        return np.stack(
-            [np.bincount(self.y[getattr(c, split)], minlength=self.n_classes) for c in self.clients]
-        )
+        return self.clients.class_counts(self.y, self.n_classes, split)
 
 
 def federate(
@@ -72,19 +76,19 @@ def federate(
         )
     order = np.random.default_rng(derive(seed, "public")).permutation(len(dataset.test_y))
     seen, kept = np.sort(order[:public]), np.sort(order if public_in_test else order[public:])
-    clients = tuple(
+    clients = Clients(
         split_rows(rows, client, valid=valid, test=test, seed=seed)
         for client, rows in enumerate(partition.clients)
     )
     x = _ready(dataset, dataset.train_x, dataset.test_x[seen])
     y = np.concatenate([dataset.train_y, np.zeros(public, np.int64)])
-    tested = np.concatenate([rows.test for rows in clients])
     official = len(dataset.test_y) > 0
+    tested = kept if official else np.concatenate([rows.test for rows in clients])
     return Federation(
         x=x,
         y=y,
-        server_x=_ready(dataset, dataset.test_x[kept]) if official else x[tested],
-        server_y=dataset.test_y[kept] if official else y[tested],
+        server_x=_ready(dataset, dataset.test_x[tested]) if official else x[tested],
+        server_y=dataset.test_y[tested] if official else y[tested],
         n_classes=dataset.n_classes,
         clients=clients,
         public=np.arange(len(dataset.train_y), len(dataset.train_y) + public),

@@ -56,9 +56,8 @@ ROUND_SCHEMA = pa.schema(
 class RowBuffer:
     """Collects measurements."""
 
-    def __init__(self, table: pa.Table | None = None) -> None:
-        """Starts empty, or from the rows of a checkpoint."""
-        self._buffer = TableBuffer(ROW_SCHEMA, table)
+    def __init__(self) -> None:
+        self._buffer = TableBuffer(ROW_SCHEMA)
 
     def __len__(self) -> int:
         return len(self._buffer)
@@ -97,16 +96,19 @@ class RowBuffer:
         self._buffer.extend([[int(round)] * len(ids), ids, *same, numbers])
 
     def table(self) -> pa.Table:
-        """All measurements so far, with `ROW_SCHEMA`."""
+        """All measurements that nobody took, with `ROW_SCHEMA`."""
         return self._buffer.table()
+
+    def take(self) -> pa.Table:
+        """The same, and forgets them."""
+        return self._buffer.take()
 
 
 class RoundBuffer:
     """Collects what each round cost."""
 
-    def __init__(self, table: pa.Table | None = None) -> None:
-        """Starts empty, or from the rounds of a checkpoint."""
-        self._buffer = TableBuffer(ROUND_SCHEMA, table)
+    def __init__(self) -> None:
+        self._buffer = TableBuffer(ROUND_SCHEMA)
 
     def __len__(self) -> int:
         return len(self._buffer)
@@ -119,8 +121,12 @@ class RoundBuffer:
         self._buffer.extend([[value] for value in row])
 
     def table(self) -> pa.Table:
-        """All rounds so far, with `ROUND_SCHEMA`."""
+        """All rounds that nobody took, with `ROUND_SCHEMA`."""
         return self._buffer.table()
+
+    def take(self) -> pa.Table:
+        """The same, and forgets them."""
+        return self._buffer.take()
 
 
 def _check(kind: str, name: str, known: tuple[str, ...]) -> None:

@@ -6,7 +6,7 @@ mark it calls ``upload``, and after the last stage of a phase ``finish``, ``scor
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -45,12 +45,22 @@ class Program:
     differentiate: Differentiate
 
     def view(self, part: Part | None, context: Context) -> View:
+        view = self._view(part, context)
+        params, buffers = {"model": view.origin.params}, {"model": view.origin.buffers}
+        for keeper in self.method.parts:
+            if keeper.private and keeper.start:
+                seen = self._view(keeper, context)
+                params, buffers = self.hook(keeper, "start", params, buffers, seen)
+        return replace(view, received=Model(params["model"], buffers["model"]))
+
+    def _view(self, part: Part | None, context: Context) -> View:
+        """What ``part`` may read where no private layer is in its place yet."""
         name = part.name if part else ""
         broadcast = part is not None and part.broadcasts
+        origin = Model(context.server["params"], {**context.server["buffers"], **context.private["buffers"]})
         return View(
-            origin=Model(
-                context.server["params"], {**context.server["buffers"], **context.private["buffers"]}
-            ),
+            origin=origin,
+            received=origin,
             server=context.server["slots"][name] if broadcast else {},
             private=context.private["slots"].get(name, {}),
             facts=context.facts,

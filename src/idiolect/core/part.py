@@ -138,6 +138,7 @@ class View:
     """All a part may read on one client in one round; it may write nothing."""
 
     origin: Model  # the model as received: shared tensors, and the client's own buffers
+    received: Model  # the same with the layers that the client keeps private in their place
     server: Tree  # this part's server slot, where it is broadcast
     private: Tree  # this part's slot on this client
     facts: Facts
@@ -220,6 +221,7 @@ class Part(NamedTuple):
     individual: bool = False  # the server looks at single uploads, not only at their mean
     needs_validation: bool = False  # chooses something on the validation split
     needs_public: bool = False  # trains on unlabelled public data on the server
+    needs_whole: bool = False  # works on the whole shared model: no part may keep layers of it private
     roles: tuple[str, ...] = ()  # exclusive roles; two parts with one role cannot be chained
     headline: str | None = None  # the predictor this part exists for
     choices: tuple[Choice, ...] = ()  # predictors picked on validation data

@@ -90,7 +90,7 @@ def optimal_teacher(
         return {"teacher": model, "loss": zero + float("inf"), "round": zero}
 
     def taught_by(view: View) -> Model:
-        return view.origin if teacher == "fedavg" else Model(**view.private["teacher"])
+        return view.received if teacher == "fedavg" else Model(**view.private["teacher"])
 
     def as_received(received: Trees, results: Results, view: View) -> Trees:
         params, buffers = received

@@ -90,8 +90,23 @@ def prepare(experiment: Experiment, where: Where, data_dir: str | Path | None = 
     initial = initialiser(experiment.model, image_shape, dataset.n_classes, scheme, seed, work.x)
     source = dict(dataset.manifest)
     setting = Setting(experiment, chosen, federation, work, task, report, source, n_parameters, initial)
-    dry_round(setting.program(experiment.rounds - 1), initial(0), image_shape, dataset.n_classes)
+    for round in _rounds_with_every_stage(setting):
+        dry_round(setting.program(round), initial(0), image_shape, dataset.n_classes)
     return setting
+
+
+def _rounds_with_every_stage(setting: Setting) -> list[int]:
+    """The last round, and before it the latest that has a stage which those after it lack."""
+    rounds: list[int] = []
+    seen: set[tuple[str, str]] = set()
+    for round in reversed(range(setting.experiment.rounds)):
+        program = setting.program(round)
+        plan = program.method.plan(program.scene, program.clock)
+        stages = {(phase, stage.name) for phase, found in plan._asdict().items() for stage in found}
+        if not rounds or not stages <= seen:
+            rounds.append(round)
+            seen |= stages
+    return rounds
 
 
 @lru_cache(maxsize=1)

@@ -265,6 +265,9 @@ class Program:
             return forward, stage.objective(self.view(self.owner(stage), context))
         loss = self.task.criterion
         for part in self.method.parts:
+            if part.criterion:
+                loss = self.hook(part, "criterion", loss, self.view(part, context))
+        for part in self.method.parts:
             if part.forward:
                 forward = self.hook(part, "forward", forward, self.view(part, context))
             if part.loss:

@@ -199,6 +199,7 @@ class Part(NamedTuple):
     private: Callable[[str, Structure], bool] | None = None  # claims tensors that never leave
     start: Callable[[Tree, Tree, View], tuple[Tree, Tree]] | None = None  # where local training begins
     forward: Callable[[Forward, View], Forward] | None = None  # wraps the training predictor
+    criterion: Callable[[Loss, View], Loss] | None = None  # wraps the loss on labels, beneath every ``loss``
     loss: Callable[[Loss, View], Loss] | None = None  # wraps the training loss
     carry: Callable[[Tree, View], Tree] | None = None  # initial carry of ``gradient``
     gradient: Callable[[GradientFunction, View], Callable[..., tuple[Tree, Tree, Tree]]] | None = None

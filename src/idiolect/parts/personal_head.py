@@ -58,7 +58,7 @@ def personal_head(gamma: float = 1.0, prior: str = "additive", head_init: str = 
         prior: ``additive`` (the paper's balanced softmax) or ``multiplicative``.
         head_init: ``zero``, ``copy`` of the shared head's first rows, or ``fresh`` from the client's own seed.
 
-    Deviations: none with the defaults.
+    Deviations: none with the defaults.  Other terms of the objective see the logits without the prior.
     """
     refuse_outside("gamma", gamma, 0)
     refuse_unknown_choice("prior", prior, PRIORS)
@@ -80,7 +80,7 @@ def personal_head(gamma: float = 1.0, prior: str = "additive", head_init: str = 
     def start(params: Tree, buffers: Tree, view: View) -> tuple[Tree, Tree]:
         return {**params, "head": view.private}, buffers
 
-    def loss(inner: Loss, view: View) -> Loss:
+    def criterion(inner: Loss, view: View) -> Loss:
         def total(params: Tree, batch: Batch, out: Out) -> Tensor:
             balanced = out._replace(logits=PRIORS[prior](out.logits, view.facts.class_counts, gamma))
             personal = out.logits.detach() + F.linear(out.features.detach(), params["head"]["weight"])
@@ -108,7 +108,7 @@ def personal_head(gamma: float = 1.0, prior: str = "additive", head_init: str = 
         init_client=init_client,
         check=check,
         start=start,
-        loss=loss,
+        criterion=criterion,
         finish=finish,
         predictors=predictors,
         roles=("logit map", "companion training", "composed predictor"),

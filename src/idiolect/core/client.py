@@ -23,7 +23,7 @@ from idiolect.core.gradient import (
 )
 from idiolect.core.method import Method
 from idiolect.core.optimiser import Optimiser, sgd
-from idiolect.core.part import Batch, Clock, Forward, Loss, Model, Out, Part, Predictor, Scene, Task, View
+from idiolect.core.part import Batch, Clock, Forward, Loss, Model, Part, Predictor, Scene, Task, View
 from idiolect.core.stage import Result, Stage
 from idiolect.core.trees import Tree, pick, tree_leaves, tree_structure, where
 
@@ -206,7 +206,7 @@ class Program:
         return found
 
     def predict(self, predictor: Predictor, batch: Batch) -> Tensor:
-        forward = predictor.forward or self._bare
+        forward = predictor.forward or self.task.bare
         return forward(predictor.params, predictor.buffers, batch, False)[0].logits
 
     def shares(self, name: str) -> bool:
@@ -218,10 +218,6 @@ class Program:
 
     def keeps_buffer(self, name: str) -> bool:
         return self.scene.buffers == "private" or not self.shares(name)
-
-    def _bare(self, params: Tree, buffers: Tree, batch: Batch, train: Any) -> tuple[Out, Tree]:
-        out, new = self.task.forward(params["model"], buffers["model"], batch, train)
-        return out, {**buffers, "model": new}
 
     def _public(self, value: Tree) -> Tree:
         """A message without the tensors that never leave the client."""
@@ -260,7 +256,7 @@ class Program:
         return stage.optimiser or sgd(scene.momentum, scene.weight_decay, scene.clip_norm)
 
     def _wrapped(self, stage: Stage, context: Context) -> tuple[Forward, Loss]:
-        forward: Forward = self._bare
+        forward: Forward = self.task.bare
         if stage.objective is not None:
             return forward, stage.objective(self.view(self.owner(stage), context))
         loss = self.task.criterion

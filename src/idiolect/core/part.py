@@ -94,6 +94,11 @@ class Structure(NamedTuple):
     n_features: int  # d
     n_classes: int  # K
 
+    @property
+    def classifier(self) -> str:
+        """The name of the weight of a linear head, [K, d]."""
+        return next(name for name in self.params if self.unit_of[name] == self.n_units - 1)
+
 
 class Scene(NamedTuple):
     """Options of local training, the same for every method of a comparison."""
@@ -123,6 +128,11 @@ class Task(NamedTuple):
     head: Callable[[Flat, Tensor], Tensor]  # parameters, features -> logits
     structure: Structure
 
+    def bare(self, params: Tree, buffers: Tree, batch: Batch, train: Any) -> tuple[Out, Tree]:
+        """The network on the tree "model", as no part has wrapped it."""
+        out, new = self.forward(params["model"], buffers["model"], batch, train)
+        return out, {**buffers, "model": new}
+
 
 class Initial(NamedTuple):
     """The initial model theta_0, and other random initialisations."""
@@ -151,11 +161,6 @@ class View:
     def predict(self, model: Model, batch: Batch) -> Out:
         """The bare network in evaluation mode."""
         return self.task.forward(model.params, model.buffers, batch, False)[0]
-
-    def bare(self, params: Tree, buffers: Tree, batch: Batch, train: Any) -> tuple[Out, Tree]:
-        """The bare network on the tree "model"."""
-        out, new = self.task.forward(params["model"], buffers["model"], batch, train)
-        return out, {**buffers, "model": new}
 
 
 class Predictor(NamedTuple):

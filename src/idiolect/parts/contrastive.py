@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from idiolect.core import UPLOAD, Batch, Initial, Loss, Model, Out, Part, Results, Tree, View
+from idiolect.core.rows import mean_over_rows
 from idiolect.core.trees import where
 from idiolect.errors import refuse_outside, refuse_unknown_choice
 
@@ -53,8 +54,7 @@ def contrastive(weight: float = 1.0, temperature: float = 0.5, previous_init: st
                 for model in (view.received, last)
             )
             each = F.softplus(far - near)
-            mean = torch.where(batch.mask > 0, each, 0).sum() / batch.mask.sum().clamp(min=1)
-            return inner(params, batch, out) + weight * mean
+            return inner(params, batch, out) + weight * mean_over_rows(each, batch.mask)
 
         return total
 

@@ -29,6 +29,7 @@ from idiolect.core import (
     Tree,
     Trees,
     View,
+    as_received,
 )
 from idiolect.core.measures import validation
 from idiolect.core.trees import where
@@ -91,10 +92,6 @@ def optimal_teacher(
 
     def taught_by(view: View) -> Model:
         return view.received if teacher == "fedavg" else Model(**view.private["teacher"])
-
-    def as_received(received: Trees, results: Results, view: View) -> Trees:
-        params, buffers = received
-        return {"model": params["model"]}, {"model": buffers["model"]}
 
     def from_teacher(received: Trees, results: Results, view: View) -> Trees:
         model = taught_by(view)

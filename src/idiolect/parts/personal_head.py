@@ -72,9 +72,8 @@ def personal_head(gamma: float = 1.0, prior: str = "additive", head_init: str = 
         structure = initial.structure
         weight = next(iter(initial.params.values())).new_zeros(structure.n_classes, structure.n_features)
         if head_init != "zero":
-            last = next(n for n in structure.params if structure.unit_of[n] == structure.n_units - 1)
             source = initial.params if head_init == "copy" else initial.draw(NAME, True).params
-            weight = source[last]
+            weight = source[structure.classifier]
         return {"weight": weight}
 
     def start(params: Tree, buffers: Tree, view: View) -> tuple[Tree, Tree]:
@@ -94,7 +93,7 @@ def personal_head(gamma: float = 1.0, prior: str = "additive", head_init: str = 
 
     def summed(view: View) -> Forward:
         def forward(params: Tree, buffers: Tree, batch: Batch, train: bool) -> tuple[Out, Tree]:
-            out, new = view.bare(params, buffers, batch, train)
+            out, new = view.task.bare(params, buffers, batch, train)
             return out._replace(logits=out.logits + F.linear(out.features, params["head"]["weight"])), new
 
         return forward

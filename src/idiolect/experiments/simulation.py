@@ -181,7 +181,7 @@ class Simulation:
             context = Context(sent, private, self.setting.work.facts(client), {})
             for metric, value in program.remarks(context).items():
                 headline = self.setting.method.headline
-                self.rows.add(self.round, client, "valid", headline, "end", "all", metric, float(value))
+                self.rows.add(self.round, client, "none", headline, "end", "all", metric, float(value))
 
     def _record(self, clients: list[int], split: str, moment: str, population: str, scores: Scores) -> None:
         for predictor, metrics in scores.items():

@@ -117,7 +117,8 @@ class Simulation:
 
     def _down(self, program: Program, sent: Tree, cohort_size: int) -> int:
         plan = program.method.plan(program.scene, program.clock)
-        return bytes_down(sent, plan, self.round, cohort_size, self.setting.federation.population)
+        population, policy = self.setting.federation.population, self.setting.experiment.buffers
+        return bytes_down(sent, plan, self.round, cohort_size, population, policy)
 
     def _due(self, round: int) -> bool:
         experiment = self.setting.experiment

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.func import functional_call
 
 from idiolect.core import Batch, Flat, Initial, Model, Out, Structure, Task, Tree, derive
+from idiolect.core.rows import mean_over_rows
 from idiolect.models import How, Net, build, crop_and_flip, initialise
 
 __all__ = ["AUGMENTATIONS", "initialiser", "make_task", "structure_of"]
@@ -60,7 +61,7 @@ def make_task(net: Net, augmentation: str = "none", fill: Sequence[float] | None
 
     def criterion(params: Tree, batch: Batch, out: Out) -> Tensor:
         each = F.cross_entropy(out.logits, batch.y, reduction="none")
-        return torch.where(batch.mask > 0, each, 0).sum() / batch.mask.sum().clamp(min=1)
+        return mean_over_rows(each, batch.mask)
 
     def head(params: Flat, features: Tensor) -> Tensor:
         ones = torch.ones_like(features[:, 0])

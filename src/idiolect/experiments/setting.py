@@ -54,9 +54,12 @@ class Setting:
     @cached_property
     def private_shapes(self) -> list[Tree]:
         """Trees of every shape that a client's private state can have; a method that cannot work is refused."""
-        last = self.program(self.experiment.rounds - 1)
-        device = "cpu" if self.cannot_batch else "meta"
-        return dry_round(last, self.initial(0), self.work.x, self.federation.n_classes, device)
+        device, n_classes = "cpu" if self.cannot_batch else "meta", self.federation.n_classes
+        return [
+            shape
+            for round in _rounds_with_every_stage(self)
+            for shape in dry_round(self.program(round), self.initial(0), self.work.x, n_classes, device)
+        ]
 
     def first_server(self) -> Tree:
         return init_server(self.method, self.initial(0), self.task.structure)
@@ -117,6 +120,20 @@ def prepare(
     )
     setting.private_shapes  # noqa: B018 - tries the method
     return setting
+
+
+def _rounds_with_every_stage(setting: Setting) -> list[int]:
+    """The last round, and before it the latest that has a stage which those after it lack."""
+    rounds: list[int] = []
+    seen: set[tuple[str, str]] = set()
+    for round in reversed(range(setting.experiment.rounds)):
+        program = setting.program(round)
+        plan = program.method.plan(program.scene, program.clock)
+        stages = {(phase, stage.name) for phase, found in plan._asdict().items() for stage in found}
+        if not rounds or not stages <= seen:
+            rounds.append(round)
+            seen |= stages
+    return rounds
 
 
 @lru_cache(maxsize=1)

@@ -20,7 +20,7 @@ from idiolect.errors import UserError
 from idiolect.experiments.spec import Experiment
 from idiolect.federation import Federation, cohort_size, federate
 from idiolect.methods import method
-from idiolect.models import How, Net, build, is_own, trial
+from idiolect.models import Net, build, is_own, trial
 from idiolect.partition import partition
 
 __all__ = ["Setting", "prepare"]
@@ -95,7 +95,6 @@ def prepare(
     )
     image_shape = dataset.shape
     net = build(experiment.model, image_shape, dataset.n_classes, experiment.initialisation, experiment.seed)
-    _refuse_misfit(experiment.model, net, federation)
     black = [-mean / std for mean, std in zip(dataset.mean, dataset.std, strict=True)]
     task = make_task(net, experiment.augmentation, black)
     chosen.check(task.structure, experiment.scene)
@@ -144,20 +143,6 @@ def _dataset(text: str, data_dir: str | None) -> Dataset:
     return load(name.strip(), data_dir, **options)
 
 
-def _refuse_misfit(model: str, net: Net, federation: Federation) -> None:
-    """A network that takes another kind of data: images where these are tokens, or tokens where images."""
-    row = torch.from_numpy(federation.x[:1])
-    try:
-        with torch.no_grad():
-            net(row, How.plain(1, net.n_units))
-    except (RuntimeError, IndexError) as error:
-        kind = "images" if row.is_floating_point() else "tokens"
-        reason = str(error).strip().split("\n")[0]
-        raise UserError(
-            f"model {model} cannot take {kind} of shape {list(row.shape[1:])} ({reason}); choose another model"
-        ) from error
-
-
 def _refuse_unusable(experiment: Experiment, chosen: Method, federation: Federation, net: Net) -> None:
     """Clients that the method or the network cannot serve, by name."""
     if chosen.needs_public and experiment.public < 1:
@@ -177,6 +162,11 @@ def _refuse_unusable(experiment: Experiment, chosen: Method, federation: Federat
 def _refuse_inputs(experiment: Experiment, federation: Federation, net: Net) -> None:
     """Data that the network or the augmentation cannot read."""
     x, augmented = federation.x, experiment.augmentation != "none"
+    if x.dtype.kind == "i" and not net.takes_tokens:
+        raise UserError(
+            f"model {experiment.model} reads images and {experiment.dataset} holds tokens; use char_lstm or another "
+            "model with an embedding"
+        )
     if augmented and (net.takes_tokens or min(x.shape[2:]) < LEAST_SIDE):
         raise UserError(
             f"augmentation {experiment.augmentation} moves images and these are {experiment.dataset}'s "

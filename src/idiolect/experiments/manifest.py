@@ -34,6 +34,10 @@ def describe_run(setting: Setting, where: Where) -> dict[str, Any]:
         "parts": [part.name for part in setting.method.parts],
         "seed": experiment.seed,
         "headline": setting.method.headline,
+        "metrics": {
+            name: {"higher_is_better": m.higher_is_better, "low": m.low, "high": m.high}
+            for name, m in setting.metrics.items()
+        },
         "dataset": experiment.dataset,
         "partition": experiment.partition,
         "model": experiment.model,

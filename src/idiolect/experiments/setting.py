@@ -16,6 +16,7 @@ from idiolect.data import Dataset, load
 from idiolect.engines import Where, Workload, dry_round, initialiser, make_task
 from idiolect.engines.packing import SINGLE
 from idiolect.errors import UserError
+from idiolect.evaluation import METRICS, Metric, per_batch_metrics
 from idiolect.experiments.spec import Experiment
 from idiolect.federation import Federation, cohort_size, federate
 from idiolect.methods import method
@@ -47,6 +48,13 @@ class Setting:
         size = cohort_size(rate, population)
         clock = Clock(round, experiment.rounds, rate, size, population, learning_rate)
         return Program(self.method, self.task, experiment.scene, clock, SINGLE.differentiate)
+
+    @property
+    def metrics(self) -> dict[str, Metric]:
+        """What is measured of every predictor."""
+        if self.experiment.calibration == "whole":
+            return METRICS
+        return METRICS | per_batch_metrics(self.experiment.batch_size)
 
     def first_server(self) -> Tree:
         return init_server(self.method, self.initial(0), self.task.structure)

@@ -8,15 +8,15 @@ from typing import Any
 
 import torch
 
-from idiolect.core import Context, Program, Tree, broadcast, server_round
+from idiolect.core import Program, Tree, broadcast, server_round
 from idiolect.core.trees import stack, tree_leaves, tree_map
-from idiolect.engines import Engine, Outcome, serve, server_logits
+from idiolect.engines import Engine, Outcome, serve
 from idiolect.errors import UserError
-from idiolect.evaluation import Scores, choose, score
+from idiolect.experiments.recorder import Recorder
 from idiolect.experiments.setting import Setting
 from idiolect.experiments.traffic import bytes_down, bytes_up
 from idiolect.federation import Store, select
-from idiolect.records import NO_CLIENT, RoundBuffer, RowBuffer
+from idiolect.records import RoundBuffer, RowBuffer
 
 __all__ = ["Simulation"]
 
@@ -86,8 +86,8 @@ class Simulation:
         self.rounds.add(self.round, seconds, len(cohort), down, up, loss)
         self.latest["loss"] = loss
         if evaluated:
-            self._record_cohort(cohort, outcomes)
-            self._record_all(program, "before")
+            self._recorder().cohort(cohort, outcomes)
+            self._look(program, "before")
 
     def finish(self) -> None:
         """The stages of the end of the run, on every client, and what they lead to; once."""
@@ -96,8 +96,19 @@ class Simulation:
         self.ended = True
         program = self.setting.program(self.round)
         if self._settle("end", program):
-            self._record_all(program, "end")
-        self._record_remarks(program)
+            self._look(program, "end")
+        for client in range(self.setting.federation.population):
+            self._recorder().remarks(program, client, self.store.rows([client])[client])
+
+    def _recorder(self) -> Recorder:
+        return Recorder(self.setting, self.engine, self.rows, self.round, self.server)
+
+    def _look(self, program: Program, moment: str) -> None:
+        """Evaluates all clients and the shared model."""
+        everyone = self.store.rows(range(self.setting.federation.population))
+        seen = self._recorder().everyone(program, everyone, moment)
+        self.latest |= seen.numbers
+        self.picks = seen.picks
 
     def _settle(self, phase: str, program: Program) -> bool:
         plan = program.method.plan(program.scene, program.clock)
@@ -132,66 +143,6 @@ class Simulation:
                     f"client {client} got parameters that are not finite in round {self.round + 1}; "
                     "lower learning_rate or set clip_norm"
                 )
-
-    def _record_cohort(self, cohort: list[int], outcomes: list[Outcome]) -> None:
-        labels = self._labels(cohort, "test")
-        for moment in ("before", "after"):
-            scores = score([getattr(outcome, moment) for outcome in outcomes], labels)
-            self._record(cohort, "test", moment, "selected", scores)
-
-    def _record_all(self, program: Program, moment: str) -> None:
-        """Every predictor on every client's test split, and the shared model on the server's test set."""
-        everyone = list(range(self.setting.federation.population))
-        sent, privates = broadcast(self.setting.method, self.server), self.store.rows(everyone)
-        choices = self.setting.method.choices
-        scores = score(self.engine.evaluate(program, sent, privates, "test"), self._labels(everyone, "test"))
-        if choices:
-            held_out = self.engine.evaluate(program, sent, privates, "valid")
-            valid = score(held_out, self._labels(everyone, "valid"))
-            self._record(everyone, "valid", moment, "all", valid)
-            chosen, self.picks = choose(choices, valid, scores)
-            scores |= chosen
-        self._record(everyone, "test", moment, "all", scores)
-        headline = scores.get(self.setting.method.headline)
-        if headline:
-            self.latest["personal"] = sum(headline["accuracy"]) / len(everyone)
-        if self._has_shared_model() and moment == "before":
-            self._record_server(program)
-
-    def _has_shared_model(self) -> bool:
-        """Whether the server holds a whole model: every parameter, and statistics that belong to it."""
-        structure = self.setting.task.structure
-        statistics = not structure.buffers or self.setting.experiment.buffers == "average"
-        return statistics and self.setting.method.is_complete(structure)
-
-    def _record_server(self, program: Program) -> None:
-        work, federation = self.setting.work, self.setting.federation
-        x = torch.from_numpy(federation.server_x).to(work.x)
-        labels = torch.from_numpy(federation.server_y).to(work.y)
-        logits = server_logits(program, self.server, x)
-        scores = score([{"global": logits}], [labels])
-        self._record([NO_CLIENT], "server", "before", "all", scores)
-        self.latest["global"] = scores["global"]["accuracy"][0]
-
-    def _record_remarks(self, program: Program) -> None:
-        """Numbers about each client that a part wants kept, such as the round of its teacher."""
-        sent = broadcast(self.setting.method, self.server)
-        for client in range(self.setting.federation.population):
-            private = self.store.rows([client])[client]
-            context = Context(sent, private, self.setting.work.facts(client), {})
-            for metric, value in program.remarks(context).items():
-                headline = self.setting.method.headline
-                self.rows.add(self.round, client, "valid", headline, "end", "all", metric, float(value))
-
-    def _record(self, clients: list[int], split: str, moment: str, population: str, scores: Scores) -> None:
-        for predictor, metrics in scores.items():
-            for metric, values in metrics.items():
-                self.rows.extend(self.round, clients, split, predictor, moment, population, metric, values)
-
-    def _labels(self, clients: list[int], split: str) -> list[torch.Tensor]:
-        work = self.setting.work
-        rows = [getattr(work.federation.clients[c], split) for c in clients]
-        return [work.y[torch.from_numpy(r).to(work.y.device)] for r in rows]
 
     def state(self) -> dict[str, Any]:
         """All that the next round depends on; randomness is derived from its number."""

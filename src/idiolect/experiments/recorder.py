@@ -1,0 +1,103 @@
+"""From a moment of a run to rows: every predictor scored on every split it is looked at on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+
+from idiolect.core import Context, Program, Tree, broadcast
+from idiolect.engines import Engine, Outcome, server_logits
+from idiolect.evaluation import Scores, choose, score
+from idiolect.experiments.setting import Setting
+from idiolect.records import NO_CLIENT, RowBuffer
+
+__all__ = ["Glimpse", "Recorder"]
+
+
+class Glimpse(NamedTuple):
+    """What is known at once of rows just written.
+
+    Args:
+        numbers: for a progress bar.
+        picks: what was chosen on validation data, and by the oracle; empty where nothing is chosen.
+    """
+
+    numbers: dict[str, float]
+    picks: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Recorder:
+    """Writes the rows of one moment.
+
+    Args:
+        round: rounds completed.
+        server: the server's state.
+    """
+
+    setting: Setting
+    engine: Engine
+    rows: RowBuffer
+    round: int
+    server: Tree
+
+    def cohort(self, cohort: list[int], outcomes: list[Outcome]) -> None:
+        """The selected clients before and after their local training."""
+        labels = self._labels(cohort, "test")
+        for moment in ("before", "after"):
+            scores = score([getattr(outcome, moment) for outcome in outcomes], labels, self.setting.metrics)
+            self._write(cohort, "test", moment, "selected", scores)
+
+    def everyone(self, program: Program, privates: dict[int, Tree], moment: str) -> Glimpse:
+        """Every predictor on every client's test split, and the shared model on the server's test set."""
+        clients, sent = list(privates), broadcast(self.setting.method, self.server)
+        logits = self.engine.evaluate(program, sent, privates, "test")
+        scores = score(logits, self._labels(clients, "test"), self.setting.metrics)
+        picks: dict[str, str] = {}
+        if self.setting.method.choices:
+            logits = self.engine.evaluate(program, sent, privates, "valid")
+            valid = score(logits, self._labels(clients, "valid"), self.setting.metrics)
+            self._write(clients, "valid", moment, "all", valid)
+            chosen, picks = choose(self.setting.method.choices, valid, scores)
+            scores |= chosen
+        self._write(clients, "test", moment, "all", scores)
+        headline, numbers = scores.get(self.setting.method.headline), {}
+        if headline:
+            numbers["personal"] = sum(headline["accuracy"]) / len(clients)
+        if self._has_shared_model() and moment == "before":
+            numbers["global"] = self._shared_model(program)
+        return Glimpse(numbers, picks)
+
+    def remarks(self, program: Program, client: int, private: Tree) -> None:
+        """Numbers about a client that a part wants kept, such as the round of its teacher."""
+        sent, headline = broadcast(self.setting.method, self.server), self.setting.method.headline
+        context = Context(sent, private, self.setting.work.facts(client), {})
+        for metric, value in program.remarks(context).items():
+            self.rows.add(self.round, client, "valid", headline, "end", "all", metric, float(value))
+
+    def _has_shared_model(self) -> bool:
+        """Whether the server holds a whole model: every parameter, and statistics that belong to it."""
+        structure = self.setting.task.structure
+        statistics = not structure.buffers or self.setting.experiment.buffers == "average"
+        return statistics and self.setting.method.is_complete(structure)
+
+    def _shared_model(self, program: Program) -> float:
+        work, federation = self.setting.work, self.setting.federation
+        x = torch.from_numpy(federation.server_x).to(work.x)
+        labels = torch.from_numpy(federation.server_y).to(work.y)
+        logits = server_logits(program, self.server, x)
+        scores = score([{"global": logits}], [labels], self.setting.metrics)
+        self._write([NO_CLIENT], "server", "before", "all", scores)
+        return scores["global"]["accuracy"][0]
+
+    def _write(self, clients: list[int], split: str, moment: str, population: str, scores: Scores) -> None:
+        for predictor, metrics in scores.items():
+            for metric, values in metrics.items():
+                self.rows.extend(self.round, clients, split, predictor, moment, population, metric, values)
+
+    def _labels(self, clients: list[int], split: str) -> list[torch.Tensor]:
+        work = self.setting.work
+        rows = [getattr(work.federation.clients[c], split) for c in clients]
+        return [work.y[torch.from_numpy(r).to(work.y.device)] for r in rows]

@@ -67,9 +67,8 @@ METRICS = {
 
 def per_batch_metrics(batch_size: int) -> dict[str, Metric]:
     """The calibration errors averaged over batches, under names of their own."""
-    return {
-        f"{name}_per_batch": METRICS[name]._replace(
-            function=lambda judged, whole=METRICS[name].function: in_batches(whole, judged, batch_size)
-        )
-        for name in ("ece", "mce")
-    }
+
+    def averaged(metric: Metric) -> Metric:
+        return metric._replace(function=lambda judged: in_batches(metric.function, judged, batch_size))
+
+    return {f"{name}_per_batch": averaged(METRICS[name]) for name in ("ece", "mce")}

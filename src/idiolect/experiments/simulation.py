@@ -57,8 +57,9 @@ class Simulation:
         population = setting.federation.population
         cohort = select(experiment.participation_rate, population, seed=experiment.seed, round=self.round)
         evaluated = self._due(self.round + 1)
+        observed = evaluated or experiment.observe == "always"
         sent = broadcast(setting.method, self.server)
-        outcomes = self.engine.round(program, sent, self.store.rows(cohort), evaluated)
+        outcomes = self.engine.round(program, sent, self.store.rows(cohort), observed)
         self._refuse_broken(cohort, outcomes)
         messages = {
             part: (
@@ -85,8 +86,9 @@ class Simulation:
         up = bytes_up(setting.method, [outcome.messages for outcome in outcomes])
         self.rounds.add(self.round, seconds, len(cohort), down, up, loss)
         self.latest["loss"] = loss
-        if evaluated:
+        if observed:
             self._recorder().cohort(cohort, outcomes)
+        if evaluated:
             self._look(program, "before")
 
     def finish(self) -> None:

@@ -28,6 +28,8 @@ class Experiment:
         warmup_rounds: learning rate grows linearly over this many rounds.
         lr_decay: factor on the learning rate after every round.
         evaluate_every: rounds between evaluations of all clients; the last round is always evaluated.
+        observe: when the selected clients are scored before and after their training: in ``evaluated`` rounds, or
+            ``always``, which local degradation and the mean over the last rounds need.
         calibration: ``whole`` measures calibration on each client's whole split; ``per_batch`` also records it averaged
             over batches of ``batch_size``, as SuPerFed's code does, under names of its own.
     """
@@ -56,6 +58,7 @@ class Experiment:
     public: int = 0
     public_in_test: bool = False
     evaluate_every: int = 5
+    observe: str = "evaluated"
     calibration: str = "whole"
     precision: str = "float32"
     seed: int = 0
@@ -77,6 +80,7 @@ class Experiment:
             )
         refuse_unknown_choice("weighting", self.weighting, ("uniform", "samples"))
         refuse_unknown_choice("buffers", self.buffers, ("average", "private", "frozen"))
+        refuse_unknown_choice("observe", self.observe, ("evaluated", "always"))
         refuse_unknown_choice("calibration", self.calibration, ("whole", "per_batch"))
         refuse_unknown_choice("precision", self.precision, PRECISIONS)
         if self.clip_norm is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -38,17 +39,16 @@ def scatter_figure(data: pd.DataFrame, methods: Iterable[str] = ()) -> Figure:
     marks = []
     for line in data.sort_values("personalisation", ascending=False).to_dict("records"):
         look, whole = looks[line["method"]], not pd.isna(line["aggregation"])
-        style = {"marker": look.marker, "color": look.colour, "markersize": 9, "linestyle": "none"}
+        style: dict[str, Any] = {"marker": look.marker, "color": look.colour, "markersize": 9}
+        style |= {"linestyle": "none", "fillstyle": "full" if whole else "none"}
         spread = {axis: 100 * line[f"{name}_sd_seeds"] for axis, name in AXES.items()}
         errors = {axis: None if pd.isna(value) else value for axis, value in spread.items()}
         if whole:
             at = 100 * line["aggregation"], 100 * line["personalisation"]
             axes.errorbar(*at, xerr=errors["x"], yerr=errors["y"], capsize=3, **style)
         else:
-            where = axes.get_yaxis_transform()
-            axes.plot(EDGE, 100 * line["personalisation"], transform=where, fillstyle="none", **style)
-        fill = {} if whole else {"fillstyle": "none"}
-        marks.append(Line2D([], [], label=wrapped(line["method"]), **style, **fill))
+            axes.plot(EDGE, 100 * line["personalisation"], transform=axes.get_yaxis_transform(), **style)
+        marks.append(Line2D([], [], label=wrapped(line["method"]), **style))
     axes.set_xlabel("Global model on the server's test set (%)", fontsize=10, color=INK)
     axes.set_ylabel("Personalised, mean over all clients (%)", fontsize=10, color=INK)
     tidy(axes)

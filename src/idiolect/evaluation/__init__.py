@@ -12,12 +12,15 @@ from idiolect.evaluation.metrics import (
     top_k,
 )
 from idiolect.evaluation.protocol import Scores, choose, score
+from idiolect.evaluation.proxies import Proxies, accumulated_gradient_norms, proxy_diagnostics
 
 __all__ = [
     "METRICS",
     "Judged",
     "Metric",
+    "Proxies",
     "Scores",
+    "accumulated_gradient_norms",
     "accuracy",
     "choose",
     "cross_entropy",
@@ -27,6 +30,7 @@ __all__ = [
     "macro_f1",
     "maximum_calibration_error",
     "per_batch_metrics",
+    "proxy_diagnostics",
     "score",
     "top_k",
 ]

@@ -14,6 +14,7 @@ from idiolect.experiments.manifest import describe_run, hash_of
 
 LEAST = {
     "clients": 1,
+    "newcomers": 0,
     "rounds": 1,
     "local_epochs": 0,
     "batch_size": 1,

@@ -81,6 +81,7 @@ class Clock(NamedTuple):
     cohort_size: int
     population: int
     learning_rate: float  # of this round
+    newcomer: bool = False  # the client never took part and joins after the last round
 
 
 class Structure(NamedTuple):

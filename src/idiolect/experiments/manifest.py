@@ -48,6 +48,7 @@ def describe_run(setting: Setting, where: Where) -> dict[str, Any]:
         "dropped": setting.partition_report,
         "source": setting.dataset_manifest,
         "class_counts": setting.federation.class_counts().tolist(),
+        "newcomers": setting.federation.newcomers,
         "versions": _versions(),
         "hardware": _hardware(where),
         "notes": notes_of(experiment),

@@ -40,13 +40,17 @@ class Setting:
     n_parameters: int
     initial: Callable[[int], Initial]
 
-    def program(self, round: int) -> Program:
-        """The method at a round counted from 0; one past the last is the end of the run."""
+    def program(self, round: int, newcomer: bool = False) -> Program:
+        """The method at a round counted from 0; one past the last is the end of the run.
+
+        Args:
+            newcomer: for clients who join then and never took part.
+        """
         experiment, population = self.experiment, self.federation.population
         rate = experiment.participation_rate
         learning_rate = experiment.learning_rate_at(min(round, experiment.rounds - 1))
         size = cohort_size(rate, population)
-        clock = Clock(round, experiment.rounds, rate, size, population, learning_rate)
+        clock = Clock(round, experiment.rounds, rate, size, population, learning_rate, newcomer)
         return Program(self.method, self.task, experiment.scene, clock, SINGLE.differentiate)
 
     @property
@@ -78,6 +82,7 @@ def prepare(experiment: Experiment, where: Where, data_dir: str | Path | None = 
         seed=experiment.seed,
         public=experiment.public,
         public_in_test=experiment.public_in_test,
+        newcomers=experiment.newcomers,
     )
     image_shape = dataset.shape
     net = build(experiment.model, image_shape, dataset.n_classes, experiment.initialisation, experiment.seed)
@@ -99,6 +104,8 @@ def prepare(experiment: Experiment, where: Where, data_dir: str | Path | None = 
     source = dict(dataset.manifest)
     setting = Setting(experiment, chosen, federation, work, task, report, source, n_parameters, initial)
     dry_round(setting.program(experiment.rounds - 1), initial(0), image_shape, dataset.n_classes)
+    if experiment.newcomers:
+        dry_round(setting.program(experiment.rounds, True), initial(0), image_shape, dataset.n_classes)
     return setting
 
 

@@ -101,6 +101,7 @@ class Simulation:
             self._look(program, "end")
         for client in range(self.setting.federation.population):
             self._recorder().remarks(program, client, self.store.rows([client])[client])
+        self.picks |= self._recorder().newcomers()
 
     def _recorder(self) -> Recorder:
         return Recorder(self.setting, self.engine, self.rows, self.round, self.server)
@@ -108,7 +109,7 @@ class Simulation:
     def _look(self, program: Program, moment: str) -> None:
         """Evaluates all clients and the shared model."""
         everyone = self.store.rows(range(self.setting.federation.population))
-        seen = self._recorder().everyone(program, everyone, moment)
+        seen = self._recorder().everyone(program, [everyone], moment)
         self.latest |= seen.numbers
         self.picks = seen.picks
 

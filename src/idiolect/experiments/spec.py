@@ -20,6 +20,8 @@ class Experiment:
 
     Args:
         method: a name, a name with options, or a composition: ``map(alpha=0.5)``.
+        newcomers: clients, drawn by the seed and numbered last, who never train; after the last round each joins by
+            the method's own rule and is scored as the population ``new``.
         valid, test: shares of each client's samples held out.
         public: samples of the server's test set that the server may train on without their labels; they leave
             the test set unless ``public_in_test``.
@@ -38,6 +40,7 @@ class Experiment:
     dataset: str = "fashion-mnist-12k"
     partition: str = "dirichlet_client(alpha=0.3)"
     clients: int = 50
+    newcomers: int = 0
     model: str = "lenet_map"
     initialisation: str = "default"
     rounds: int = 40
@@ -98,6 +101,7 @@ class Experiment:
 
 LEAST = {
     "clients": 1,
+    "newcomers": 0,
     "rounds": 1,
     "local_epochs": 0,
     "batch_size": 1,

@@ -2,7 +2,7 @@
 
 from idiolect.federation.batches import BatchPlan, batches_per_epoch, plan_batches
 from idiolect.federation.federation import Federation, federate
-from idiolect.federation.selection import cohort_size, select
+from idiolect.federation.selection import cohort_size, newcomers_last, select
 from idiolect.federation.splits import ClientRows, split_rows
 from idiolect.federation.store import Store
 
@@ -14,6 +14,7 @@ __all__ = [
     "batches_per_epoch",
     "cohort_size",
     "federate",
+    "newcomers_last",
     "plan_batches",
     "select",
     "split_rows",

@@ -6,6 +6,8 @@ https://arxiv.org/abs/1912.00818
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from idiolect.core import (
     UPLOAD,
     Clock,
@@ -41,7 +43,8 @@ def private_layers(
         side: ``output`` keeps the last ``count`` units private; ``input`` keeps all the others, so that the last
             ``count`` are shared (LG-FedAvg).
 
-    Deviations: none.  Normalisation statistics of private units stay private with them.
+    Deviations: none.  Normalisation statistics of private units stay private with them.  A newcomer trains its
+    private layers alone, under or over the shared ones as they are.
     """
     refuse_unknown_choice("head_init", head_init, ("random", "shared"))
     refuse_outside("fine_tune_epochs", fine_tune_epochs, 0)
@@ -68,11 +71,19 @@ def private_layers(
     def start(params: Tree, buffers: Tree, view: View) -> tuple[Tree, Tree]:
         return {**params, "model": {**params["model"], **view.private}}, buffers
 
+    def private_if_any(name: str, structure: Structure) -> bool:
+        return private(name, structure) or not any(private(n, structure) for n in structure.params)
+
     def stages(plan: Plan, scene: Scene, clock: Clock) -> Plan:
-        if fine_tune_epochs == 0:
-            return plan
-        head = Stage("head", epochs=fine_tune_epochs, trainable=private, stream="head")
-        return plan._replace(before=(head, *plan.before))
+        before = plan.before
+        if clock.newcomer:
+            before = tuple(s if s.measure else replace(s, trainable=private_if_any) for s in before)
+        if fine_tune_epochs > 0:
+            before = (
+                Stage("head", epochs=fine_tune_epochs, trainable=private, stream="head"),
+                *before,
+            )
+        return plan._replace(before=before)
 
     def finish(results: Results, view: View) -> Tree:
         trained = results[UPLOAD].params["model"]

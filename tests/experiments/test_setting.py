@@ -55,7 +55,8 @@ def test_stage_of_a_round_beyond_the_run_is_not_tried(tiny, monkeypatch):
 def test_as_few_rounds_are_tried_as_show_every_stage(tiny, monkeypatch, method, rounds, tried):
     found = []
     monkeypatch.setattr(
-        "idiolect.experiments.setting.dry_round", lambda program, *others: found.append(program.clock.round)
+        "idiolect.experiments.setting.dry_round",
+        lambda program, *others: found.append(program.clock.round) or [],
     )
     prepare(replace(tiny, method=method, rounds=rounds, public=6), LOOP)
     assert found == tried

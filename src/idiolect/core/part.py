@@ -14,6 +14,7 @@ from torch import Tensor
 
 from idiolect.core.stage import Plan, Result
 from idiolect.core.trees import Flat, Tree
+from idiolect.errors import UserError
 
 __all__ = [
     "Batch",
@@ -80,6 +81,7 @@ class Clock(NamedTuple):
     cohort_size: int
     population: int
     learning_rate: float  # of this round
+    newcomer: bool = False  # the client never took part and joins after the last round
 
 
 class Structure(NamedTuple):
@@ -185,12 +187,21 @@ class Choice:
     Args:
         name: what the picked predictor is called in results.
         family: prefix of the predictors to pick from.
-        oracle: name of the pick made on test data, reported beside it and labelled so.
+        oracle: name of the pick made on test data, reported beside it; it must hold the word ``oracle``, and
+            ``name`` must not.
     """
 
     name: str
     family: str
     oracle: str
+
+    def __post_init__(self) -> None:
+        if "oracle" not in self.oracle:
+            raise UserError(
+                f"a pick made on test data must have the word oracle in its name, got {self.oracle!r}"
+            )
+        if "oracle" in self.name:
+            raise UserError(f"a pick made on validation data is no oracle, got the name {self.name!r}")
 
 
 class GradientFunction(Protocol):

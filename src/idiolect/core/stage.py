@@ -11,12 +11,14 @@ from torch import Tensor
 
 from idiolect.core.optimiser import Optimiser
 from idiolect.core.trees import Tree
+from idiolect.errors import refuse_unknown_choice
 
 if TYPE_CHECKING:
     from idiolect.core.part import Batch, Loss, Model, Scene, Structure, View
 
 __all__ = ["Measure", "Plan", "Result", "Stage", "Trees", "as_received", "default_plan", "steps_of"]
 
+SPLITS = ("train", "valid", "public", "none")
 Trees = tuple[Tree, Tree]  # (params, buffers), each by the name of the tree
 
 
@@ -55,7 +57,8 @@ class Stage:
             evaluation mode.
         batches_per_step: batches that one step consumes.
         stream: which shuffle of the data is read; stages with one stream see the same batches.
-        split: the split read; on the server ``public``, or ``none`` where the objective needs no data.
+        split: the split read, never ``test``; on the server ``public``, or ``none`` where the objective needs no
+            data.
     """
 
     name: str = "main"
@@ -75,6 +78,9 @@ class Stage:
     stream: str = "main"
     split: Literal["train", "valid", "public", "none"] = "train"
     optimiser: Optimiser | None = None
+
+    def __post_init__(self) -> None:
+        refuse_unknown_choice(f"the split of the stage {self.name!r}", self.split, SPLITS)
 
 
 class Plan(NamedTuple):

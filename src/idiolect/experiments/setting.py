@@ -17,6 +17,7 @@ from idiolect.data import Dataset, load
 from idiolect.engines import Where, Workload, dry_round, initialiser, make_task
 from idiolect.engines.packing import SINGLE
 from idiolect.errors import UserError
+from idiolect.evaluation import METRICS, Metric, per_batch_metrics
 from idiolect.experiments.spec import Experiment
 from idiolect.federation import Federation, cohort_size, federate
 from idiolect.methods import method
@@ -42,24 +43,35 @@ class Setting:
     initial: Callable[[int], Initial]
     cannot_batch: str = ""  # why the network cannot run for many clients at once; nothing if it can
 
-    def program(self, round: int) -> Program:
-        """The method at a round counted from 0; one past the last is the end of the run."""
+    def program(self, round: int, newcomer: bool = False) -> Program:
+        """The method at a round counted from 0; one past the last is the end of the run.
+
+        Args:
+            newcomer: for clients who join then and never took part.
+        """
         experiment, population = self.experiment, self.federation.population
         rate = experiment.participation_rate
         learning_rate = experiment.learning_rate_at(min(round, experiment.rounds - 1))
         size = cohort_size(rate, population)
-        clock = Clock(round, experiment.rounds, rate, size, population, learning_rate)
+        clock = Clock(round, experiment.rounds, rate, size, population, learning_rate, newcomer)
         return Program(self.method, self.task, experiment.scene, clock, SINGLE.differentiate)
 
     @cached_property
     def private_shapes(self) -> list[Tree]:
         """Trees of every shape that a client's private state can have; a method that cannot work is refused."""
         device, n_classes = "cpu" if self.cannot_batch else "meta", self.federation.n_classes
-        return [
-            shape
-            for round in _rounds_with_every_stage(self)
-            for shape in dry_round(self.program(round), self.initial(0), self.work.x, n_classes, device)
-        ]
+        moments = [self.program(round) for round in _rounds_with_every_stage(self)]
+        if self.experiment.newcomers:
+            moments.append(self.program(self.experiment.rounds, newcomer=True))
+        found = [dry_round(moment, self.initial(0), self.work.x, n_classes, device) for moment in moments]
+        return [shape for shapes in found for shape in shapes]
+
+    @property
+    def metrics(self) -> dict[str, Metric]:
+        """What is measured of every predictor."""
+        if self.experiment.calibration == "whole":
+            return METRICS
+        return METRICS | per_batch_metrics(self.experiment.batch_size)
 
     def first_server(self) -> Tree:
         return init_server(self.method, self.initial(0), self.task.structure)
@@ -92,6 +104,7 @@ def prepare(
         seed=experiment.seed,
         public=experiment.public,
         public_in_test=experiment.public_in_test,
+        newcomers=experiment.newcomers,
     )
     image_shape = dataset.shape
     net = build(experiment.model, image_shape, dataset.n_classes, experiment.initialisation, experiment.seed)
@@ -147,14 +160,16 @@ def _refuse_unusable(experiment: Experiment, chosen: Method, federation: Federat
     """Clients that the method or the network cannot serve, by name."""
     if chosen.needs_public and experiment.public < 1:
         raise UserError(f"{chosen.name} trains on public data on the server; set public, for example to 500")
-    if chosen.needs_validation and not (held := federation.clients.sizes("valid")).all():
+    without = np.flatnonzero(federation.clients.sizes("valid") == 0)
+    if chosen.needs_validation and len(without):
         raise UserError(
-            f"{chosen.name} chooses on validation data and client {held.argmin()} holds none; set valid above 0"
+            f"{chosen.name} chooses on validation data and client {without[0]} holds none; set valid above 0"
         )
-    batch = np.minimum(federation.clients.sizes("train"), experiment.batch_size)
-    if net.has_batchnorm and batch.min() < 2:
+    batches = np.minimum(federation.clients.sizes("train"), experiment.batch_size)
+    single = np.flatnonzero(batches < 2)
+    if net.has_batchnorm and len(single):
         raise UserError(
-            f"client {(batch < 2).argmax()} would train on batches of one sample, which batch normalisation cannot; "
+            f"client {single[0]} would train on batches of one sample, which batch normalisation cannot; "
             "use fewer clients, a larger batch or a network without it"
         )
 

@@ -9,15 +9,15 @@ from typing import Any
 
 import torch
 
-from idiolect.core import Context, Program, Tree, broadcast, server_round
+from idiolect.core import Program, Tree, broadcast, server_round
 from idiolect.core.trees import stack, tree_leaves, tree_map
-from idiolect.engines import Engine, Outcome, serve, server_logits
+from idiolect.engines import Engine, Outcome, serve
 from idiolect.errors import UserError
-from idiolect.evaluation import Scores, choose, score
+from idiolect.experiments.recorder import Recorder
 from idiolect.experiments.setting import Setting
 from idiolect.experiments.traffic import bytes_down, bytes_up
 from idiolect.federation import Members, Store, select
-from idiolect.records import NO_CLIENT, RoundBuffer, RowBuffer
+from idiolect.records import RoundBuffer, RowBuffer
 
 __all__ = ["Simulation"]
 
@@ -69,10 +69,11 @@ class Simulation:
         program = setting.program(self.round)
         cohort = self._cohort(self.round)
         evaluated = self._due(self.round + 1)
+        observed = evaluated or setting.experiment.observe == "always"
         sent = broadcast(setting.method, self.server)
         privates = self.store.rows(cohort)
         self._look_ahead(self.round + 1)
-        outcomes = self.engine.round(program, sent, privates, evaluated)
+        outcomes = self.engine.round(program, sent, privates, observed)
         del privates
         self.warm = True
         self._refuse_broken(cohort, outcomes)
@@ -101,10 +102,11 @@ class Simulation:
         up = bytes_up(setting.method, [outcome.messages for outcome in outcomes])
         self.rounds.add(self.round, seconds, len(cohort), down, up, loss)
         self.latest["loss"] = loss
+        if observed:
+            self._recorder().cohort(cohort, outcomes)
         if evaluated:
-            self._record_cohort(cohort, outcomes)
             del outcomes, messages
-            self._record_all(program, "before")
+            self._look(program, "before")
             self._look_ahead(self.round)
 
     def finish(self) -> None:
@@ -114,8 +116,22 @@ class Simulation:
         self.ended = True
         program = self.setting.program(self.round)
         if self._settle("end", program):
-            self._record_all(program, "end")
-        self._record_remarks(program)
+            self._look(program, "end")
+        if any(part.remarks for part in self.setting.method.parts):
+            for clients, privates in self._everyone():
+                for client in clients:
+                    self._recorder().remarks(program, client, privates[client])
+        self.picks |= self._recorder().newcomers()
+
+    def _recorder(self) -> Recorder:
+        return Recorder(self.setting, self.engine, self.rows, self.round, self.server)
+
+    def _look(self, program: Program, moment: str) -> None:
+        """Evaluates all clients and the shared model."""
+        chunks = (privates for _, privates in self._everyone())
+        seen = self._recorder().everyone(program, chunks, moment)
+        self.latest |= seen.numbers
+        self.picks = seen.picks
 
     def _settle(self, phase: str, program: Program) -> bool:
         plan = program.method.plan(program.scene, program.clock)
@@ -177,71 +193,6 @@ class Simulation:
                     "lower learning_rate or set clip_norm"
                 )
 
-    def _record_cohort(self, cohort: list[int], outcomes: list[Outcome]) -> None:
-        labels = self._labels(cohort, "test")
-        for moment in ("before", "after"):
-            scores = score([getattr(outcome, moment) for outcome in outcomes], labels)
-            self._record(cohort, "test", moment, "selected", scores)
-
-    def _record_all(self, program: Program, moment: str) -> None:
-        """Every predictor on every client's test split, and the shared model on the server's test set."""
-        everyone = list(range(self.setting.federation.population))
-        sent, choices = broadcast(self.setting.method, self.server), self.setting.method.choices
-        scores: Scores = {}
-        valid: Scores = {}
-        for clients, privates in self._everyone():
-            for split, found in (("test", scores), ("valid", valid)):
-                if split == "test" or choices:
-                    logits = self.engine.evaluate(program, sent, privates, split)
-                    _append(found, score(logits, self._labels(clients, split)))
-        if choices:
-            self._record(everyone, "valid", moment, "all", valid)
-            chosen, self.picks = choose(choices, valid, scores)
-            scores |= chosen
-        self._record(everyone, "test", moment, "all", scores)
-        headline = scores.get(self.setting.method.headline)
-        if headline:
-            self.latest["personal"] = sum(headline["accuracy"]) / len(everyone)
-        if self._has_shared_model() and moment == "before":
-            self._record_server(program)
-
-    def _has_shared_model(self) -> bool:
-        """Whether the server holds a whole model: every parameter, and statistics that belong to it."""
-        structure = self.setting.task.structure
-        statistics = not structure.buffers or self.setting.experiment.buffers == "average"
-        return statistics and self.setting.method.is_complete(structure)
-
-    def _record_server(self, program: Program) -> None:
-        work, federation = self.setting.work, self.setting.federation
-        x = torch.from_numpy(federation.server_x).to(work.x)
-        labels = torch.from_numpy(federation.server_y).to(work.y)
-        logits = server_logits(program, self.server, x)
-        scores = score([{"global": logits}], [labels])
-        self._record([NO_CLIENT], "server", "before", "all", scores)
-        self.latest["global"] = scores["global"]["accuracy"][0]
-
-    def _record_remarks(self, program: Program) -> None:
-        """Numbers about each client that a part wants kept, such as the round of its teacher."""
-        sent = broadcast(self.setting.method, self.server)
-        headline = self.setting.method.headline
-        if not any(part.remarks for part in self.setting.method.parts):
-            return
-        for clients, privates in self._everyone():
-            for client in clients:
-                context = Context(sent, privates[client], self.setting.work.facts(client), {})
-                for metric, value in program.remarks(context).items():
-                    self.rows.add(self.round, client, "none", headline, "end", "all", metric, float(value))
-
-    def _record(self, clients: list[int], split: str, moment: str, population: str, scores: Scores) -> None:
-        for predictor, metrics in scores.items():
-            for metric, values in metrics.items():
-                self.rows.extend(self.round, clients, split, predictor, moment, population, metric, values)
-
-    def _labels(self, clients: list[int], split: str) -> list[torch.Tensor]:
-        work = self.setting.work
-        rows = [getattr(work.federation.clients[c], split) for c in clients]
-        return [work.y[torch.from_numpy(r).to(work.y.device)] for r in rows]
-
     def state(self) -> dict[str, Any]:
         """All that the next round depends on but private state; randomness is derived from its number."""
         picks = {name: torch.tensor(list(member.encode())) for name, member in self.picks.items()}
@@ -263,10 +214,3 @@ class Simulation:
         self.selected = Members.from_bits(population, state["selected"].numpy())
         self.picks = {name: bytes(letters.tolist()).decode() for name, letters in state["picks"].items()}
         self.ended = bool(state["ended"])
-
-
-def _append(scores: Scores, more: Scores) -> None:
-    """Adds the scores of further clients."""
-    for predictor, metrics in more.items():
-        for metric, values in metrics.items():
-            scores.setdefault(predictor, {}).setdefault(metric, []).extend(values)

@@ -7,7 +7,7 @@ from idiolect.federation.federation import Federation, federate
 from idiolect.federation.members import Members
 from idiolect.federation.placement import STORES, Demand, Placement, choose_store, open_store
 from idiolect.federation.row_format import RowFormat
-from idiolect.federation.selection import cohort_size, select
+from idiolect.federation.selection import cohort_size, newcomers_last, select
 from idiolect.federation.splits import ClientRows, split_rows
 from idiolect.federation.store import Store
 
@@ -26,6 +26,7 @@ __all__ = [
     "choose_store",
     "cohort_size",
     "federate",
+    "newcomers_last",
     "open_store",
     "plan_batches",
     "readable",

@@ -17,7 +17,8 @@ AT_ONCE = 4096  # small arrays that exist at a time
 class Clients(Sequence[ClientRows]):
     """Behaves as a tuple of ``ClientRows``.
 
-    >>> clients = Clients([ClientRows(np.array([4, 2]), np.array([7]), np.array([0])), ClientRows(*[np.array([1])] * 3)])
+    >>> both = [np.array([4, 2]), np.array([7]), np.array([0])], [np.array([1])] * 3
+    >>> clients = Clients(ClientRows(*each) for each in both)
     >>> clients[0].train.tolist(), clients[1].test.tolist(), len(clients), clients.sizes("train").tolist()
     ([4, 2], [1], 2, [2, 1])
     """

@@ -10,6 +10,7 @@ from idiolect.core.seeds import derive
 from idiolect.data import Dataset, normalised
 from idiolect.errors import UserError
 from idiolect.federation.clients import Clients
+from idiolect.federation.selection import newcomers_last
 from idiolect.federation.splits import split_rows
 from idiolect.partition import Partition
 
@@ -23,6 +24,8 @@ class Federation:
     server_x, server_y: the official test set, which no client trains on; where the data have none, the test
         parts of all clients together.
     clients: any sequence of ``ClientRows``; kept packed.
+    newcomers: the last of the clients, who never train and are not of the population: what the partition
+        numbered them.
     """
 
     x: np.ndarray  # [N, C, H, W] or [N, L]
@@ -32,6 +35,7 @@ class Federation:
     n_classes: int
     clients: Clients
     public: np.ndarray  # rows of the pool without labels, for the server to train on
+    newcomers: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.clients, Clients):
@@ -39,7 +43,7 @@ class Federation:
 
     @property
     def population(self) -> int:
-        return len(self.clients)
+        return len(self.clients) - len(self.newcomers)
 
     def class_counts(self, split: str = "train") -> np.ndarray:
         """[clients, classes]"""
@@ -55,6 +59,7 @@ def federate(
     seed: int,
     public: int = 0,
     public_in_test: bool = False,
+    newcomers: int = 0,
 ) -> Federation:
     """Splits every client's rows; a client without rows is refused by name.
 
@@ -62,6 +67,7 @@ def federate(
         valid, test: shares of each client's rows.
         public: samples of the official test set that the server may look at without their labels.
         public_in_test: keeps them in the server's test set as well.
+        newcomers: clients drawn by the seed who never train; they are numbered last.
     """
     if valid < 0 or test < 0 or valid + test >= 1:
         raise UserError(
@@ -74,11 +80,12 @@ def federate(
         raise UserError(
             f"public is {public} but the server's test set has only {len(dataset.test_y)} samples"
         )
+    numbered = newcomers_last(len(partition.clients), newcomers, seed=seed)
     order = np.random.default_rng(derive(seed, "public")).permutation(len(dataset.test_y))
     seen, kept = np.sort(order[:public]), np.sort(order if public_in_test else order[public:])
     clients = Clients(
-        split_rows(rows, client, valid=valid, test=test, seed=seed)
-        for client, rows in enumerate(partition.clients)
+        split_rows(partition.clients[client], client, valid=valid, test=test, seed=seed)
+        for client in numbered
     )
     x = _ready(dataset, dataset.train_x, dataset.test_x[seen])
     y = np.concatenate([dataset.train_y, np.zeros(public, np.int64)])
@@ -92,6 +99,7 @@ def federate(
         n_classes=dataset.n_classes,
         clients=clients,
         public=np.arange(len(dataset.train_y), len(dataset.train_y) + public),
+        newcomers=tuple(numbered[len(numbered) - newcomers :]),
     )
 
 

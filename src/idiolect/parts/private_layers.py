@@ -54,7 +54,8 @@ def private_layers(
         side: ``output`` keeps the last ``count`` units private; ``input`` keeps all the others, so that the last
             ``count`` are shared (LG-FedAvg).
 
-    Deviations: none.  Normalisation statistics of private units stay private with them.
+    Deviations: none.  Normalisation statistics of private units stay private with them.  A newcomer trains its
+    private layers alone, under or over the shared ones as they are.
     """
     refuse_unknown_choice("head_init", head_init, ("random", "shared"))
     refuse_outside("fine_tune_epochs", fine_tune_epochs, 0)
@@ -79,14 +80,25 @@ def private_layers(
         ordered = {name: whole[name] for name in view.task.structure.params if name in whole}
         return {**params, "model": ordered}, buffers
 
+    def private_if_any(name: str, structure: Structure) -> bool:
+        return private(name, structure) or not any(private(n, structure) for n in structure.params)
+
     def stages(plan: Plan, scene: Scene, clock: Clock) -> Plan:
-        if fine_tune_epochs == 0:
-            return plan
-        main = next(stage for stage in plan.before if stage.name == "main")
-        head = replace(
-            main, name="head", epochs=fine_tune_epochs, has_minimum=False, trainable=private, stream="head"
-        )
-        return plan._replace(before=(head, *plan.before))
+        before = plan.before
+        if clock.newcomer:
+            before = tuple(s if s.measure else replace(s, trainable=private_if_any) for s in before)
+        if fine_tune_epochs > 0:
+            main = next(stage for stage in plan.before if stage.name == "main")
+            head = replace(
+                main,
+                name="head",
+                epochs=fine_tune_epochs,
+                has_minimum=False,
+                trainable=private,
+                stream="head",
+            )
+            before = (head, *before)
+        return plan._replace(before=before)
 
     def finish(results: Results, view: View) -> Tree:
         trained = results[UPLOAD].params["model"]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from idiolect.reports.clients import clients_data, clients_figure
+from idiolect.reports.critical_difference import critical_difference_figure
 from idiolect.reports.curves import curves_data, curves_figure
 from idiolect.reports.partition_figure import partition_figure
+from idiolect.reports.scatter import scatter_data, scatter_figure
 from idiolect.reports.summary import summarise
 from idiolect.reports.table import csv_table, markdown_table, notes_of, plain_rows
 from idiolect.reports.write import write_report
@@ -12,6 +14,7 @@ from idiolect.reports.write import write_report
 __all__ = [
     "clients_data",
     "clients_figure",
+    "critical_difference_figure",
     "csv_table",
     "curves_data",
     "curves_figure",
@@ -19,6 +22,8 @@ __all__ = [
     "notes_of",
     "partition_figure",
     "plain_rows",
+    "scatter_data",
+    "scatter_figure",
     "summarise",
     "write_report",
 ]

@@ -1,6 +1,8 @@
 """What the bench says of rows that were measured, and of those that were not."""
 
+import importlib.util
 import json
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +20,7 @@ KEYS = {
     "share_of_memory",
 }  # fmt: skip
 PEAKS = Peaks(100.0, 10.0)
+SCRIPT = Path(__file__).parents[2] / "scripts" / "write_performance.py"
 
 
 def test_document_holds_machine_peaks_and_rows(report):
@@ -100,3 +103,18 @@ def test_plain_loop_stands_first_with_one_and_with_all_threads():
 @pytest.mark.parametrize("change", [{"method": "map"}, {"sizes": "lognormal"}, {"precision": "float64"}])
 def test_peers_are_timed_only_where_their_work_is_the_same(change):
     assert not any(row.runner in PEERS for row in rows_of(Cell(**change), [], peers=True, cores=2))
+
+
+def test_document_becomes_the_page_of_results(report, tmp_path, monkeypatch):
+    spec = importlib.util.spec_from_file_location("write_performance", SCRIPT)
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    page, found = tmp_path / "page.md", tmp_path / "found.json"
+    page.write_text(f"Before.\n{script.BEGIN}\nold\n{script.END}\nAfter.\n")
+    report.machine["date"] = "2026-01-02"
+    found.write_text(json.dumps(report.as_dict()))
+    monkeypatch.setattr(script, "PAGE", page)
+    script.main([str(found)])
+    text = page.read_text()
+    assert text.startswith("Before.") and text.endswith("After.\n") and "old" not in text
+    assert "2026-01-02, version" in text and "| w | 20 | pool | 1 | 1-2 | 140 | 2.00 |" in text

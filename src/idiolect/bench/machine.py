@@ -7,6 +7,7 @@ import platform
 import re
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ def cores() -> int:
 
 def describe_machine(device: str) -> dict[str, Any]:
     found: dict[str, Any] = {
+        "date": datetime.now(UTC).date().isoformat(),
         "cpu": _processor(),
         "cores": cores(),
         "python": platform.python_version(),

@@ -58,6 +58,15 @@ def test_compositions_as_text_refuse_two_parts_of_one_role(text):
         method(text)
 
 
+def test_stages_in_turn_and_half_a_stage_cannot_both_set_the_main_one():
+    with pytest.raises(UserError) as refused:
+        method("fedrep + restricted_softmax + inherited_model")
+    assert str(refused.value) == (
+        "alternating_layers and inherited_model cannot be combined: "
+        "each sets how long the main stage of local training is, or what a step of it is"
+    )
+
+
 KEEPERS = {
     "last": private_layers(1),
     "all": private_layers(None),

@@ -20,10 +20,10 @@ from typing import Any
 
 import torch
 
+from idiolect.engines import Where
 from idiolect.experiments import Experiment, run
 from idiolect.experiments.private_state import open_private_state, place_private_state
 from idiolect.experiments.setting import prepare
-from idiolect.engines import Where
 from idiolect.records import load_checkpoint
 
 CALLS = ("pwrite", "fsync", "replace", "rename")

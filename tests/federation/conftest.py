@@ -34,7 +34,11 @@ def tree_of(client: int, version: int = 0) -> dict[str, Any]:
             "head": {"weight": normal(5, 7), "bias": normal(3)},
             "scalar": normal(dtype=torch.float64),
             "count": torch.tensor(client + 100 * version),
-            "small": {"half": normal(5, dtype=torch.bfloat16), "flags": normal(3) > 0, "none": torch.empty(0, 4)},
+            "small": {
+                "half": normal(5, dtype=torch.bfloat16),
+                "flags": normal(3) > 0,
+                "none": torch.empty(0, 4),
+            },
             "bytes": torch.randint(0, 255, (3,), generator=drawn, dtype=torch.uint8),
             "several": [normal(2, 1), (normal(1),)],
             "empty": {},

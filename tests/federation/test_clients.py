@@ -13,7 +13,9 @@ SIZES = [(3, 1, 2), (1, 0, 1), (0, 0, 0), (5, 2, 0)]
 
 def some(sizes: list[tuple[int, int, int]]) -> list[ClientRows]:
     numbers = iter(np.random.default_rng(0).permutation(sum(map(sum, sizes))))
-    return [ClientRows(*(np.array([next(numbers) for _ in range(n)], np.int64) for n in size)) for size in sizes]
+    return [
+        ClientRows(*(np.array([next(numbers) for _ in range(n)], np.int64) for n in size)) for size in sizes
+    ]
 
 
 @pytest.mark.parametrize("sizes", [SIZES, [(1, 1, 1)] * (AT_ONCE + 5), []])

@@ -10,9 +10,9 @@ import torch
 from idiolect.errors import UserError
 from idiolect.federation import Demand, choose_store, open_store
 from idiolect.federation.capacity import free_disk, free_memory
-from idiolect.federation.placement import CACHE_SHARE, SHARE
 from idiolect.federation.disk_shelf import DiskShelf
 from idiolect.federation.memory_shelf import MemoryShelf
+from idiolect.federation.placement import CACHE_SHARE, SHARE
 
 MEMORY, DISK = 10**10, 10**12
 LEAF_CNN = Demand(row_bytes=26_400_000, population=3550, holders=3550, superseded=0)
@@ -116,7 +116,10 @@ def test_cache_is_a_share_of_small_memory(tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize(
     ("options", "sentence"),
-    [({"kind": "tape"}, "store must be one of auto, device, host, disk; got 'tape'"), ({"cache_mb": -1}, "store_cache")],
+    [
+        ({"kind": "tape"}, "store must be one of auto, device, host, disk; got 'tape'"),
+        ({"cache_mb": -1}, "store_cache"),
+    ],
 )
 def test_wrong_options_are_refused(options: dict, sentence: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=sentence):

@@ -24,9 +24,7 @@ from idiolect.errors import UserError
 __all__ = ["dry_round"]
 
 
-def dry_round(
-    program: Program, initial: Initial, image_shape: tuple[int, ...], n_classes: int
-) -> list[Tree]:
+def dry_round(program: Program, initial: Initial, image_shape: tuple[int, ...], n_classes: int) -> list[Tree]:
     """Runs one step of every stage, every phase and every predictor of one client.
 
     Returns:
@@ -47,9 +45,7 @@ def dry_round(
         ) from error
 
 
-def _attempt(
-    program: Program, initial: Initial, image_shape: tuple[int, ...], n_classes: int
-) -> list[Tree]:
+def _attempt(program: Program, initial: Initial, image_shape: tuple[int, ...], n_classes: int) -> list[Tree]:
     method, structure = program.method, program.task.structure
     server = init_server(method, initial, structure)
     sent = broadcast(method, server)

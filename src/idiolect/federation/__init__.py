@@ -2,10 +2,10 @@
 
 from idiolect.federation.batches import BatchPlan, batches_per_epoch, plan_batches
 from idiolect.federation.capacity import readable
-from idiolect.federation.placement import STORES, Demand, Placement, choose_store, open_store
 from idiolect.federation.clients import Clients
 from idiolect.federation.federation import Federation, federate
 from idiolect.federation.members import Members
+from idiolect.federation.placement import STORES, Demand, Placement, choose_store, open_store
 from idiolect.federation.row_format import RowFormat
 from idiolect.federation.selection import cohort_size, select
 from idiolect.federation.splits import ClientRows, split_rows

@@ -70,7 +70,12 @@ class SlotIndex:
         """Brings what changed to the disk; to be called when the rows are there, and before the checkpoint is."""
         changed = np.array(sorted(self._fresh), np.int64)
         entries = np.empty(len(changed), ENTRY)
-        for name, values in (("client", changed), ("slot", self.slot), ("crc", self.crc), ("kind", self.kind)):
+        for name, values in (
+            ("client", changed),
+            ("slot", self.slot),
+            ("crc", self.crc),
+            ("kind", self.kind),
+        ):
             entries[name] = values if name == "client" else values[changed]
         content = entries.tobytes()
         self._append(content)
@@ -120,7 +125,5 @@ class SlotIndex:
             except OSError as error:
                 raise UserError(f"{self.path} cannot be read: {error.strerror}") from error
         if len(content) != wanted or zlib.crc32(content) != mark.digest:
-            raise UserError(
-                f"{self.path} is damaged: it does not match its checkpoint; start the run afresh"
-            )
+            raise UserError(f"{self.path} is damaged: it does not match its checkpoint; start the run afresh")
         return np.frombuffer(content, ENTRY)

@@ -85,7 +85,9 @@ class Store:
         """All rows as they were when ``save`` gave ``state``."""
         mark = {name: int(value) for name, value in state.items() if isinstance(value, Tensor)}
         if mark.pop("row_bytes", None) != self._form.row_bytes or mark.keys() != set(Mark._fields):
-            raise UserError("the checkpoint's private state has another shape than this run's; start it afresh")
+            raise UserError(
+                "the checkpoint's private state has another shape than this run's; start it afresh"
+            )
         self._shelf.restore(Mark(**mark))
 
     def close(self) -> None:

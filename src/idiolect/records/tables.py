@@ -38,7 +38,9 @@ def write_pieces(path: Path, pieces: Iterable[pa.Table], schema: pa.Schema) -> s
             waiting, written = schema.empty_table(), False
             for piece in pieces:
                 if not piece.schema.equals(schema):
-                    raise ValueError(f"{path.name} needs the columns {schema.names}, got {piece.schema.names}")
+                    raise ValueError(
+                        f"{path.name} needs the columns {schema.names}, got {piece.schema.names}"
+                    )
                 waiting = pa.concat_tables([waiting, piece])
                 while waiting.num_rows >= ROW_GROUP:
                     writer.write_table(waiting.slice(0, ROW_GROUP).combine_chunks(), ROW_GROUP)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from idiolect.core import chain
     from idiolect.experiments import Comparison, Experiment, compare, run
     from idiolect.methods import method, register
+    from idiolect.models import from_module, register_model
 
 __all__ = [
     "Comparison",
@@ -27,14 +28,17 @@ __all__ = [
     "__version__",
     "chain",
     "compare",
+    "from_module",
     "method",
     "register",
+    "register_model",
     "run",
 ]
 
 _HOMES = {
     "chain": "idiolect.core",
     **dict.fromkeys(("method", "register"), "idiolect.methods"),
+    **dict.fromkeys(("from_module", "register_model"), "idiolect.models"),
     **dict.fromkeys(("Comparison", "Experiment", "compare", "run"), "idiolect.experiments"),
 }
 

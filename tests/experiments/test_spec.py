@@ -13,7 +13,7 @@ from idiolect.experiments import Experiment, prepare, with_settings
 from idiolect.experiments.manifest import describe_run, hash_of
 
 LEAST = {
-    "clients": 1,
+    "clients": 0,
     "rounds": 1,
     "local_epochs": 0,
     "batch_size": 1,
@@ -128,6 +128,7 @@ OTHER = {
     "weighting": "samples",
     "buffers": "private",
     "precision": "float64",
+    "augmentation": "crop_flip",
     "participation_rate": 0.123,
     "momentum": 0.5,
 }

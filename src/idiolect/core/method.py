@@ -99,3 +99,9 @@ def _refuse_conflicts(parts: tuple[Part, ...]) -> None:
             if role in taken:
                 raise UserError(f"{taken[role]} and {part.name} cannot be combined: {ROLES[role]}")
             taken[role] = part.name
+    for keeper in (p for p in parts if p.private):
+        for part in (p for p in parts if p.needs_whole):
+            raise UserError(
+                f"{keeper.name} and {part.name} cannot be combined: {keeper.name} keeps layers on the clients, "
+                f"and {part.name} needs every layer of the shared model"
+            )

@@ -15,7 +15,7 @@ from idiolect.core.trees import Tree
 if TYPE_CHECKING:
     from idiolect.core.part import Batch, Loss, Model, Scene, Structure, View
 
-__all__ = ["Measure", "Plan", "Result", "Stage", "Trees", "default_plan", "steps_of"]
+__all__ = ["Measure", "Plan", "Result", "Stage", "Trees", "as_received", "default_plan", "steps_of"]
 
 Trees = tuple[Tree, Tree]  # (params, buffers), each by the name of the tree
 
@@ -85,6 +85,12 @@ class Plan(NamedTuple):
     server: tuple[Stage, ...] = ()  # on the server, with the merged model
     merged: tuple[Stage, ...] = ()  # on every client, with the new shared model
     end: tuple[Stage, ...] = ()  # on every client, once
+
+
+def as_received(received: Trees, results: Any, view: View) -> Trees:
+    """A start of a stage: the main model alone, where a round would start."""
+    params, buffers = received
+    return {"model": params["model"]}, {"model": buffers["model"]}
 
 
 def default_plan() -> Plan:

@@ -94,6 +94,9 @@ def run(
         watcher.say(f"{name} is finished already: read, not run again")
         return read_run(finished_folder(out, name))
     setting = prepare(experiment, where, data_dir)
+    if setting.cannot_batch and where.engine == "cohort":
+        where = where._replace(engine="loop", reason=f"the model cannot be batched: {setting.cannot_batch}")
+        watcher.say(f"engine loop on {where.device}: {where.reason}")
     if partial_folder(out, name).exists() and not resume:
         raise UserError(
             f"{partial_folder(out, name)} holds an interrupted run; continue it with --resume, or remove it"
@@ -184,7 +187,7 @@ def _carry_out(
     watcher: Watcher,
 ) -> Path:
     began = time.perf_counter()
-    engine = choose_engine(where, setting.work)
+    engine = choose_engine(where, setting.work, watcher.say)
     store = open_private_state(setting, placement, writer.folder)
     try:
         announce(placement, watcher)

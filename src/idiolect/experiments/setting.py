@@ -20,11 +20,12 @@ from idiolect.errors import UserError
 from idiolect.experiments.spec import Experiment
 from idiolect.federation import Federation, cohort_size, federate
 from idiolect.methods import method
-from idiolect.models import Net, build
+from idiolect.models import Net, build, is_own, trial
 from idiolect.partition import partition
 
 __all__ = ["Setting", "prepare"]
 
+LEAST_SIDE = 8  # of images that are augmented: moved by four pixels, half of the image stays
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
@@ -39,6 +40,7 @@ class Setting:
     dataset_manifest: dict[str, Any]
     n_parameters: int
     initial: Callable[[int], Initial]
+    cannot_batch: str = ""  # why the network cannot run for many clients at once; nothing if it can
 
     def program(self, round: int) -> Program:
         """The method at a round counted from 0; one past the last is the end of the run."""
@@ -52,8 +54,12 @@ class Setting:
     @cached_property
     def private_shapes(self) -> list[Tree]:
         """Trees of every shape that a client's private state can have; a method that cannot work is refused."""
-        image_shape, n_classes = tuple(self.federation.x.shape[1:]), self.federation.n_classes
-        return dry_round(self.program(self.experiment.rounds - 1), self.initial(0), image_shape, n_classes)
+        device, n_classes = "cpu" if self.cannot_batch else "meta", self.federation.n_classes
+        return [
+            shape
+            for round in _rounds_with_every_stage(self)
+            for shape in dry_round(self.program(round), self.initial(0), self.work.x, n_classes, device)
+        ]
 
     def first_server(self) -> Tree:
         return init_server(self.method, self.initial(0), self.task.structure)
@@ -62,10 +68,19 @@ class Setting:
         return init_private(self.method, self.initial(client), self.task.structure, self.experiment.buffers)
 
 
-def prepare(experiment: Experiment, where: Where, data_dir: str | Path | None = None) -> Setting:
-    """Loads, partitions, splits, builds and checks."""
+def prepare(
+    experiment: Experiment,
+    where: Where,
+    data_dir: str | Path | None = None,
+    dataset: Dataset | None = None,
+) -> Setting:
+    """Loads, partitions, splits, builds and checks.
+
+    Args:
+        dataset: taken in place of the one that the experiment names.
+    """
     chosen = method(experiment.method)
-    dataset = _dataset(experiment.dataset, str(data_dir) if data_dir else None)
+    dataset = dataset or _dataset(experiment.dataset, str(data_dir) if data_dir else None)
     parted = partition(
         experiment.partition, dataset.train_y, experiment.clients, experiment.seed, ids=dataset.train_ids
     )
@@ -80,9 +95,12 @@ def prepare(experiment: Experiment, where: Where, data_dir: str | Path | None = 
     )
     image_shape = dataset.shape
     net = build(experiment.model, image_shape, dataset.n_classes, experiment.initialisation, experiment.seed)
-    task = make_task(net)
+    black = [-mean / std for mean, std in zip(dataset.mean, dataset.std, strict=True)]
+    task = make_task(net, experiment.augmentation, black)
     chosen.check(task.structure, experiment.scene)
     _refuse_unusable(experiment, chosen, federation, net)
+    _refuse_inputs(experiment, federation, net)
+    cannot_batch = trial(net, image_shape, dataset.n_classes) if is_own(experiment.model) else ""
     work = Workload.place(
         federation,
         seed=experiment.seed,
@@ -94,11 +112,27 @@ def prepare(experiment: Experiment, where: Where, data_dir: str | Path | None = 
     n_parameters = sum(p.numel() for p in net.parameters())
     report = parted.report(dataset.train_y)
     scheme, seed = experiment.initialisation, experiment.seed
-    initial = initialiser(experiment.model, image_shape, dataset.n_classes, scheme, seed, work.x)
+    initial = initialiser(experiment.model, image_shape, dataset.n_classes, scheme, seed, work.like)
     source = dict(dataset.manifest)
-    setting = Setting(experiment, chosen, federation, work, task, report, source, n_parameters, initial)
+    setting = Setting(
+        experiment, chosen, federation, work, task, report, source, n_parameters, initial, cannot_batch
+    )
     setting.private_shapes  # noqa: B018 - tries the method
     return setting
+
+
+def _rounds_with_every_stage(setting: Setting) -> list[int]:
+    """The last round, and before it the latest that has a stage which those after it lack."""
+    rounds: list[int] = []
+    seen: set[tuple[str, str]] = set()
+    for round in reversed(range(setting.experiment.rounds)):
+        program = setting.program(round)
+        plan = program.method.plan(program.scene, program.clock)
+        stages = {(phase, stage.name) for phase, found in plan._asdict().items() for stage in found}
+        if not rounds or not stages <= seen:
+            rounds.append(round)
+            seen |= stages
+    return rounds
 
 
 @lru_cache(maxsize=1)
@@ -122,4 +156,27 @@ def _refuse_unusable(experiment: Experiment, chosen: Method, federation: Federat
         raise UserError(
             f"client {(batch < 2).argmax()} would train on batches of one sample, which batch normalisation cannot; "
             "use fewer clients, a larger batch or a network without it"
+        )
+
+
+def _refuse_inputs(experiment: Experiment, federation: Federation, net: Net) -> None:
+    """Data that the network or the augmentation cannot read."""
+    x, augmented = federation.x, experiment.augmentation != "none"
+    if x.dtype.kind == "i" and not net.takes_tokens:
+        raise UserError(
+            f"model {experiment.model} reads images and {experiment.dataset} holds tokens; use char_lstm or another "
+            "model with an embedding"
+        )
+    if augmented and (net.takes_tokens or min(x.shape[2:]) < LEAST_SIDE):
+        raise UserError(
+            f"augmentation {experiment.augmentation} moves images and these are {experiment.dataset}'s "
+            f"inputs of {'x'.join(map(str, x.shape[1:]))} for {experiment.model}; set augmentation to none"
+        )
+    if net.vocabulary is None:
+        return
+    whole = x.dtype.kind == "i" or bool((x == np.floor(x)).all())
+    if not whole or x.min() < 0 or x.max() >= net.vocabulary:
+        raise UserError(
+            f"model {experiment.model} reads tokens 0..{net.vocabulary - 1} and the data hold numbers from "
+            f"{x.min():g} to {x.max():g}; use a dataset of tokens or another model"
         )

@@ -160,7 +160,8 @@ class Simulation:
 
     def _down(self, program: Program, sent: Tree, cohort_size: int) -> int:
         plan = program.method.plan(program.scene, program.clock)
-        return bytes_down(sent, plan, self.round, cohort_size, self.setting.federation.population)
+        population, policy = self.setting.federation.population, self.setting.experiment.buffers
+        return bytes_down(sent, plan, self.round, cohort_size, population, policy)
 
     def _due(self, round: int) -> bool:
         experiment = self.setting.experiment
@@ -229,7 +230,7 @@ class Simulation:
             for client in clients:
                 context = Context(sent, privates[client], self.setting.work.facts(client), {})
                 for metric, value in program.remarks(context).items():
-                    self.rows.add(self.round, client, "valid", headline, "end", "all", metric, float(value))
+                    self.rows.add(self.round, client, "none", headline, "end", "all", metric, float(value))
 
     def _record(self, clients: list[int], split: str, moment: str, population: str, scores: Scores) -> None:
         for predictor, metrics in scores.items():

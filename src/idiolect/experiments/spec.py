@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from idiolect.core import Scene
+from idiolect.engines import AUGMENTATIONS
 from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice
 
 __all__ = ["PRECISIONS", "Experiment", "with_settings"]
@@ -20,6 +21,7 @@ class Experiment:
 
     Args:
         method: a name, a name with options, or a composition: ``map(alpha=0.5)``.
+        clients: their number; 0 for as many as there are, where it follows from the data (``natural``).
         valid, test: shares of each client's samples held out.
         public: samples of the server's test set that the server may train on without their labels; they leave
             the test set unless ``public_in_test``.
@@ -27,6 +29,8 @@ class Experiment:
         buffers: running statistics are ``average``d, kept ``private`` or left ``frozen``.
         warmup_rounds: learning rate grows linearly over this many rounds.
         lr_decay: factor on the learning rate after every round.
+        augmentation: ``crop_flip`` trains on images moved by up to four pixels and mirrored at random; measuring
+            and evaluating always see them as they are.
         evaluate_every: rounds between evaluations of all clients; the last round is always evaluated.
     """
 
@@ -54,6 +58,7 @@ class Experiment:
     public: int = 0
     public_in_test: bool = False
     evaluate_every: int = 5
+    augmentation: str = "none"
     precision: str = "float32"
     seed: int = 0
 
@@ -74,6 +79,7 @@ class Experiment:
             )
         refuse_unknown_choice("weighting", self.weighting, ("uniform", "samples"))
         refuse_unknown_choice("buffers", self.buffers, ("average", "private", "frozen"))
+        refuse_unknown_choice("augmentation", self.augmentation, AUGMENTATIONS)
         refuse_unknown_choice("precision", self.precision, PRECISIONS)
         if self.clip_norm is not None:
             refuse_outside("clip_norm", self.clip_norm, 1e-9)
@@ -89,7 +95,7 @@ class Experiment:
 
 
 LEAST = {
-    "clients": 1,
+    "clients": 0,
     "rounds": 1,
     "local_epochs": 0,
     "batch_size": 1,

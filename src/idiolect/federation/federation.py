@@ -19,12 +19,13 @@ __all__ = ["Federation", "federate"]
 @dataclass(frozen=True)
 class Federation:
     """Args:
-    x, y: the pool that rows point into; x is float32, normalised.
-    server_x, server_y: the official test set, which no client trains on.
+    x, y: the pool that rows point into; x is normalised images, float32, or tokens, int64.
+    server_x, server_y: the official test set, which no client trains on; where the data have none, the test
+        parts of all clients together.
     clients: any sequence of ``ClientRows``; kept packed.
     """
 
-    x: np.ndarray  # [N, C, H, W]
+    x: np.ndarray  # [N, C, H, W] or [N, L]
     y: np.ndarray  # [N]
     server_x: np.ndarray
     server_y: np.ndarray
@@ -69,22 +70,39 @@ def federate(
     for client, rows in enumerate(partition.clients):
         if len(rows) == 0:
             raise UserError(f"client {client} has no data; use fewer clients or another partition")
-    if public >= len(dataset.test_y):
+    if public and public >= len(dataset.test_y):
         raise UserError(
             f"public is {public} but the server's test set has only {len(dataset.test_y)} samples"
         )
     order = np.random.default_rng(derive(seed, "public")).permutation(len(dataset.test_y))
     seen, kept = np.sort(order[:public]), np.sort(order if public_in_test else order[public:])
-    pool = np.concatenate([dataset.train_x, dataset.test_x[seen]]) if public else dataset.train_x
+    clients = Clients(
+        split_rows(rows, client, valid=valid, test=test, seed=seed)
+        for client, rows in enumerate(partition.clients)
+    )
+    x = _ready(dataset, dataset.train_x, dataset.test_x[seen])
+    y = np.concatenate([dataset.train_y, np.zeros(public, np.int64)])
+    official = len(dataset.test_y) > 0
+    tested = kept if official else np.concatenate([rows.test for rows in clients])
     return Federation(
-        x=normalised(pool, dataset.mean, dataset.std),
-        y=np.concatenate([dataset.train_y, np.zeros(public, np.int64)]),
-        server_x=normalised(dataset.test_x[kept], dataset.mean, dataset.std),
-        server_y=dataset.test_y[kept],
+        x=x,
+        y=y,
+        server_x=_ready(dataset, dataset.test_x[tested]) if official else x[tested],
+        server_y=dataset.test_y[tested] if official else y[tested],
         n_classes=dataset.n_classes,
-        clients=Clients(
-            split_rows(rows, client, valid=valid, test=test, seed=seed)
-            for client, rows in enumerate(partition.clients)
-        ),
+        clients=clients,
         public=np.arange(len(dataset.train_y), len(dataset.train_y) + public),
     )
+
+
+def _ready(dataset: Dataset, *parts: np.ndarray) -> np.ndarray:
+    """Rows as a network takes them, one part after the other; beside them no copy of the pool is held."""
+    filled = [part for part in parts if len(part)]
+    if dataset.is_tokens:
+        return filled[0] if len(filled) == 1 else np.concatenate(filled)
+    ready = np.empty((sum(map(len, filled)), *dataset.shape), np.float32)
+    done = 0
+    for part in filled:
+        normalised(part, dataset.mean, dataset.std, out=ready[done : done + len(part)])
+        done += len(part)
+    return ready

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from idiolect.core import Clock, Part, Plan, Scene, Structure
 from idiolect.errors import refuse_outside
-from idiolect.parts.private_layers import private_layers
+from idiolect.parts.private_layers import own_units, private_layers
 
 __all__ = ["alternating_layers"]
 
@@ -29,9 +29,7 @@ def alternating_layers(
     """
     refuse_outside("head_epochs", head_epochs, 0)
     refuse_outside("body_epochs", body_epochs, 0)
-    layers = private_layers(count, head_init)
-    private = layers.private
-    assert private is not None
+    private = own_units(count)
 
     def shared(name: str, structure: Structure) -> bool:
         return not private(name, structure)
@@ -43,6 +41,6 @@ def alternating_layers(
         body = replace(main, name="body", epochs=body_epochs, trainable=shared)
         return plan._replace(before=(head, body, *others))
 
-    return layers._replace(
+    return private_layers(count, head_init)._replace(
         name="alternating_layers", stages=stages, roles=("main stage", "composed predictor")
     )

@@ -1,7 +1,8 @@
 """The two tables of a run: one row per measurement, one row per round.
 
 A measurement says what was measured (`metric`, `value`), on whom (`client`, `population`), on which data
-(`split`), with which inference rule (`predictor`) and when (`round`, `moment`).
+(`split`; `none` for a number about a client that no data gave), with which inference rule (`predictor`) and when
+(`round`, `moment`).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ __all__ = [
 ]
 
 NO_CLIENT = -1
-SPLITS = ("train", "valid", "test", "server")
+SPLITS = ("train", "valid", "test", "server", "none")
 MOMENTS = ("before", "after", "end")
 POPULATIONS = ("selected", "all", "new")
 

@@ -213,9 +213,13 @@ def test_damaged_row_is_named_with_its_client(make: Make, kind: str, tmp_path: P
     content[len(content) // 2] ^= 1
     rows.write_bytes(content)
     again = make(kind)
-    with pytest.raises(UserError, match="rows is damaged: the row of client 1"):
+
+    def look() -> None:
         again.restore(mark)
         again.rows(range(3))
+
+    with pytest.raises(UserError, match="rows is damaged: the row of client 1"):
+        look()
 
 
 @pytest.mark.parametrize("damage", ["altered", "truncated", "missing"])
@@ -230,7 +234,7 @@ def test_damaged_index_is_refused(make: Make, damage: str, tmp_path: Path) -> No
         index.unlink()
     else:
         index.write_bytes(content if damage == "altered" else index.read_bytes()[:-1])
-    with pytest.raises(UserError, match="index (is damaged|cannot be read)"):
+    with pytest.raises(UserError, match=r"index (is damaged|cannot be read)"):
         make("host").restore(mark)
 
 
@@ -250,7 +254,7 @@ def test_full_disk_is_a_sentence(make: Make, monkeypatch: pytest.MonkeyPatch) ->
 
     store = make("disk 0")
     monkeypatch.setattr("os.pwrite", full)
-    with pytest.raises(UserError, match="cannot write private state to .*No space left.*--resume"):
+    with pytest.raises(UserError, match=r"cannot write private state to .*No space left.*--resume"):
         store.write({0: tree_of(0)})
 
 

@@ -102,7 +102,7 @@ def run(
             f"{partial_folder(out, name)} holds an interrupted run; continue it with --resume, or remove it"
         )
     placement = place_private_state(setting, partial_folder(out, name), checkpoint_every, store, store_cache)
-    writer = RunWriter(out, name, describe_run(setting, where))
+    writer = RunWriter(out, name, describe_run(setting, where) | {"private_state": placement.facts()})
     return read_run(_carry_out(setting, where, placement, writer, checkpoint_every, watcher))
 
 
@@ -215,9 +215,8 @@ def _carry_out(
         store.close()
         watcher.end()
     seconds = time.perf_counter() - began
-    return writer.finish(
-        **checkpoint_tables(writer.folder, last), extra_manifest=_outcome(simulation, seconds)
-    )
+    tables = checkpoint_tables(writer.folder, last)
+    return writer.finish(tables["rounds"], tables["rows"], _outcome(simulation, seconds))
 
 
 def _checkpoint(writer: RunWriter, simulation: Simulation, last: int | None) -> int:

@@ -17,10 +17,10 @@ AT_ONCE = 4096  # small arrays that exist at a time
 class Clients(Sequence[ClientRows]):
     """Behaves as a tuple of ``ClientRows``.
 
-    >>> both = [np.array([4, 2]), np.array([7]), np.array([0])], [np.array([1])] * 3
-    >>> clients = Clients(ClientRows(*each) for each in both)
-    >>> clients[0].train.tolist(), clients[1].test.tolist(), len(clients), clients.sizes("train").tolist()
-    ([4, 2], [1], 2, [2, 1])
+    >>> one = ClientRows(train=np.array([4, 2]), valid=np.array([7]), test=np.array([0]))
+    >>> clients = Clients([one, one])
+    >>> clients[1].train.tolist(), len(clients), clients.sizes("train").tolist()
+    ([4, 2], 2, [2, 2])
     """
 
     def __init__(self, clients: Iterable[ClientRows]) -> None:

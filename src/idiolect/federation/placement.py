@@ -62,6 +62,11 @@ class Placement:
     cache_bytes: int
     demand: Demand
 
+    def facts(self) -> dict[str, int | str]:
+        """For a run's manifest."""
+        need = self.demand
+        return {"store": self.kind, "bytes_per_client": need.row_bytes, "bytes_at_most": need.in_memory}
+
     def sentence(self) -> str:
         """The estimate, in one line."""
         need = self.demand

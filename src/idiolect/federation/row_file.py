@@ -46,7 +46,7 @@ class RowFile:
     def read(self, client: int, row: Tensor) -> int:
         """Fills a row of host memory, and gives the number of its layout."""
         slot, crc, kind = (int(field[client]) for field in (self.index.slot, self.index.crc, self.index.kind))
-        part = row.numpy()[: self.form.size(kind)]
+        part = memoryview(row.numpy())[: self.form.size(kind)]
         done, handle = 0, self._open()
         while done < len(part):
             got = os.preadv(handle, [part[done:]], slot * self.form.row_bytes + done)
@@ -63,7 +63,7 @@ class RowFile:
 
     def write(self, client: int, row: Tensor, kind: int) -> None:
         """Puts a row of host memory where no checkpoint looks."""
-        part = row.numpy()[: self.form.size(kind)]
+        part = memoryview(row.numpy())[: self.form.size(kind)]
         at = self.index.place(client, zlib.crc32(part), kind) * self.form.row_bytes
         handle, done = self._open(), 0
         try:

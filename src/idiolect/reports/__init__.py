@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from idiolect.reports.clients import clients_data, clients_figure
+from idiolect.reports.comparison import intervals_data, pairs_data
 from idiolect.reports.critical_difference import critical_difference_figure
 from idiolect.reports.curves import curves_data, curves_figure
 from idiolect.reports.partition_figure import partition_figure
@@ -18,8 +19,10 @@ __all__ = [
     "csv_table",
     "curves_data",
     "curves_figure",
+    "intervals_data",
     "markdown_table",
     "notes_of",
+    "pairs_data",
     "partition_figure",
     "plain_rows",
     "scatter_data",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,12 +13,14 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from idiolect import data, methods
+from idiolect import data, methods, scenario_pages
 from idiolect.calls import split_outside_brackets
 from idiolect.engines import Where, place
 from idiolect.errors import UserError
 from idiolect.experiments import Comparison, Experiment, compare, prepare, run
 from idiolect.experiments.demo import DEMO_METHODS, QUICK
+from idiolect.experiments.papers import papers
+from idiolect.experiments.scenarios import find, refuse_missing, uses
 from idiolect.records import Run
 from idiolect.reports import notes_of, plain_rows, summarise, write_report
 from idiolect.terminal import Terminal, print_table
@@ -58,6 +61,8 @@ Partition = Annotated[str | None, typer.Option(help="How clients differ, such as
 Clients = Annotated[int | None, typer.Option(help="Number of clients.")]
 Rounds = Annotated[int | None, typer.Option(help="Communication rounds.")]
 Precision = Annotated[str | None, typer.Option(help="float32 or float64.")]
+ScenarioName = Annotated[str | None, typer.Option("--scenario", help="See idiolect scenarios.")]
+Preset = Annotated[str, typer.Option(help="Of the scenario: paper, official or clipped.")]
 
 
 @app.callback()
@@ -68,6 +73,8 @@ def _idiolect() -> None:
 @app.command("run")
 def run_command(
     method: Annotated[str | None, typer.Option(help="A method, with options: 'map(alpha=0.5)'.")] = None,
+    scenario: ScenarioName = None,
+    preset: Preset = "paper",
     dataset: Dataset = None,
     partition: Partition = None,
     clients: Clients = None,
@@ -97,12 +104,15 @@ def run_command(
         seed=seed,
     )
     where = {"engine": engine, "device": device, "data_dir": data_dir, "out": out, "resume": resume}
-    if method is None:
+    if method is None and scenario is None:
         first = chosen.pop("seed", 0)
         _compare(list(DEMO_METHODS), [first], chosen, where, as_json)
         return
-    terminal = _terminal(where, 1)
-    done = run(method, watcher=terminal, **where, **chosen)
+    terminal, base, notes = _terminal(where, 1), None, []
+    if scenario is not None:
+        base_of, notes = _scenario(scenario, preset, chosen, data_dir, terminal)
+        base = base_of(method or papers()[find(scenario).paper].method)
+    done = run(base or method or "", watcher=terminal, notes=notes, **where, **chosen)
     folder = Path(out) / done.manifest["name"]
     write_report([done], folder)
     _show([done], folder, as_json)
@@ -110,7 +120,14 @@ def run_command(
 
 @app.command("compare")
 def compare_command(
-    methods_: Annotated[str, typer.Option("--methods", help="Methods separated by commas, or all.")] = "all",
+    methods_: Annotated[
+        str | None,
+        typer.Option(
+            "--methods", help="Methods separated by commas, or all; else those of the scenario, or all."
+        ),
+    ] = None,
+    scenario: ScenarioName = None,
+    preset: Preset = "paper",
     dataset: Dataset = None,
     partition: Partition = None,
     clients: Clients = None,
@@ -140,12 +157,11 @@ def compare_command(
         precision=precision,
     )
     where = {"engine": engine, "device": device, "data_dir": data_dir, "out": out, "resume": resume}
-    names = (
-        methods.names()
-        if methods_ == "all"
-        else [name for name in split_outside_brackets(methods_, ",") if name]
-    )
-    _compare(names, list(range(seed, seed + seeds)), chosen, where, as_json)
+    names = [name for name in split_outside_brackets(methods_ or "all", ",") if name]
+    if methods_ is None and scenario is not None:
+        names = list(uses(find(scenario).name).methods)
+    names = methods.names() if names == ["all"] else names
+    _compare(names, list(range(seed, seed + seeds)), chosen, where, as_json, scenario, preset)
 
 
 @app.command("methods")
@@ -172,6 +188,25 @@ def methods_command(
         rows = [["Name", "Method", "Personalises", "Predictor", "Down", "Up", "Idea"]]
         rows += [[c.name, c.label, c.personalises, c.headline, c.down, c.up, c.idea] for c in cards]
         print_table(_console(), rows, words=7)
+
+
+@app.command("scenarios")
+def scenarios_command(
+    name: Annotated[str | None, typer.Argument(help="A scenario to explain.")] = None,
+    preset: Preset = "paper",
+    data_dir: DataDir = None,
+    as_json: Json = False,
+) -> None:
+    """List the papers' experiments, or explain one: every setting and where it comes from."""
+    if as_json:
+        found: Any = scenario_pages.listing(data_dir)
+        if name:
+            found = scenario_pages.as_json(find(name), preset, data_dir)
+        print(json.dumps(found, indent=2, default=str))
+    elif name:
+        scenario_pages.print_page(_console(), find(name), preset, data_dir)
+    else:
+        scenario_pages.print_listing(_console(), data_dir)
 
 
 @datasets_app.callback()
@@ -207,11 +242,36 @@ def main() -> None:
 
 
 def _compare(
-    names: list[str], seeds: list[int], settings: dict[str, Any], where: dict[str, Any], as_json: bool
+    names: list[str],
+    seeds: list[int],
+    settings: dict[str, Any],
+    where: dict[str, Any],
+    as_json: bool,
+    scenario: str | None = None,
+    preset: str = "paper",
 ) -> None:
     terminal = _terminal(where, len(names) * len(seeds))
-    done: Comparison = compare(names, seeds=seeds, watcher=terminal, **where, **settings)
+    extra: dict[str, Any] = {}
+    if scenario is not None:
+        base_of, notes = _scenario(scenario, preset, settings, where["data_dir"], terminal)
+        extra = {"experiment": base_of, "notes": notes}
+    done: Comparison = compare(names, seeds=seeds, watcher=terminal, **extra, **where, **settings)
     _show(done.runs, done.folder, as_json)
+
+
+def _scenario(
+    name: str, preset: str, settings: dict[str, Any], data_dir: Path | None, terminal: Terminal
+) -> tuple[Callable[[str], Experiment], list[str]]:
+    """What gives a method its experiment, and the notes of its runs; the warning is printed."""
+    found = find(name)
+    found.given(preset)
+    if "dataset" not in settings:
+        refuse_missing(found, data_dir)
+    warning = found.warning_of(preset)
+    if warning:
+        terminal.say(f"warning: {warning}")
+    notes = [f"scenario {found.name}, preset {preset}", *([f"warning: {warning}"] if warning else [])]
+    return lambda method: found.experiment(method, preset), notes
 
 
 def _terminal(where: dict[str, Any], runs: int) -> Terminal:

@@ -13,7 +13,7 @@ from idiolect.experiments import Experiment, prepare, with_settings
 from idiolect.experiments.manifest import describe_run, hash_of
 
 LEAST = {
-    "clients": 1,
+    "clients": 0,
     "rounds": 1,
     "local_epochs": 0,
     "batch_size": 1,
@@ -22,6 +22,7 @@ LEAST = {
     "min_local_steps": 0,
     "warmup_rounds": 0,
     "evaluate_every": 1,
+    "evaluate_last": 1,
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,7 @@ def run(
     resume: bool = False,
     checkpoint_every: int = CHECKPOINT_EVERY,
     watcher: Watcher | None = None,
+    notes: Sequence[str] = (),
     **settings: Any,
 ) -> Run:
     """Runs one method and returns its record; a run that is finished already is read instead.
@@ -69,6 +70,7 @@ def run(
         engine: ``auto``, ``loop``, ``cohort`` or ``pool``; it changes no number.
         resume: goes on from the last checkpoint of an interrupted run.
         checkpoint_every: rounds between checkpoints.
+        notes: sentences kept in the record, which change nothing.
         settings: fields of ``Experiment``.
 
     >>> import tempfile, idiolect
@@ -91,8 +93,9 @@ def run(
         raise UserError(
             f"{partial_folder(out, name)} holds an interrupted run; continue it with --resume, or remove it"
         )
-    writer = RunWriter(out, name, describe_run(setting, where))
-    return read_run(_carry_out(setting, where, writer, checkpoint_every, watcher))
+    described = describe_run(setting, where)
+    writer = RunWriter(out, name, {**described, "notes": [*described["notes"], *notes]})
+    return read_run(_carry_out(setting, where, writer, checkpoint_every, watcher, notes))
 
 
 def compare(
@@ -106,7 +109,8 @@ def compare(
     resume: bool = False,
     checkpoint_every: int = CHECKPOINT_EVERY,
     watcher: Watcher | None = None,
-    experiment: Experiment | None = None,
+    experiment: Experiment | Callable[[str], Experiment] | None = None,
+    notes: Sequence[str] = (),
     **settings: Any,
 ) -> Comparison:
     """Runs several methods on the same clients, splits and batches, and writes table and pictures.
@@ -115,19 +119,22 @@ def compare(
         methods: names or compositions.
         seeds: every method runs once for each.
         out: folder in which the comparison's folder is made; the runs lie in it.
+        experiment: what all methods have in common, or a function that gives each method its experiment.
+        notes: sentences kept in every record, which change nothing.
         settings: fields of ``Experiment``, the same for all methods.
     """
     if not methods or not seeds:
         raise UserError("a comparison needs at least one method and one seed")
     if len(set(methods)) < len(methods):
         raise UserError(f"a method stands twice in {', '.join(methods)}; give each once")
-    base = _with_what_is_needed(with_settings(experiment or Experiment(), settings), methods)
+    one_each = experiment if callable(experiment) else _with_method(experiment or Experiment())
+    bases = [_with_what_is_needed(with_settings(one_each(m), settings), methods) for m in methods]
     where = place(engine, device)
-    experiments = [replace(base, method=m, seed=seed) for m in methods for seed in seeds]
+    experiments = [replace(base, seed=seed) for base in bases for seed in seeds]
     for checked in experiments:
         prepare(checked, where, data_dir)
-    identity = spec_hash({"spec": hash_of(base), "methods": list(methods), "seeds": list(seeds)})
-    folder = Path(out) / run_name("compare", base.dataset, base.partition, identity, min(seeds))
+    identity = spec_hash({"specs": [hash_of(base) for base in bases], "seeds": list(seeds)})
+    folder = Path(out) / run_name("compare", bases[0].dataset, bases[0].partition, identity, min(seeds))
     runs = [
         run(
             e,
@@ -138,6 +145,7 @@ def compare(
             resume=resume,
             checkpoint_every=checkpoint_every,
             watcher=watcher,
+            notes=notes,
         )
         for e in experiments
     ]
@@ -151,6 +159,10 @@ def _name(experiment: Experiment) -> str:
     )
 
 
+def _with_method(base: Experiment) -> Callable[[str], Experiment]:
+    return lambda method: replace(base, method=method)
+
+
 def _with_what_is_needed(base: Experiment, methods: Sequence[str]) -> Experiment:
     """One split for all: where one method needs validation or public data, every method gives some up."""
     chosen = [read_method(text) for text in methods]
@@ -162,7 +174,12 @@ def _with_what_is_needed(base: Experiment, methods: Sequence[str]) -> Experiment
 
 
 def _carry_out(
-    setting: Setting, where: Where, writer: RunWriter, checkpoint_every: int, watcher: Watcher
+    setting: Setting,
+    where: Where,
+    writer: RunWriter,
+    checkpoint_every: int,
+    watcher: Watcher,
+    notes: Sequence[str],
 ) -> Path:
     began = time.perf_counter()
     engine = choose_engine(where, setting.work)
@@ -189,7 +206,8 @@ def _carry_out(
         watcher.end()
     _checkpoint(writer, simulation)
     seconds = time.perf_counter() - began
-    return writer.finish(simulation.rounds.table(), simulation.rows.table(), _outcome(simulation, seconds))
+    outcome = _outcome(simulation, seconds, notes)
+    return writer.finish(simulation.rounds.table(), simulation.rows.table(), outcome)
 
 
 def _checkpoint(writer: RunWriter, simulation: Simulation) -> None:
@@ -197,10 +215,10 @@ def _checkpoint(writer: RunWriter, simulation: Simulation) -> None:
     save_checkpoint(writer.folder, simulation.round, simulation.state(), tables)
 
 
-def _outcome(simulation: Simulation, seconds: float) -> dict[str, Any]:
+def _outcome(simulation: Simulation, seconds: float, given: Sequence[str]) -> dict[str, Any]:
     """What is known of a run only at its end."""
     setting = simulation.setting
-    notes = notes_of(setting.experiment)
+    notes = [*notes_of(setting.experiment), *given]
     notes += [f"{name} is {member}" for name, member in simulation.picks.items()]
     idle = setting.federation.population - len(simulation.selected)
     if idle:

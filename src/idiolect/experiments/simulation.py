@@ -121,7 +121,7 @@ class Simulation:
 
     def _due(self, round: int) -> bool:
         experiment = self.setting.experiment
-        return round % experiment.evaluate_every == 0 or round == experiment.rounds
+        return round % experiment.evaluate_every == 0 or round > experiment.rounds - experiment.evaluate_last
 
     def _refuse_broken(self, cohort: list[int], outcomes: list[Outcome]) -> None:
         for client, outcome in zip(cohort, outcomes, strict=True):
@@ -145,7 +145,7 @@ class Simulation:
         sent, privates = broadcast(self.setting.method, self.server), self.store.rows(everyone)
         choices = self.setting.method.choices
         scores = score(self.engine.evaluate(program, sent, privates, "test"), self._labels(everyone, "test"))
-        if choices:
+        if choices or self.setting.experiment.score_valid:
             held_out = self.engine.evaluate(program, sent, privates, "valid")
             valid = score(held_out, self._labels(everyone, "valid"))
             self._record(everyone, "valid", moment, "all", valid)

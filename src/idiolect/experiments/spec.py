@@ -20,6 +20,7 @@ class Experiment:
 
     Args:
         method: a name, a name with options, or a composition: ``map(alpha=0.5)``.
+        clients: their number; 0 for as many as there are, where it follows from the data (``natural``).
         valid, test: shares of each client's samples held out.
         public: samples of the server's test set that the server may train on without their labels; they leave
             the test set unless ``public_in_test``.
@@ -28,6 +29,8 @@ class Experiment:
         warmup_rounds: learning rate grows linearly over this many rounds.
         lr_decay: factor on the learning rate after every round.
         evaluate_every: rounds between evaluations of all clients; the last round is always evaluated.
+        evaluate_last: this many rounds at the end are all evaluated.
+        score_valid: evaluations score the validation split too, as sweeps need it.
     """
 
     method: str = "fedavg"
@@ -54,6 +57,8 @@ class Experiment:
     public: int = 0
     public_in_test: bool = False
     evaluate_every: int = 5
+    evaluate_last: int = 1
+    score_valid: bool = False
     precision: str = "float32"
     seed: int = 0
 
@@ -75,6 +80,8 @@ class Experiment:
         refuse_unknown_choice("weighting", self.weighting, ("uniform", "samples"))
         refuse_unknown_choice("buffers", self.buffers, ("average", "private", "frozen"))
         refuse_unknown_choice("precision", self.precision, PRECISIONS)
+        if self.score_valid and self.valid <= 0:
+            raise UserError("score_valid needs validation data; set valid above 0")
         if self.clip_norm is not None:
             refuse_outside("clip_norm", self.clip_norm, 1e-9)
 
@@ -89,7 +96,7 @@ class Experiment:
 
 
 LEAST = {
-    "clients": 1,
+    "clients": 0,
     "rounds": 1,
     "local_epochs": 0,
     "batch_size": 1,
@@ -99,6 +106,7 @@ LEAST = {
     "warmup_rounds": 0,
     "public": 0,
     "evaluate_every": 1,
+    "evaluate_last": 1,
 }
 
 

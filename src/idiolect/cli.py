@@ -13,13 +13,14 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from idiolect import data, methods, scenario_pages
+from idiolect import data, methods, reproduction_pages, scenario_pages
 from idiolect.calls import split_outside_brackets
 from idiolect.engines import Where, place
 from idiolect.errors import UserError
 from idiolect.experiments import Comparison, Experiment, compare, prepare, run
 from idiolect.experiments.demo import DEMO_METHODS, QUICK
 from idiolect.experiments.papers import papers
+from idiolect.experiments.reproduce import reproduce
 from idiolect.experiments.scenarios import find, refuse_missing, uses
 from idiolect.records import Run
 from idiolect.reports import notes_of, plain_rows, summarise, write_report
@@ -157,7 +158,7 @@ def compare_command(
         precision=precision,
     )
     where = {"engine": engine, "device": device, "data_dir": data_dir, "out": out, "resume": resume}
-    names = [name for name in split_outside_brackets(methods_ or "all", ",") if name]
+    names = _names(methods_ or "all")
     if methods_ is None and scenario is not None:
         names = list(uses(find(scenario).name).methods)
     names = methods.names() if names == ["all"] else names
@@ -207,6 +208,50 @@ def scenarios_command(
         scenario_pages.print_page(_console(), find(name), preset, data_dir)
     else:
         scenario_pages.print_listing(_console(), data_dir)
+
+
+@app.command("reproduce")
+def reproduce_command(
+    id: Annotated[str, typer.Argument(help="A table or figure, such as map-table2 or fedphp-fig4.")],
+    column: Annotated[
+        str | None, typer.Option(help="Columns of the table, or scenarios of the figure, by commas.")
+    ] = None,
+    methods_: Annotated[str | None, typer.Option("--methods", help="Methods separated by commas.")] = None,
+    seeds: Annotated[int, typer.Option(help="How many seeds.", min=1)] = 1,
+    preset: Preset = "paper",
+    best_of_grid: Annotated[
+        bool, typer.Option("--best-of-grid", help="Run all settings of MAP's authors and take the best.")
+    ] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Embedded data and few rounds; never compared with the paper.")
+    ] = False,
+    engine: Engine = "auto",
+    device: Device = "auto",
+    data_dir: DataDir = None,
+    out: Out = Path("runs"),
+    as_json: Json = False,
+) -> None:
+    """Make a paper's table or figure: run what is missing, go on after a stop, show it beside the paper's."""
+    where: dict[str, Any] = {"engine": engine, "device": device}
+    done = reproduce(
+        id,
+        columns=_names(column),
+        methods=_names(methods_),
+        seeds=seeds,
+        preset=preset,
+        best_of_grid=best_of_grid,
+        quick=quick,
+        out=out,
+        data_dir=data_dir,
+        watcher=_terminal(where, 1),
+        **where,
+    )
+    if as_json:
+        print(json.dumps(reproduction_pages.as_json(done), indent=2))
+    else:
+        reproduction_pages.print_reproduction(_console(), done)
+    if done.failures or (done.entries and all(one.value is None for one in done.entries)):
+        sys.exit(2)
 
 
 @datasets_app.callback()
@@ -308,6 +353,11 @@ def _settings(quick: bool, pairs: list[str] | None, **flags: Any) -> dict[str, A
             raise UserError(f"--set {key.strip()} is not for settings; use {FLAGS[key.strip()]}")
         chosen[key.strip()] = _value(value)
     return chosen | {name: value for name, value in flags.items() if value is not None}
+
+
+def _names(text: str | None) -> list[str]:
+    """Names separated by commas."""
+    return [name for name in split_outside_brackets(text or "", ",") if name]
 
 
 def _value(text: str) -> Any:

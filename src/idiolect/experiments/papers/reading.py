@@ -14,7 +14,7 @@ __all__ = ["KEYS", "Reading", "window"]
 SOURCES = ("run", "choice", "federation", "setting")
 OVER = ("mean", "sd", "client")
 FEDERATION = ("clients", "classes", "local_classes", "train", "test")
-ROUNDS = re.compile(r"last(?: (\d+))?|around (\d+)")
+ROUNDS = re.compile(r"last(?: (\d+))?|(around|round) (\d+)")
 MARGIN = 10  # "around 200" is rounds 190 to 210
 
 
@@ -23,7 +23,7 @@ class Reading:
     """Args:
     source: ``run``: rows of the record; ``choice``: the mixing coefficient that the predictor stands for;
         ``federation``: sizes of the partition; ``setting``: a setting of the experiment.
-    rounds: ``last``, ``last 10`` or ``around 200``; evaluated rounds in it are averaged.
+    rounds: ``last``, ``last 10``, ``around 200`` or ``round 1``; evaluated rounds in it are averaged.
     over: ``mean`` over the clients, ``sd`` (n - 1) over the clients of their means over runs, or one ``client``.
     """
 
@@ -78,7 +78,8 @@ def window(rounds: str, last: int) -> tuple[int, int]:
     if found is None:
         raise ValueError(f"rounds {rounds!r} is no window")
     if found[2]:
-        return int(found[2]) - MARGIN, int(found[2]) + MARGIN
+        margin = MARGIN if found[2] == "around" else 0
+        return int(found[3]) - margin, int(found[3]) + margin
     return last - int(found[1] or 1) + 1, last
 
 

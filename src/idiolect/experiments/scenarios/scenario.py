@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
-from idiolect.calls import parse_call, split_outside_brackets
+from idiolect.calls import parse_call, split_outside_brackets, write_call
 from idiolect.errors import UserError
 from idiolect.experiments.spec import Experiment
 from idiolect.methods.catalogue import METHODS
@@ -95,9 +95,7 @@ class Scenario:
             known |= self.official_options.get(name, {})
         if preset in METHODS[name].presets:
             known = {"preset": preset, **known}
-        options = known | given
-        inside = ", ".join(f"{key}={_written(value)}" for key, value in options.items())
-        return " + ".join([f"{name}({inside})" if inside else name, *others])
+        return " + ".join([write_call(name, known | given), *others])
 
     def experiment(self, method: str = "fedavg", preset: str = "paper") -> Experiment:
         """The experiment of one method.  Settings that this version's experiments lack are left out."""
@@ -112,8 +110,3 @@ class Scenario:
 
 def _name(method: str) -> str:
     return method.partition("+")[0].partition("(")[0].strip().lower().replace("-", "_")
-
-
-def _written(value: Any) -> str:
-    """A value as it is written in a call: words bare, the rest as Python writes it."""
-    return value if isinstance(value, str) and value.isidentifier() else repr(value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from idiolect import data, methods
+from idiolect import data, methods, reproduction_pages, scenario_pages
 from idiolect.bench import SIZES, Grid, bench, rows_of_table, workloads
 from idiolect.bench import notes_of as bench_notes
 from idiolect.calls import split_outside_brackets
@@ -20,6 +21,9 @@ from idiolect.engines import Where, place
 from idiolect.errors import UserError
 from idiolect.experiments import Comparison, Experiment, compare, prepare, run
 from idiolect.experiments.demo import DEMO_METHODS, QUICK
+from idiolect.experiments.papers import papers
+from idiolect.experiments.reproduce import reproduce
+from idiolect.experiments.scenarios import find, refuse_missing, uses
 from idiolect.records import Run
 from idiolect.reports import notes_of, plain_rows, summarise, write_report
 from idiolect.terminal import Terminal, print_table
@@ -62,6 +66,8 @@ Partition = Annotated[str | None, typer.Option(help="How clients differ, such as
 Clients = Annotated[int | None, typer.Option(help="Number of clients; 0: as many as the data have.")]
 Rounds = Annotated[int | None, typer.Option(help="Communication rounds.")]
 Precision = Annotated[str | None, typer.Option(help="float32 or float64.")]
+ScenarioName = Annotated[str | None, typer.Option("--scenario", help="See idiolect scenarios.")]
+Preset = Annotated[str, typer.Option(help="Of the scenario: paper, official or clipped.")]
 
 
 @app.callback()
@@ -72,6 +78,8 @@ def _idiolect() -> None:
 @app.command("run")
 def run_command(
     method: Annotated[str | None, typer.Option(help="A method, with options: 'map(alpha=0.5)'.")] = None,
+    scenario: ScenarioName = None,
+    preset: Preset = "paper",
     dataset: Dataset = None,
     partition: Partition = None,
     clients: Clients = None,
@@ -104,12 +112,15 @@ def run_command(
     )
     where = {"engine": engine, "device": device, "data_dir": data_dir, "out": out, "resume": resume}
     where |= {"store": store, "store_cache": store_cache}
-    if method is None:
+    if method is None and scenario is None:
         first = chosen.pop("seed", 0)
         _compare(list(DEMO_METHODS), [first], chosen, where, as_json)
         return
-    terminal = _terminal(where, 1)
-    done = run(method, watcher=terminal, **where, **chosen)
+    terminal, base, notes = _terminal(where, 1), None, []
+    if scenario is not None:
+        base_of, notes = _scenario(scenario, preset, chosen, data_dir, terminal)
+        base = base_of(method or papers()[find(scenario).paper].method)
+    done = run(base or method or "", watcher=terminal, notes=notes, **where, **chosen)
     folder = Path(out) / done.manifest["name"]
     write_report([done], folder)
     _show([done], folder, as_json)
@@ -117,7 +128,14 @@ def run_command(
 
 @app.command("compare")
 def compare_command(
-    methods_: Annotated[str, typer.Option("--methods", help="Methods separated by commas, or all.")] = "all",
+    methods_: Annotated[
+        str | None,
+        typer.Option(
+            "--methods", help="Methods separated by commas, or all; else those of the scenario, or all."
+        ),
+    ] = None,
+    scenario: ScenarioName = None,
+    preset: Preset = "paper",
     dataset: Dataset = None,
     partition: Partition = None,
     clients: Clients = None,
@@ -150,12 +168,11 @@ def compare_command(
     )
     where = {"engine": engine, "device": device, "data_dir": data_dir, "out": out, "resume": resume}
     where |= {"store": store, "store_cache": store_cache}
-    names = (
-        methods.names()
-        if methods_ == "all"
-        else [name for name in split_outside_brackets(methods_, ",") if name]
-    )
-    _compare(names, list(range(seed, seed + seeds)), chosen, where, as_json)
+    names = _names(methods_ or "all")
+    if methods_ is None and scenario is not None:
+        names = list(uses(find(scenario).name).methods)
+    names = methods.names() if names == ["all"] else names
+    _compare(names, list(range(seed, seed + seeds)), chosen, where, as_json, scenario, preset)
 
 
 @app.command("methods")
@@ -235,6 +252,69 @@ def bench_command(
         console.print(f"- {note}", highlight=False, markup=False)
 
 
+@app.command("scenarios")
+def scenarios_command(
+    name: Annotated[str | None, typer.Argument(help="A scenario to explain.")] = None,
+    preset: Preset = "paper",
+    data_dir: DataDir = None,
+    as_json: Json = False,
+) -> None:
+    """List the papers' experiments, or explain one: every setting and where it comes from."""
+    if as_json:
+        found: Any = scenario_pages.listing(data_dir)
+        if name:
+            found = scenario_pages.as_json(find(name), preset, data_dir)
+        print(json.dumps(found, indent=2, default=str))
+    elif name:
+        scenario_pages.print_page(_console(), find(name), preset, data_dir)
+    else:
+        scenario_pages.print_listing(_console(), data_dir)
+
+
+@app.command("reproduce")
+def reproduce_command(
+    id: Annotated[str, typer.Argument(help="A table or figure, such as map-table2 or fedphp-fig4.")],
+    column: Annotated[
+        str | None, typer.Option(help="Columns of the table, or scenarios of the figure, by commas.")
+    ] = None,
+    methods_: Annotated[str | None, typer.Option("--methods", help="Methods separated by commas.")] = None,
+    seeds: Annotated[int, typer.Option(help="How many seeds.", min=1)] = 1,
+    preset: Preset = "paper",
+    best_of_grid: Annotated[
+        bool, typer.Option("--best-of-grid", help="Run all settings of MAP's authors and take the best.")
+    ] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Embedded data and few rounds; never compared with the paper.")
+    ] = False,
+    engine: Engine = "auto",
+    device: Device = "auto",
+    data_dir: DataDir = None,
+    out: Out = Path("runs"),
+    as_json: Json = False,
+) -> None:
+    """Make a paper's table or figure: run what is missing, go on after a stop, show it beside the paper's."""
+    where: dict[str, Any] = {"engine": engine, "device": device}
+    done = reproduce(
+        id,
+        columns=_names(column),
+        methods=_names(methods_),
+        seeds=seeds,
+        preset=preset,
+        best_of_grid=best_of_grid,
+        quick=quick,
+        out=out,
+        data_dir=data_dir,
+        watcher=_terminal(where, 1),
+        **where,
+    )
+    if as_json:
+        print(json.dumps(reproduction_pages.as_json(done), indent=2))
+    else:
+        reproduction_pages.print_reproduction(_console(), done)
+    if done.failures or (done.entries and all(one.value is None for one in done.entries)):
+        sys.exit(2)
+
+
 @datasets_app.callback()
 def datasets_command(context: typer.Context, data_dir: DataDir = None, as_json: Json = False) -> None:
     """List the datasets and where they are looked for."""
@@ -268,11 +348,36 @@ def main() -> None:
 
 
 def _compare(
-    names: list[str], seeds: list[int], settings: dict[str, Any], where: dict[str, Any], as_json: bool
+    names: list[str],
+    seeds: list[int],
+    settings: dict[str, Any],
+    where: dict[str, Any],
+    as_json: bool,
+    scenario: str | None = None,
+    preset: str = "paper",
 ) -> None:
     terminal = _terminal(where, len(names) * len(seeds))
-    done: Comparison = compare(names, seeds=seeds, watcher=terminal, **where, **settings)
+    extra: dict[str, Any] = {}
+    if scenario is not None:
+        base_of, notes = _scenario(scenario, preset, settings, where["data_dir"], terminal)
+        extra = {"experiment": base_of, "notes": notes}
+    done: Comparison = compare(names, seeds=seeds, watcher=terminal, **extra, **where, **settings)
     _show(done.runs, done.folder, as_json)
+
+
+def _scenario(
+    name: str, preset: str, settings: dict[str, Any], data_dir: Path | None, terminal: Terminal
+) -> tuple[Callable[[str], Experiment], list[str]]:
+    """What gives a method its experiment, and the notes of its runs; the warning is printed."""
+    found = find(name)
+    found.given(preset)
+    if "dataset" not in settings:
+        refuse_missing(found, data_dir)
+    warning = found.warning_of(preset)
+    if warning:
+        terminal.say(f"warning: {warning}")
+    notes = [f"scenario {found.name}, preset {preset}", *([f"warning: {warning}"] if warning else [])]
+    return lambda method: found.experiment(method, preset), notes
 
 
 def _terminal(where: dict[str, Any], runs: int) -> Terminal:
@@ -309,6 +414,11 @@ def _settings(quick: bool, pairs: list[str] | None, **flags: Any) -> dict[str, A
             raise UserError(f"--set {key.strip()} is not for settings; use {FLAGS[key.strip()]}")
         chosen[key.strip()] = _value(value)
     return chosen | {name: value for name, value in flags.items() if value is not None}
+
+
+def _names(text: str | None) -> list[str]:
+    """Names separated by commas."""
+    return [name for name in split_outside_brackets(text or "", ",") if name]
 
 
 def _value(text: str) -> Any:

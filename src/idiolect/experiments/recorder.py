@@ -59,13 +59,14 @@ class Recorder:
             chunks: private state of some clients at a time; how many changes no number.
         """
         sent, choices = broadcast(self.setting.method, self.server), self.setting.method.choices
+        held_out = bool(choices) or self.setting.experiment.score_valid
         clients: list[int] = []
         scores: Scores = {}
         valid: Scores = {}
         for privates in chunks:
             clients += privates
             for split, found in (("test", scores), ("valid", valid)):
-                if split == "test" or choices:
+                if split == "test" or held_out:
                     logits = self.engine.evaluate(program, sent, privates, split)
                     _append(found, self._score(logits, list(privates), split))
         picks = self._record(clients, moment, "all", scores, valid)

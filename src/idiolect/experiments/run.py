@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -64,6 +64,7 @@ def run(
     store: str = "auto",
     store_cache: float | None = None,
     watcher: Watcher | None = None,
+    notes: Sequence[str] = (),
     **settings: Any,
 ) -> Run:
     """Runs one method and returns its record; a run that is finished already is read instead.
@@ -76,6 +77,7 @@ def run(
         checkpoint_every: rounds between checkpoints.
         store: where private state is kept, ``auto``, ``device``, ``host`` or ``disk``; it changes no number.
         store_cache: megabytes of a disk store that stay in memory.
+        notes: sentences kept in the record, which change nothing.
         settings: fields of ``Experiment``.
 
     >>> import tempfile, idiolect
@@ -102,8 +104,9 @@ def run(
             f"{partial_folder(out, name)} holds an interrupted run; continue it with --resume, or remove it"
         )
     placement = place_private_state(setting, partial_folder(out, name), checkpoint_every, store, store_cache)
-    writer = RunWriter(out, name, describe_run(setting, where) | {"private_state": placement.facts()})
-    return read_run(_carry_out(setting, where, placement, writer, checkpoint_every, watcher))
+    described = describe_run(setting, where) | {"private_state": placement.facts()}
+    writer = RunWriter(out, name, {**described, "notes": [*described["notes"], *notes]})
+    return read_run(_carry_out(setting, where, placement, writer, checkpoint_every, watcher, notes))
 
 
 def compare(
@@ -119,7 +122,8 @@ def compare(
     store: str = "auto",
     store_cache: float | None = None,
     watcher: Watcher | None = None,
-    experiment: Experiment | None = None,
+    experiment: Experiment | Callable[[str], Experiment] | None = None,
+    notes: Sequence[str] = (),
     **settings: Any,
 ) -> Comparison:
     """Runs several methods on the same clients, splits and batches, and writes table and pictures.
@@ -128,21 +132,24 @@ def compare(
         methods: names or compositions.
         seeds: every method runs once for each.
         out: folder in which the comparison's folder is made; the runs lie in it.
+        experiment: what all methods have in common, or a function that gives each method its experiment.
+        notes: sentences kept in every record, which change nothing.
         settings: fields of ``Experiment``, the same for all methods.
     """
     if not methods or not seeds:
         raise UserError("a comparison needs at least one method and one seed")
     if len(set(methods)) < len(methods):
         raise UserError(f"a method stands twice in {', '.join(methods)}; give each once")
-    base = _with_what_is_needed(with_settings(experiment or Experiment(), settings), methods)
+    one_each = experiment if callable(experiment) else _with_method(experiment or Experiment())
+    bases = [_with_what_is_needed(with_settings(one_each(m), settings), methods) for m in methods]
     where = place(engine, device)
-    experiments = [replace(base, method=m, seed=seed) for m in methods for seed in seeds]
+    experiments = [replace(base, seed=seed) for base in bases for seed in seeds]
     for checked in experiments:
         place_private_state(
             prepare(checked, where, data_dir), Path(out), checkpoint_every, store, store_cache
         )
-    identity = spec_hash({"spec": hash_of(base), "methods": list(methods), "seeds": list(seeds)})
-    folder = Path(out) / run_name("compare", base.dataset, base.partition, identity, min(seeds))
+    identity = spec_hash({"specs": [hash_of(base) for base in bases], "seeds": list(seeds)})
+    folder = Path(out) / run_name("compare", bases[0].dataset, bases[0].partition, identity, min(seeds))
     runs = [
         run(
             e,
@@ -155,6 +162,7 @@ def compare(
             store=store,
             store_cache=store_cache,
             watcher=watcher,
+            notes=notes,
         )
         for e in experiments
     ]
@@ -166,6 +174,10 @@ def _name(experiment: Experiment) -> str:
     return run_name(
         experiment.method, experiment.dataset, experiment.partition, hash_of(experiment), experiment.seed
     )
+
+
+def _with_method(base: Experiment) -> Callable[[str], Experiment]:
+    return lambda method: replace(base, method=method)
 
 
 def _with_what_is_needed(base: Experiment, methods: Sequence[str]) -> Experiment:
@@ -185,6 +197,7 @@ def _carry_out(
     writer: RunWriter,
     checkpoint_every: int,
     watcher: Watcher,
+    notes: Sequence[str],
 ) -> Path:
     began = time.perf_counter()
     engine = choose_engine(where, setting.work, watcher.say)
@@ -216,7 +229,7 @@ def _carry_out(
         watcher.end()
     seconds = time.perf_counter() - began
     tables = checkpoint_tables(writer.folder, last)
-    return writer.finish(tables["rounds"], tables["rows"], _outcome(simulation, seconds))
+    return writer.finish(tables["rounds"], tables["rows"], _outcome(simulation, seconds, notes))
 
 
 def _checkpoint(writer: RunWriter, simulation: Simulation, last: int | None) -> int:
@@ -228,10 +241,10 @@ def _checkpoint(writer: RunWriter, simulation: Simulation, last: int | None) -> 
     return simulation.round
 
 
-def _outcome(simulation: Simulation, seconds: float) -> dict[str, Any]:
+def _outcome(simulation: Simulation, seconds: float, given: Sequence[str]) -> dict[str, Any]:
     """What is known of a run only at its end."""
     setting = simulation.setting
-    notes = notes_of(setting.experiment)
+    notes = [*notes_of(setting.experiment), *given]
     notes += [f"{name} is {member}" for name, member in simulation.picks.items()]
     idle = setting.federation.population - len(simulation.selected)
     if idle:

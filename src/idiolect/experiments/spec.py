@@ -38,6 +38,8 @@ class Experiment:
             ``always``, which local degradation and the mean over the last rounds need.
         calibration: ``whole`` measures calibration on each client's whole split; ``per_batch`` also records it averaged
             over batches of ``batch_size``, as SuPerFed's code does, under names of its own.
+        evaluate_last: this many rounds at the end are all evaluated.
+        score_valid: evaluations score the validation split too, as sweeps need it.
     """
 
     method: str = "fedavg"
@@ -68,6 +70,8 @@ class Experiment:
     augmentation: str = "none"
     observe: str = "evaluated"
     calibration: str = "whole"
+    evaluate_last: int = 1
+    score_valid: bool = False
     precision: str = "float32"
     seed: int = 0
 
@@ -92,6 +96,8 @@ class Experiment:
         refuse_unknown_choice("observe", self.observe, ("evaluated", "always"))
         refuse_unknown_choice("calibration", self.calibration, ("whole", "per_batch"))
         refuse_unknown_choice("precision", self.precision, PRECISIONS)
+        if self.score_valid and self.valid <= 0:
+            raise UserError("score_valid needs validation data; set valid above 0")
         if self.clip_norm is not None:
             refuse_outside("clip_norm", self.clip_norm, 1e-9)
 
@@ -117,6 +123,7 @@ LEAST = {
     "warmup_rounds": 0,
     "public": 0,
     "evaluate_every": 1,
+    "evaluate_last": 1,
 }
 
 

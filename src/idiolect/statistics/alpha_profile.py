@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-import numpy as np
 import pandas as pd
 
 from idiolect.errors import UserError
 from idiolect.records import Run
+from idiolect.statistics.fairness import spread
 from idiolect.statistics.measurements import client_scores
 
 __all__ = ["alpha_profile"]
@@ -35,9 +35,9 @@ def alpha_profile(runs: Sequence[Run], metric: str = "accuracy") -> pd.DataFrame
         )
     lines = []
     for name in names:
-        seeds = [client_scores(run, name, metric=metric).to_numpy() for run in runs]
-        stats = np.array([[values.mean(), values.std(), values.std(ddof=1)] for values in seeds])
+        seeds = [spread(client_scores(run, name, metric=metric)) for run in runs]
+        means = pd.DataFrame(seeds)[["mean", "sd_ddof0", "sd_ddof1"]].mean(skipna=False)
         alpha = float(MEMBER.fullmatch(name)[1])  # type: ignore[index]
-        lines.append((alpha, len(seeds[0]), len(seeds), *stats.mean(axis=0)))
+        lines.append((alpha, int(seeds[0]["clients"]), len(seeds), *means))
     columns = ["alpha", "clients", "seeds", "mean", "sd_clients_ddof0", "sd_clients_ddof1"]
     return pd.DataFrame(lines, columns=columns).sort_values("alpha", ignore_index=True)

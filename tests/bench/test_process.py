@@ -6,9 +6,14 @@ from dataclasses import asdict
 
 import pytest
 
+from idiolect.bench import worker
+from idiolect.bench.plain import Plain
 from idiolect.bench.process import Failed, Process
 from idiolect.bench.row import Row
+from idiolect.bench.runners import PlainRunner
+from idiolect.bench.setting import setting_of
 from idiolect.bench.turns import measure_cell
+from idiolect.errors import UserError
 
 
 def test_worker_makes_rounds_and_hangs_up(small):
@@ -19,6 +24,14 @@ def test_worker_makes_rounds_and_hangs_up(small):
         assert turn["seconds"] > 0 and turn["steps"] == 2 * 3 and turn["cuda"] is None
         work = process.ask({"do": "count", "phase": "round"})
         assert work["steps"] == 6 and work["bytes"] > 0
+
+
+def test_plain_loop_whose_steps_are_not_those_planned_is_refused(small):
+    setting = setting_of(small(), "fedavg")
+    running = PlainRunner(setting, Plain)
+    assert worker._counted(running, "round", planned=9)["steps"] == 9
+    with pytest.raises(UserError, match="made 9 optimisation steps where engines plan 8"):
+        worker._counted(running, "round", planned=8)
 
 
 def test_dead_worker_is_named_with_its_exit_code(small):

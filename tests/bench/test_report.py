@@ -117,4 +117,4 @@ def test_document_becomes_the_page_of_results(report, tmp_path, monkeypatch):
     script.main([str(found)])
     text = page.read_text()
     assert text.startswith("Before.") and text.endswith("After.\n") and "old" not in text
-    assert "2026-01-02, version" in text and "| w | 20 | pool | 1 | 1-2 | 140 | 2.00 |" in text
+    assert "2026-01-02, version" in text and "| w | 20 of 100 | pool | 1 | 1-2 | 140 | 2.00 |" in text

@@ -35,7 +35,7 @@ def _cells(line: dict[str, Any], gpu: bool) -> list[str]:
     seconds, ratio = line["seconds"], line["times_plain"]
     found = [
         _workload(line),
-        str(line["clients"]),
+        f"{line['clients']} of {line['population']}",
         _runner(line),
         _number(seconds and seconds["median"], "{:.3g}"),
         f"{seconds['low']:.3g}-{seconds['high']:.3g}" if seconds else "-",
@@ -87,9 +87,12 @@ def _runner(line: dict[str, Any]) -> str:
         return f"plain loop, {line['threads']} thread{'s' if line['threads'] > 1 else ''}"
     if line["runner"] == "auto" and line["engine"]:
         return f"auto ({line['engine']})"
-    name = {"pfl-pair": "pfl, 2 processes", "flower": "flower, 2 actors"}.get(line["runner"], line["runner"])
-    absent = " (not installed)" if (line["refused"] or "").startswith("not installed") else ""
-    return name + absent
+    name = {"pfl-pair": "two processes of pfl", "flower": "two actors of Flower"}.get(
+        line["runner"], line["runner"]
+    )
+    if (line["refused"] or "").startswith("not installed"):
+        return f"{name} (not installed)"
+    return f"{name} {line['version'] or ''}".strip()
 
 
 def _number(value: float | None, form: str) -> str:

@@ -94,7 +94,7 @@ def _turns(
         steps = steps_of_round(setting, made, phase)
         if command["do"] == "count":
             assert isinstance(running, PlainRunner)
-            turnstile.answer(**_counted(running, phase))
+            turnstile.answer(**_counted(running, phase, steps))
         else:
             seconds = _timed(running, phase, device)
             turnstile.answer(seconds=seconds, steps=steps, cuda=cuda_peak(device))
@@ -110,10 +110,12 @@ def _timed(running: Runner, phase: str, device: str) -> float:
     return time.perf_counter() - began
 
 
-def _counted(running: PlainRunner, phase: str) -> dict[str, Any]:
+def _counted(running: PlainRunner, phase: str, planned: int) -> dict[str, Any]:
     plain, x = running.plain, running.plain.x
     running.ready(phase)
     work = count_work(lambda: running.go(phase), plain.nets)
+    if work.steps != planned:
+        raise UserError(f"the plain loop made {work.steps} optimisation steps where engines plan {planned}")
     parameters = sum(p.numel() for p in plain.net.parameters())
     moved = traffic(work, parameters, activations(plain.net, x[0]), x[0].numel(), x.element_size())
     return {**dataclasses.asdict(work), "bytes": moved}

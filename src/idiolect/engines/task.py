@@ -89,13 +89,13 @@ def initialiser(
     Args:
         like: a tensor with the run's precision and device.
     """
-
     net = build(model, image_shape, n_classes, initialisation)
+    params, buffers = dict(net.named_parameters()), dict(net.named_buffers())
 
     def drawn(*position: str | int) -> Model:
         initialise(net, initialisation, derive(seed, "initialisation", *position))
-        params = {k: v.detach().to(like, copy=True) for k, v in net.named_parameters()}
-        return Model(params, {k: v.to(like, copy=True) for k, v in net.named_buffers()})
+        with torch.no_grad():
+            return Model(*({k: v.to(like, copy=True) for k, v in tree.items()} for tree in (params, buffers)))
 
     first, structure = drawn("shared"), structure_of(net)
 

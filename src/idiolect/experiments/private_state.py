@@ -18,6 +18,10 @@ from idiolect.federation import (
 
 __all__ = ["announce", "demand_of", "open_private_state", "place_private_state"]
 
+PHASES = (
+    4  # of each round that ``private_shapes`` tries: at first, after training, after the merge, at the end
+)
+
 
 def demand_of(setting: Setting, checkpoint_every: int) -> Demand:
     """The most that private state can come to, in memory and, with what the last two checkpoints need, on disk."""
@@ -27,11 +31,11 @@ def demand_of(setting: Setting, checkpoint_every: int) -> Demand:
     cohort = cohort_size(experiment.participation_rate, population)
     in_rounds = population if plan.merged else min(population, cohort * experiment.rounds)
     changed = population if plan.merged else min(population, cohort * checkpoint_every)
-    *during, last = (RowFormat([tree]).row_bytes for tree in setting.private_shapes)
-    superseded = max(during) * changed + (max(during) * in_rounds if plan.end else max(during) * changed)
+    sizes = [RowFormat([tree]).row_bytes for tree in setting.private_shapes]
+    during = max(size for phase, size in enumerate(sizes) if phase % PHASES != PHASES - 1)
     if plan.end:
-        return Demand(max(*during, last), population, population, superseded)
-    return Demand(max(during), population, in_rounds, superseded)
+        return Demand(max(sizes), population, population, during * (changed + in_rounds))
+    return Demand(during, population, in_rounds, during * 2 * changed)
 
 
 def place_private_state(

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +19,11 @@ import pyarrow.parquet as pq
 import torch
 
 from idiolect.errors import UserError
+from idiolect.records.checkpoint_files import files_of, keep_only, new_file, rounds_in, tree_path
 from idiolect.records.digest import file_digest
 from idiolect.records.layout import flatten, unflatten
 from idiolect.records.tables import write_table
-from idiolect.records.tensors import DamagedFile, read_metadata, read_tensors, write_tensors
+from idiolect.records.tensors import DamagedFile, read_tensors, write_tensors
 
 __all__ = ["checkpoint_tables", "find_checkpoint", "load_checkpoint", "save_checkpoint"]
 
@@ -32,7 +31,6 @@ LOGGER = logging.getLogger(__name__)
 
 Tree = dict[str, Any]
 Tables = dict[str, pa.Table]
-Files = dict[str, dict[str, str]]  # table -> file -> SHA-256
 
 
 def save_checkpoint(
@@ -55,16 +53,16 @@ def save_checkpoint(
     for name, leaf in leaves.items():
         if not isinstance(leaf, torch.Tensor):
             raise TypeError(f"a checkpoint holds tensors; {name} is {type(leaf).__name__}")
-    files = {name: {} for name in tables} if after is None else _files(folder, after)
+    files = {name: {} for name in tables} if after is None else files_of(folder, after)
     for name, table in tables.items():
         if table.num_rows or not files[name]:
-            file = _new_file(round, name, files[name])
+            file = new_file(round, name, files[name])
             files[name][file] = write_table(Path(folder) / file, table)
     facts = {"round": round, "layout": layout, "tables": files}
-    path = _tree_path(folder, round)
+    path = tree_path(folder, round)
     write_tensors(path, leaves, {key: json.dumps(value) for key, value in facts.items()})
-    earlier = [other for other in _rounds(folder) if other < round]
-    _keep(folder, {round, max(earlier, default=round)})
+    earlier = [other for other in rounds_in(folder) if other < round]
+    keep_only(folder, {round, max(earlier, default=round)})
     return path
 
 
@@ -91,7 +89,7 @@ def load_checkpoint(
 def find_checkpoint(folder: Path, say: Callable[[str], None] = LOGGER.warning) -> tuple[int, Tree] | None:
     """As `load_checkpoint`, without reading the tables into memory."""
     problems: list[str] = []
-    for round in sorted(_rounds(folder), reverse=True):
+    for round in sorted(rounds_in(folder), reverse=True):
         try:
             tree = _read(folder, round)
         except DamagedFile as error:
@@ -111,14 +109,14 @@ def checkpoint_tables(folder: Path, round: int) -> dict[str, Iterator[pa.Table]]
     """The tables of a sound checkpoint, each in the pieces that it grew by."""
     return {
         name: (pq.read_table(Path(folder) / file) for file in files)
-        for name, files in _files(folder, round).items()
+        for name, files in files_of(folder, round).items()
     }
 
 
 def _read(folder: Path, round: int) -> Tree:
-    leaves, facts = read_tensors(_tree_path(folder, round))
+    leaves, facts = read_tensors(tree_path(folder, round))
     if json.loads(facts["round"]) != round:
-        raise DamagedFile(f"{_tree_path(folder, round).name} holds round {facts['round']}")
+        raise DamagedFile(f"{tree_path(folder, round).name} holds round {facts['round']}")
     for files in json.loads(facts["tables"]).values():
         for file, digest in files.items():
             path = Path(folder) / file
@@ -127,39 +125,3 @@ def _read(folder: Path, round: int) -> Tree:
             if file_digest(path) != digest:
                 raise DamagedFile(f"{path.name} does not match its checksum")
     return unflatten(json.loads(facts["layout"]), leaves)
-
-
-def _files(folder: Path, round: int) -> Files:
-    found: Files = json.loads(read_metadata(_tree_path(folder, round))["tables"])
-    return found
-
-
-def _tree_path(folder: Path, round: int) -> Path:
-    return Path(folder) / f"checkpoint-{round}.safetensors"
-
-
-def _new_file(round: int, name: str, files: Mapping[str, str]) -> str:
-    """A name that no file of the table has: the last round is saved before and after the stages of the end."""
-    first = f"checkpoint-{round}-{name}.parquet"
-    return f"checkpoint-{round}-{name}-{len(files)}.parquet" if first in files else first
-
-
-def _rounds(folder: Path) -> list[int]:
-    names = (
-        re.fullmatch(r"checkpoint-(\d+)\.safetensors", path.name)
-        for path in Path(folder).glob("checkpoint-*")
-    )
-    return [int(name.group(1)) for name in names if name]
-
-
-def _keep(folder: Path, rounds: set[int]) -> None:
-    """Removes every checkpoint but these, and the files that only others need."""
-    for round in set(_rounds(folder)) - rounds:
-        _tree_path(folder, round).unlink(missing_ok=True)
-    needed: set[str] = set()
-    for round in rounds:
-        with suppress(DamagedFile):  # a damaged one is kept as it is and never gone back to
-            needed |= {file for files in _files(folder, round).values() for file in files}
-    for path in Path(folder).glob("checkpoint-*.parquet"):
-        if path.name not in needed:
-            path.unlink(missing_ok=True)

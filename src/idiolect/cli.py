@@ -21,9 +21,11 @@ from idiolect.engines import Where, place
 from idiolect.errors import UserError
 from idiolect.experiments import Comparison, Experiment, compare, prepare, run
 from idiolect.experiments.demo import DEMO_METHODS, QUICK
-from idiolect.experiments.papers import papers
+from idiolect.experiments.papers import grids, papers
 from idiolect.experiments.reproduce import reproduce
 from idiolect.experiments.scenarios import find, refuse_missing, uses
+from idiolect.experiments.sweep import sweep
+from idiolect.experiments.sweeping.files import best_rows, trial_rows
 from idiolect.records import Run
 from idiolect.reports import notes_of, plain_rows, summarise, write_report
 from idiolect.terminal import Terminal, print_table
@@ -315,6 +317,71 @@ def reproduce_command(
         sys.exit(2)
 
 
+@app.command("sweep")
+def sweep_command(
+    methods_: Annotated[
+        str | None, typer.Option("--methods", "--method", help="Methods separated by commas.")
+    ] = None,
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="learning_rate=0.01,0.03 or map.alpha=0.5,0.9; a range is 0.1..0.9; may be repeated."
+        ),
+    ] = None,
+    preset_grid: Annotated[
+        str | None, typer.Option(help=f"Settings that a paper's authors tried: {', '.join(grids())}.")
+    ] = None,
+    random: Annotated[int, typer.Option(help="Draw this many trials of each method.", min=0)] = 0,
+    scenario: ScenarioName = None,
+    preset: Preset = "paper",
+    dataset: Dataset = None,
+    partition: Partition = None,
+    clients: Clients = None,
+    model: Model = None,
+    rounds: Rounds = None,
+    seed: Annotated[int, typer.Option(help="The first seed.")] = 0,
+    seeds: Annotated[int, typer.Option(help="How many seeds.", min=1)] = 1,
+    settings: Set = None,
+    quick: Quick = False,
+    engine: Engine = "auto",
+    device: Device = "auto",
+    data_dir: DataDir = None,
+    out: Out = Path("runs"),
+    as_json: Json = False,
+) -> None:
+    """Try many settings of methods and scene; the best of each method is chosen on validation data."""
+    flags = {"dataset": dataset, "partition": partition, "clients": clients, "model": model, "rounds": rounds}
+    chosen = _settings(quick, settings, **flags)
+    where: dict[str, Any] = {"engine": engine, "device": device, "data_dir": data_dir, "out": out}
+    terminal, extra = _terminal(where, 1), {}
+    if scenario is not None:
+        base_of, notes = _scenario(scenario, preset, chosen, data_dir, terminal)
+        extra = {"experiment": base_of, "notes": notes}
+    done = sweep(
+        _names(methods_),
+        vary=vary or [],
+        preset_grid=preset_grid,
+        draws=random,
+        seeds=range(seed, seed + seeds),
+        watcher=terminal,
+        **extra,
+        **where,
+        **chosen,
+    )
+    if as_json:
+        print(
+            json.dumps(
+                {"folder": str(done.folder), "tried": [_plain(vars(one)) for one in done.tried]}, indent=2
+            )
+        )
+    else:
+        print_table(_console(), trial_rows(done.tried), title="All settings", words=2)
+        print_table(_console(), best_rows(done.tried), title="Best on validation data", words=2)
+        _console().print(f"Tables: {done.folder}", highlight=False, markup=False, soft_wrap=True)
+    if any(one.name not in done.best for one in done.tried):
+        sys.exit(2)
+
+
 @datasets_app.callback()
 def datasets_command(context: typer.Context, data_dir: DataDir = None, as_json: Json = False) -> None:
     """List the datasets and where they are looked for."""
@@ -419,6 +486,11 @@ def _settings(quick: bool, pairs: list[str] | None, **flags: Any) -> dict[str, A
 def _names(text: str | None) -> list[str]:
     """Names separated by commas."""
     return [name for name in split_outside_brackets(text or "", ",") if name]
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    """JSON knows no NaN; what was not measured is null."""
+    return {key: None if value != value else value for key, value in values.items()}
 
 
 def _value(text: str) -> Any:

@@ -38,8 +38,8 @@ def zeros_like(tree: Tree) -> Tree:
 
 
 def where(condition: Tensor, yes: Tree, no: Tree) -> Tree:
-    """Leaf by leaf ``yes`` if the scalar ``condition`` holds, else ``no``."""
-    return tree_map(lambda a, b: torch.where(condition, a, b), yes, no)
+    """Leaf by leaf ``yes`` if the scalar ``condition`` holds, else ``no``; a leaf that is both stays as it is."""
+    return tree_map(lambda a, b: a if a is b else torch.where(condition, a, b), yes, no)
 
 
 def interpolate(a: Flat, b: Flat, weight: float | Tensor) -> Flat:

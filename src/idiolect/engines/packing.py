@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 from torch.func import grad_and_value, vmap
 
-from idiolect.core import Batch, Context, Program, Stage, Tree
+from idiolect.core import Batch, Context, Program, Stage, State, Tree
 from idiolect.core.trees import stack, take_row, tree_leaves, tree_map
 from idiolect.engines.workload import Workload
+from idiolect.layers import BatchedLayers
 
-__all__ = ["BATCHED", "SINGLE", "Packing"]
+__all__ = ["BATCHED", "BATCHED_LAYERS", "SINGLE", "Packing", "advance"]
 
 Feed = Iterator[tuple[tuple[Batch, ...], Tensor | None]]
 
@@ -24,15 +25,29 @@ class Packing(NamedTuple):
     Args:
         pack, unpack: between a list of clients' trees and the tree that is computed on.
         lift: makes a function of (context, *trees) of one client run on the packed group.
-        feed: the batches of a stage for the group.
+        feed: the batches of a stage for the group, in the form that ``fold`` reads.
+        fold: the state after all steps of a stage.
         differentiate: the way to take a gradient inside lifted functions.
     """
 
     pack: Callable[[list[Tree]], Tree]
     unpack: Callable[[Tree, int], list[Tree]]
     lift: Callable[[Callable[..., Any]], Callable[..., Any]]
-    feed: Callable[[Workload, Program, Stage, list[int]], Feed]
+    feed: Callable[[Workload, Program, Stage, list[int]], Any]
+    fold: Callable[[Program, Stage, Context, State, Any], State]
     differentiate: Callable[..., Any]
+
+
+def advance(program: Program, stage: Stage) -> Callable[..., State]:
+    """One step of one client: (context, state, batches) and, where steps are padded, whether it is active."""
+
+    def step(context: Context, state: State, batches: tuple[Batch, ...], *active: Tensor) -> State:
+        still = active[0] if active else None
+        if stage.measure is not None:
+            return program.measure(stage, context, state, batches[0], still)
+        return program.step(stage, context, state, batches, still)
+
+    return step
 
 
 def _autograd(
@@ -64,11 +79,30 @@ def _vmapped(function: Callable[..., Any]) -> Callable[..., Any]:
     return lifted
 
 
+def _vmapped_in_batched_layers(function: Callable[..., Any]) -> Callable[..., Any]:
+    def lifted(*arguments: Any) -> Any:
+        with BatchedLayers():
+            return _vmapped(function)(*arguments)
+
+    return lifted
+
+
+def _folding(lift: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Callable[..., State]:
+    def fold(program: Program, stage: Stage, context: Context, state: State, feed: Feed) -> State:
+        lifted = lift(advance(program, stage))
+        for batches, active in feed:
+            state = lifted(context, state, batches, *([active] if active is not None else []))
+        return state
+
+    return fold
+
+
 SINGLE = Packing(
     pack=lambda trees: trees[0],
     unpack=lambda tree, count: [tree],
     lift=lambda function: function,
     feed=lambda work, program, stage, clients: work.single_feed(program, stage, clients[0]),
+    fold=_folding(lambda function: function),
     differentiate=_autograd,
 )
 
@@ -77,5 +111,10 @@ BATCHED = Packing(
     unpack=lambda tree, count: [tree_map(torch.clone, take_row(tree, row)) for row in range(count)],
     lift=_vmapped,
     feed=lambda work, program, stage, clients: work.cohort_feed(program, stage, clients),
+    fold=_folding(_vmapped),
     differentiate=_functional,
 )
+
+BATCHED_LAYERS = BATCHED._replace(
+    lift=_vmapped_in_batched_layers, fold=_folding(_vmapped_in_batched_layers)
+)  # on a GPU, where PyTorch's own layers are slow under vmap

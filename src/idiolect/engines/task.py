@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.func import functional_call
 
 from idiolect.core import Batch, Flat, Initial, Model, Out, Structure, Task, Tree, derive
-from idiolect.models import How, Net, build
+from idiolect.models import How, MaskedBatchNorm, Net, build
 
 __all__ = ["initialiser", "make_task", "structure_of"]
 
@@ -32,17 +32,24 @@ def structure_of(net: Net) -> Structure:
     )
 
 
-def make_task(net: Net) -> Task:
-    """Mean softmax cross-entropy over the real rows of a batch."""
+def make_task(net: Net, *, compute: torch.dtype | None = None) -> Task:
+    """Mean softmax cross-entropy over the real rows of a batch.
+
+    Args:
+        compute: precision that the network computes in; what enters and leaves it has the run's.  Normalisation
+            keeps the run's, and None computes everything in it.
+    """
     n_units = net.n_units
+    narrow = _narrowed(net, compute)
 
     def forward(
         params: Flat, buffers: Flat, batch: Batch, train: bool | tuple[bool, ...]
     ) -> tuple[Out, Flat]:
         modes = (train,) * n_units if isinstance(train, bool) else train
-        tensors = {**params, **buffers}
+        tensors = {**narrow(params), **buffers}
         how = How(batch.mask, modes, batch.key)
-        features, logits = functional_call(net, tensors, (batch.x, how), strict=True)
+        found = functional_call(net, tensors, (_as(batch.x, compute), how), strict=True)
+        features, logits = (_as(t, compute and batch.mask.dtype) for t in found)
         return Out(features, logits), {name: tensors[name] for name in buffers}
 
     def criterion(params: Tree, batch: Batch, out: Out) -> Tensor:
@@ -53,10 +60,23 @@ def make_task(net: Net) -> Task:
         ones = torch.ones_like(features[:, 0])
         how = How(ones, (False,) * n_units, ones.long())
         last = f"units.{n_units - 1}."
-        own = {name.removeprefix(last): p for name, p in params.items() if name.startswith(last)}
-        return functional_call(net.units[-1], own, (features, how.mask, False, how.key), strict=True)
+        own = {name.removeprefix(last): p for name, p in narrow(params).items() if name.startswith(last)}
+        inputs = (_as(features, compute), how.mask, False, how.key)
+        logits = functional_call(net.units[-1], own, inputs, strict=True)
+        return _as(logits, compute and features.dtype)
 
     return Task(forward, criterion, head, structure_of(net))
+
+
+def _narrowed(net: Net, compute: torch.dtype | None) -> Callable[[Flat], Flat]:
+    """Parameters in the precision that the network computes in, but those of normalisation."""
+    layers = {path: layer for path, layer in net.named_modules() if isinstance(layer, MaskedBatchNorm)}
+    kept = {f"{path}.{name}" for path, layer in layers.items() for name, _ in layer.named_parameters()}
+    return lambda params: {n: p if n in kept else _as(p, compute) for n, p in params.items()}
+
+
+def _as(tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
+    return tensor if dtype is None or not tensor.is_floating_point() else tensor.to(dtype)
 
 
 def initialiser(

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from idiolect.core import Batch, Facts, Program, Stage, derive, steps_of
+from idiolect.engines.precision import PRECISIONS, Precision
 from idiolect.federation import BatchPlan, Federation, batches_per_epoch, plan_batches
 
 __all__ = ["EVALUATION_ROWS", "Workload"]
@@ -27,6 +29,8 @@ class Workload:
     Args:
         drop_single: leave out a trailing batch of one row (networks with batch normalisation).
         weighting: ``uniform`` or ``samples``: a client's weight in averages.
+        like: a number of the run's precision on its device; x itself is integers where the data are tokens.
+        precision: what the engines let the device round.
     """
 
     federation: Federation
@@ -35,6 +39,8 @@ class Workload:
     seed: int
     drop_single: bool
     weighting: str
+    like: Tensor  # []
+    precision: Precision = PRECISIONS["float64"]
 
     @classmethod
     def place(
@@ -44,19 +50,25 @@ class Workload:
         seed: int,
         drop_single: bool,
         weighting: str,
-        dtype: torch.dtype,
+        precision: Precision,
         device: str,
     ) -> Workload:
-        x = torch.from_numpy(federation.x).to(device=device, dtype=dtype)
+        rows, dtype = torch.from_numpy(federation.x), precision.storage
+        x = rows.to(device=device, dtype=dtype if rows.is_floating_point() else rows.dtype)
         y = torch.from_numpy(federation.y).to(device)
-        return cls(federation, x, y, seed, drop_single, weighting)
+        like = torch.ones((), dtype=dtype, device=device)
+        return cls(federation, x, y, seed, drop_single, weighting, like, precision)
 
     def facts(self, client: int) -> Facts:
-        rows = self.federation.clients[client].train
-        counts = np.bincount(self.federation.y[rows], minlength=self.federation.n_classes)
-        samples = self._number(len(rows))
-        weight = samples if self.weighting == "samples" else torch.ones_like(samples)
-        return Facts(torch.from_numpy(counts).to(self.x), samples, weight)
+        counts, samples, weights = self._facts
+        return Facts(counts[client], samples[client], weights[client])
+
+    @cached_property
+    def _facts(self) -> Facts:
+        """Of all clients, a row each."""
+        counts = torch.from_numpy(self.federation.class_counts()).to(self.like)
+        samples = torch.tensor([float(len(rows.train)) for rows in self.federation.clients]).to(self.like)
+        return Facts(counts, samples, samples if self.weighting == "samples" else torch.ones_like(samples))
 
     def steps(self, program: Program, stage: Stage, client: int) -> int:
         rows = getattr(self.federation.clients[client], stage.split)
@@ -88,17 +100,25 @@ class Workload:
                 draws[part.name] = random.random((steps, width))
         return plan, draws
 
+    def extent(self, program: Program, stage: Stage) -> tuple[list[int], int]:
+        """The steps that each client of the population makes in a stage, and the rows of its largest batch."""
+        scene = program.scene
+        size = EVALUATION_ROWS if stage.measure is not None else scene.batch_size
+        most = max(len(getattr(rows, stage.split)) for rows in self.federation.clients)
+        steps = [self.steps(program, stage, client) for client in range(self.federation.population)]
+        return steps, min(size, most)
+
     def batch(
         self, index: np.ndarray, mask: np.ndarray, key: np.ndarray, draws: dict[str, np.ndarray]
     ) -> Batch:
-        rows = torch.from_numpy(index).to(self.y.device)
-        return Batch(
-            self.x[rows],
-            self.y[rows],
-            torch.from_numpy(mask).to(self.x),
-            torch.from_numpy(key).to(self.y.device),
-            {part: torch.from_numpy(drawn).to(self.x) for part, drawn in draws.items()},
-        )
+        sent = [torch.from_numpy(array).to(self.y.device) for array in (index, mask, key)]
+        return self.gather(*sent, {part: torch.from_numpy(d).to(self.like) for part, d in draws.items()})
+
+    def gather(self, index: Tensor, mask: Tensor, key: Tensor, draws: dict[str, Tensor]) -> Batch:
+        """The rows at ``index``, of any shape, on the device."""
+        rows = index.flatten()
+        x = self.x.index_select(0, rows).unflatten(0, index.shape)
+        return Batch(x, self.y[index], mask.to(self.like.dtype), key, draws)
 
     def single_feed(
         self, program: Program, stage: Stage, client: int
@@ -130,9 +150,6 @@ class Workload:
                 for u in range(t * m, (t + 1) * m)
             )
             yield batches, torch.from_numpy(t < steps).to(self.y.device)
-
-    def _number(self, value: float) -> Tensor:
-        return torch.tensor(float(value)).to(self.x)
 
 
 def in_order(rows: np.ndarray, size: int = EVALUATION_ROWS) -> BatchPlan:

@@ -8,13 +8,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from idiolect.calls import parse_call
 from idiolect.core import Clock, Initial, Method, Program, Task, Tree, init_private, init_server
 from idiolect.data import Dataset, load
 from idiolect.engines import Where, Workload, dry_round, initialiser, make_task
 from idiolect.engines.packing import SINGLE
+from idiolect.engines.precision import PRECISIONS
 from idiolect.errors import UserError
 from idiolect.experiments.spec import Experiment
 from idiolect.federation import Federation, cohort_size, federate
@@ -23,8 +22,6 @@ from idiolect.models import Net, build
 from idiolect.partition import partition
 
 __all__ = ["Setting", "prepare"]
-
-DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
 @dataclass(frozen=True)
@@ -73,7 +70,8 @@ def prepare(experiment: Experiment, where: Where, data_dir: str | Path | None = 
     )
     image_shape = dataset.shape
     net = build(experiment.model, image_shape, dataset.n_classes, experiment.initialisation, experiment.seed)
-    task = make_task(net)
+    precision = PRECISIONS[experiment.precision]
+    task = make_task(net, compute=precision.compute if precision.compute != precision.storage else None)
     chosen.check(task.structure, experiment.scene)
     _refuse_unusable(experiment, chosen, federation, net)
     work = Workload.place(
@@ -81,13 +79,13 @@ def prepare(experiment: Experiment, where: Where, data_dir: str | Path | None = 
         seed=experiment.seed,
         drop_single=net.has_batchnorm,
         weighting=experiment.weighting,
-        dtype=DTYPES[experiment.precision],
+        precision=precision,
         device=where.device,
     )
     n_parameters = sum(p.numel() for p in net.parameters())
     report = parted.report(dataset.train_y)
     scheme, seed = experiment.initialisation, experiment.seed
-    initial = initialiser(experiment.model, image_shape, dataset.n_classes, scheme, seed, work.x)
+    initial = initialiser(experiment.model, image_shape, dataset.n_classes, scheme, seed, work.like)
     source = dict(dataset.manifest)
     setting = Setting(experiment, chosen, federation, work, task, report, source, n_parameters, initial)
     dry_round(setting.program(experiment.rounds - 1), initial(0), image_shape, dataset.n_classes)

@@ -11,7 +11,7 @@ from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice
 
 __all__ = ["PRECISIONS", "Experiment", "with_settings"]
 
-PRECISIONS = ("float32", "float64")
+PRECISIONS = ("float32", "float64", "tf32", "bf16")
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,8 @@ class Experiment:
         warmup_rounds: learning rate grows linearly over this many rounds.
         lr_decay: factor on the learning rate after every round.
         evaluate_every: rounds between evaluations of all clients; the last round is always evaluated.
+        precision: ``float32``; ``float64``; ``tf32``: float32 whose products a GPU may round; or ``bf16``: networks
+            compute in bfloat16, all else is float32.
     """
 
     method: str = "fedavg"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TypeVar
 
 import torch
@@ -95,10 +96,14 @@ class Cohort:
             except torch.OutOfMemoryError:
                 self._make_room(len(privates))
             except Exception as error:
-                found = alone(loop := Loop(self.work))  # a mistake that is not ours comes up here again, named
+                found = alone(
+                    loop := Loop(self.work)
+                )  # a mistake that is not ours comes up here again, named
                 self._alone = loop
                 reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-                warnings.warn(f"the cohort runs client by client, it cannot be batched: {reason}", stacklevel=3)
+                warnings.warn(
+                    f"the cohort runs client by client, it cannot be batched: {reason}", stacklevel=3
+                )
                 return found
         return alone(self._alone)
 
@@ -106,7 +111,8 @@ class Cohort:
         """Fewer clients at a time, and nothing kept from before."""
         if min(self.chunk, n_clients) == 1:
             raise UserError(
-                "one client alone does not fit into the GPU's memory; use a smaller batch_size or model, or --device cpu"
+                "one client alone does not fit into the GPU's memory; use a smaller batch_size, another model "
+                "or --device cpu"
             )
         self.chunk = min(self.chunk, n_clients) // 2
         self.close()
@@ -117,4 +123,4 @@ class Cohort:
         items = list(privates.items())
         n_chunks = -(-len(items) // self.chunk)
         edges = [len(items) * i // n_chunks for i in range(n_chunks + 1)] if items else []
-        return [dict(items[a:b]) for a, b in zip(edges, edges[1:], strict=False)]
+        return [dict(items[a:b]) for a, b in pairwise(edges)]

@@ -9,14 +9,16 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from idiolect.core import Context, Program, Stage, State, Tree
 from idiolect.core.trees import tree_leaves, tree_map, tree_structure
-from idiolect.engines.fingerprint import fingerprint
+from idiolect.engines.fingerprint import ProgramKeys, fingerprint
 from idiolect.engines.lanes import assign, count_lanes
 from idiolect.engines.packing import BATCHED_LAYERS, Packing, advance
 from idiolect.engines.replay import Replay, copy_all
 from idiolect.engines.stage_plan import StagePlan
+from idiolect.engines.traced_hooks import TracedHooks
 from idiolect.engines.tracing import Traced, trace
 from idiolect.engines.workload import Workload
 
@@ -37,6 +39,23 @@ class Moment(NamedTuple):
     lr_scale: Tensor
 
 
+class Step(NamedTuple):
+    """A stage's step and where the leaves of its arguments are.
+
+    Args:
+        clients: positions of the leaves that have a row for every client; the other leaves are shared.
+        state: position of the first leaf of the state; those of the batches follow at ``batches``.
+    """
+
+    takes: TreeSpec  # (context, state)
+    gives: TreeSpec  # state
+    traced: Traced | None
+    leaves: list[Tensor]
+    clients: frozenset[int]
+    state: int
+    batches: range
+
+
 @dataclass
 class Compiled:
     """The steps of one run.  A stage that cannot be traced is vmapped, saying so once.
@@ -47,13 +66,13 @@ class Compiled:
 
     work: Workload
     backend: str
-    _traced: dict[Hashable, Traced | None] = field(default_factory=dict)
+    _keys: ProgramKeys = field(default_factory=ProgramKeys)
+    _steps: dict[Hashable, Step] = field(default_factory=dict)
     _replays: dict[str, Replay] = field(default_factory=dict)
-    _identities: dict[int, tuple[Program, Hashable]] = field(default_factory=dict)
 
     @property
     def packing(self) -> Packing:
-        return BATCHED_LAYERS._replace(feed=self.plan, fold=self.fold)
+        return BATCHED_LAYERS._replace(feed=self.plan, fold=self.fold, call=TracedHooks(self._keys).call)
 
     def forget(self) -> None:
         """Gives back the memory that replays hold."""
@@ -71,25 +90,63 @@ class Compiled:
         jobs = assign(plan.steps, plan.n_lanes)
         if not jobs:
             return state
-        arguments = self._arguments(context, state, plan)
-        traced = self._trace(program, stage, arguments)
-        if traced is None:
+        leaves, takes = tree_flatten((context, state))
+        step = self._step(program, stage, context, state, plan, leaves, takes)
+        if step.traced is None:
             feed = self.work.cohort_feed(program, stage, plan.clients)
             return BATCHED_LAYERS.fold(program, stage, context, state, feed)
-        replay = self._replay(traced, arguments, plan)
-        leaves, clients = _leaves_of(context, state)
-        shared = [i for i in replay.buffers if i < len(leaves) and i not in clients]
+        replay = self._replay(step, step.traced, plan)
+        shared = [i for i in replay.buffers if i < len(leaves) and i not in step.clients]
         copy_all([replay.buffers[i] for i in shared], [leaves[i] for i in shared])
-        copy_all(replay.constants, traced.constants)
-        clock, last = program.clock, len(tree_leaves(arguments)) - len(Moment._fields)
-        for i, value in enumerate((clock.round, clock.learning_rate, stage.lr_scale), start=last):
+        copy_all(replay.constants, step.traced.constants)
+        clock = program.clock
+        moment = (clock.round, clock.learning_rate, stage.lr_scale)
+        for i, value in enumerate(moment, start=step.batches.stop + 1):
             if i in replay.buffers:
                 replay.buffers[i].fill_(value)
-        device = self.work.x.device
-        after = replay.run(jobs, plan.tickets(jobs, device), plan.drawn(jobs, self.work.x), clients)
-        first = len(tree_leaves(context))
-        new = iter([after.get(i, leaves[i]) for i in range(first, len(leaves))])
-        return tree_map(lambda _: next(new), state)
+        tickets, draws = plan.tickets(jobs, self.work.y.device), plan.drawn(jobs, self.work.like)
+        after = replay.run(jobs, tickets, draws, {i: leaves[i] for i in step.clients})
+        return tree_unflatten([after.get(i, leaves[i]) for i in range(step.state, len(leaves))], step.gives)
+
+    def _step(
+        self,
+        program: Program,
+        stage: Stage,
+        context: Context,
+        state: State,
+        plan: StagePlan,
+        leaves: list[Tensor],
+        takes: TreeSpec,
+    ) -> Step:
+        kinds = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
+        part = (stage.owner, stage.objective, stage.measure, stage.trainable, stage.optimiser)
+        shape = (plan.n_batches, plan.n_lanes, plan.n_rows)
+        key = (self._keys(program), fingerprint(part), shape, kinds)
+        known = self._steps.get(key)
+        if known is None or known.takes != takes:
+            known = self._steps[key] = self._new_step(program, stage, context, state, plan, takes)
+        return known
+
+    def _new_step(
+        self, program: Program, stage: Stage, context: Context, state: State, plan: StagePlan, takes: TreeSpec
+    ) -> Step:
+        arguments = self._arguments(context, state, plan)
+        ends = [len(tree_leaves(part)) for part in (context.server, context[:4], context, (context, state))]
+        clients = frozenset([*range(ends[0], ends[1]), *range(ends[2], ends[3])])
+        batches = range(ends[3], ends[3] + len(tree_leaves(arguments[2])))
+        try:
+            with torch.device(self.work.y.device):
+                traced = trace(_step_of(program, stage), arguments, state_at=1)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:
+            traced = None
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            warnings.warn(
+                f"stage {stage.name} of {program.method.name} runs uncompiled: {reason}", stacklevel=2
+            )
+        leaves = tree_leaves(arguments)
+        return Step(takes, tree_structure(state), traced, leaves, clients, ends[2], batches)
 
     def _arguments(self, context: Context, state: State, plan: StagePlan) -> tuple[Tree, ...]:
         """Tensors of the shapes that a step of all lanes takes, each an object of its own: a trace knows them by it."""
@@ -106,43 +163,14 @@ class Compiled:
         moment = Moment(*(number.clone() for _ in Moment._fields))
         return Context(server, private, facts, results, uploads), state, batches, active, moment
 
-    def _trace(self, program: Program, stage: Stage, arguments: tuple[Tree, ...]) -> Traced | None:
-        kinds = tuple((tuple(leaf.shape), leaf.dtype) for leaf in tree_leaves(arguments))
-        part = (stage.owner, stage.objective, stage.measure, stage.trainable, stage.optimiser)
-        key = (self._identity(program), fingerprint(part), repr(tree_structure(arguments)), kinds)
-        if key not in self._traced:
-            try:
-                with torch.device(self.work.x.device):
-                    self._traced[key] = trace(_step_of(program, stage), arguments, state_at=1)
-            except torch.OutOfMemoryError:
-                raise
-            except Exception as error:
-                self._traced[key] = None
-                reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-                warnings.warn(
-                    f"stage {stage.name} of {program.method.name} runs uncompiled: {reason}", stacklevel=2
-                )
-        return self._traced[key]
-
-    def _identity(self, program: Program) -> Hashable:
-        """The key of a program apart from its moment; computed once for the programs of one run."""
-        known = self._identities.get(id(program.task))
-        if known is None or known[0].method is not program.method or known[0].scene != program.scene:
-            content = (program.method.parts, program.task, program.scene, program.differentiate)
-            known = self._identities[id(program.task)] = (program, fingerprint(content))
-        clock = program.clock
-        return known[1], clock.rounds, clock.participation_rate, clock.cohort_size, clock.population
-
-    def _replay(self, traced: Traced, arguments: tuple[Tree, ...], plan: StagePlan) -> Replay:
+    def _replay(self, step: Step, traced: Traced, plan: StagePlan) -> Replay:
         if traced.text not in self._replays:
             key = (self.backend, traced.text)
             if key not in COMPILED:
                 COMPILED[key] = BACKENDS[self.backend](traced.graph)
-            leaves = tree_leaves(arguments)
-            before = len(tree_leaves(arguments[:2]))
-            batches_at = range(before, before + len(tree_leaves(arguments[2])))
             with torch.no_grad():
-                self._replays[traced.text] = Replay(traced, COMPILED[key], leaves, batches_at, self.work, plan)
+                replay = Replay(traced, COMPILED[key], step.leaves, step.batches, self.work, plan)
+            self._replays[traced.text] = replay
         return self._replays[traced.text]
 
 
@@ -156,12 +184,3 @@ def _step_of(program: Program, stage: Stage) -> Callable[..., State]:
         return BATCHED_LAYERS.lift(one)(context, state, batches, active)
 
     return step
-
-
-def _leaves_of(context: Context, state: State) -> tuple[list[Tensor], dict[int, Tensor]]:
-    """All leaves in order, and by position those that have a row for every client."""
-    common = [len(tree_leaves(context.server)), len(tree_leaves(context[:4])), len(tree_leaves(context))]
-    leaves = tree_leaves((context, state))
-    return leaves, {
-        i: leaf for i, leaf in enumerate(leaves) if common[0] <= i < common[1] or i >= common[2]
-    }

@@ -13,7 +13,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
-__all__ = ["fingerprint"]
+from idiolect.core import Program
+
+__all__ = ["ProgramKeys", "fingerprint"]
 
 PLAIN = (type(None), bool, int, float, complex, str, bytes)
 
@@ -71,3 +73,18 @@ def fingerprint(value: Any, above: tuple[int, ...] = ()) -> Hashable:
 
 def _shapes(tensors: Mapping[str, Tensor | None]) -> dict[str, Any]:
     return {name: None if t is None else (tuple(t.shape), str(t.dtype)) for name, t in tensors.items()}
+
+
+class ProgramKeys:
+    """The keys of programs apart from what changes with the round; the expensive part is computed once a run."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Program, Hashable]] = {}
+
+    def __call__(self, program: Program) -> Hashable:
+        known = self._known.get(id(program.task))
+        if known is None or known[0].method is not program.method or known[0].scene != program.scene:
+            content = (program.method.parts, program.task, program.scene, program.differentiate)
+            known = self._known[id(program.task)] = (program, fingerprint(content))
+        clock = program.clock
+        return known[1], clock.rounds, clock.participation_rate, clock.cohort_size, clock.population

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from idiolect.core import UPLOAD, Context, Program, Result, Stage, State, Tree
+from idiolect.core import UPLOAD, Context, Program, Result, Stage, Tree
 from idiolect.engines.evaluation import Logits, evaluate_context, group_context
 from idiolect.engines.packing import Packing
 from idiolect.engines.workload import Workload
@@ -36,13 +36,10 @@ def run_stages(
 ) -> tuple[Context, Result | None]:
     """Runs ``stages`` one after the other and adds their results to the context."""
     for stage in stages:
-
-        def begin(context: Context, *previous: Result, stage: Stage = stage) -> State:
-            return program.begin(stage, context, previous[0] if previous else None)
-
-        state = packing.lift(begin)(context, *([previous] if previous is not None else []))
+        before = [previous] if previous is not None and stage.start is None else []
+        state = packing.call(program, "begin", stage, context, *before)
         state = packing.fold(program, stage, context, state, feed(stage))
-        previous = packing.lift(lambda context, state: program.end(state))(context, state)
+        previous = program.end(state)  # of every client at once: it works element by element
         context = context._replace(results={**context.results, stage.name: previous})
     return context, previous
 
@@ -55,9 +52,9 @@ def run_round(
     context, last = run_stages(program, packing, plan.before, context, feed)
     trained = [context.results[stage.name] for stage in plan.before if stage.measure is None]
     context = context._replace(results={**context.results, UPLOAD: trained[-1]})
-    messages = packing.lift(program.upload)(context)
+    messages = packing.call(program, "upload", None, context)
     context, _ = run_stages(program, packing, plan.after, context, feed, last)
-    return context._replace(private=packing.lift(program.finish)(context)), messages
+    return context._replace(private=packing.call(program, "finish", None, context)), messages
 
 
 def run_settling(
@@ -70,9 +67,8 @@ def run_settling(
     """The stages of the phase ``merged`` or ``end``, then the private state they lead to."""
     plan = program.method.plan(program.scene, program.clock)
     stages = plan.merged if phase == "merged" else plan.end
-    settle = program.score if phase == "merged" else program.personalise
     context, _ = run_stages(program, packing, stages, context, feed)
-    return packing.lift(settle)(context)
+    return packing.call(program, "score" if phase == "merged" else "personalise", None, context)
 
 
 def round_of_group(

@@ -45,9 +45,13 @@ def count_lanes(population: Sequence[int], n_clients: int) -> int:
 def assign(steps: Sequence[int], n_lanes: int) -> list[Job]:
     """The longest client first, each to the lane that is free first; clients without steps have no job.
 
-    >>> assign([1, 3, 2], 2)
-    [Job(client=1, lane=0, start=0, stop=3), Job(client=2, lane=1, start=0, stop=2), Job(client=0, lane=1, start=2, stop=3)]
+    Where there are lanes enough, every client has the lane of its own number.
+
+    >>> [tuple(job) for job in assign([1, 3, 2], 2)]
+    [(1, 0, 0, 3), (2, 1, 0, 2), (0, 1, 2, 3)]
     """
+    if n_lanes >= len(steps):
+        return [Job(client, client, 0, count) for client, count in enumerate(steps) if count]
     free = [0] * n_lanes
     jobs = []
     for client in sorted(range(len(steps)), key=lambda c: -steps[c]):

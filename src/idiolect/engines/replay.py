@@ -44,8 +44,8 @@ class Replay:
         self.buffers = {i: torch.zeros_like(leaves[i]) for i in given}
         self.constants = [constant.clone() for constant in traced.constants]
         self._changed = traced.changed
-        self._ticket = torch.zeros(plan.ticket_size, dtype=torch.int64, device=work.x.device)
-        self._draws = plan.blank_draws(work.x)
+        self._ticket = torch.zeros(plan.ticket_size, dtype=torch.int64, device=work.y.device)
+        self._draws = plan.blank_draws(work.like)
         rows = self._ticket[: -plan.n_lanes].view(plan.n_batches, 3, plan.n_lanes, plan.n_rows)
 
         def step() -> None:
@@ -54,7 +54,7 @@ class Replay:
             now |= {**self.buffers, active: self._ticket[-plan.n_lanes :] > 0}
             run(*(now[i] for i in traced.used), *self.constants)
 
-        self._step = _captured(step) if work.x.is_cuda else step
+        self._step = _captured(step) if work.y.is_cuda else step
 
     def run(
         self, jobs: Sequence[Job], tickets: Tensor, draws: Mapping[str, Tensor], clients: Mapping[int, Tensor]
@@ -88,7 +88,9 @@ class Replay:
 
     def _store(self, jobs: Sequence[Job], after: Mapping[int, Tensor]) -> None:
         if all(job.client == job.lane == n for n, job in enumerate(jobs)):
-            copy_all([leaf[: len(jobs)] for leaf in after.values()], [self.buffers[i][: len(jobs)] for i in after])
+            copy_all(
+                [leaf[: len(jobs)] for leaf in after.values()], [self.buffers[i][: len(jobs)] for i in after]
+            )
             return
         pairs = [(leaf[job.client], self.buffers[i][job.lane]) for i, leaf in after.items() for job in jobs]
         copy_all(*zip(*pairs, strict=True))

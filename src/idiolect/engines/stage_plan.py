@@ -48,7 +48,9 @@ class StagePlan(NamedTuple):
             count = (stop - start) * self.n_batches
             for place, array in enumerate(self.plans[client]):
                 used = array[:count, : self.n_rows]
-                rows[start:stop, :, place, lane, : used.shape[1]] = used.reshape(stop - start, self.n_batches, -1)
+                rows[start:stop, :, place, lane, : used.shape[1]] = used.reshape(
+                    stop - start, self.n_batches, -1
+                )
             active[start:stop, lane] = 1
         return _sent(found, device)
 

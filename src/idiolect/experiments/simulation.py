@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from idiolect.core import Context, Program, Tree, broadcast, server_round
-from idiolect.core.trees import stack, tree_leaves, tree_map
+from idiolect.core.trees import all_finite, any_nan, stack, tree_leaves, tree_map
 from idiolect.engines import Engine, Outcome, serve, server_logits
 from idiolect.errors import UserError
 from idiolect.evaluation import Scores, choose, score
@@ -59,14 +59,12 @@ class Simulation:
         evaluated = self._due(self.round + 1)
         sent = broadcast(setting.method, self.server)
         outcomes = self.engine.round(program, sent, self.store.rows(cohort), evaluated)
-        self._refuse_broken(cohort, outcomes)
-        messages = {
-            part: (
-                stack([outcome.messages[part][0] for outcome in outcomes]),
-                torch.stack([outcome.messages[part][1] for outcome in outcomes]),
-            )
-            for part in outcomes[0].messages
-        }
+        messages = stack([outcome.messages for outcome in outcomes])
+        losses = torch.stack([outcome.loss for outcome in outcomes])
+        broken = ~all_finite((messages, losses)) | any_nan([outcome.private for outcome in outcomes]).to(
+            losses.device
+        )
+        self._refuse(cohort, broken, f"in round {self.round + 1}")
         down = self._down(program, sent, len(cohort))
         self.server = server_round(setting.method, self.server, messages, program.clock)
         if program.method.plan(program.scene, program.clock).server:
@@ -80,7 +78,7 @@ class Simulation:
         self._settle("merged", program)
         self.round += 1
         self.selected |= set(cohort)
-        loss = float(torch.stack([outcome.loss for outcome in outcomes]).mean())
+        loss = float(losses.mean())
         seconds = time.perf_counter() - began
         up = bytes_up(setting.method, [outcome.messages for outcome in outcomes])
         self.rounds.add(self.round, seconds, len(cohort), down, up, loss)
@@ -106,12 +104,7 @@ class Simulation:
         everyone = list(range(self.setting.federation.population))
         sent = broadcast(self.setting.method, self.server)
         settled = self.engine.settle(program, phase, sent, self.store.rows(everyone))
-        for client, private in zip(everyone, settled, strict=True):
-            if any(bool(torch.isnan(leaf).any()) for leaf in tree_leaves(private)):
-                raise UserError(
-                    f"client {client} got parameters that are not finite after round {self.round}; "
-                    "lower learning_rate or set clip_norm"
-                )
+        self._refuse(everyone, any_nan(settled), f"after round {self.round}")
         self.store.write(dict(zip(everyone, settled, strict=True)))
         return True
 
@@ -123,15 +116,13 @@ class Simulation:
         experiment = self.setting.experiment
         return round % experiment.evaluate_every == 0 or round == experiment.rounds
 
-    def _refuse_broken(self, cohort: list[int], outcomes: list[Outcome]) -> None:
-        for client, outcome in zip(cohort, outcomes, strict=True):
-            sent, kept = tree_leaves((outcome.messages, outcome.loss)), tree_leaves(outcome.private)
-            broken = any(not torch.isfinite(leaf).all() for leaf in sent)
-            if broken or any(torch.isnan(leaf).any() for leaf in kept):
-                raise UserError(
-                    f"client {client} got parameters that are not finite in round {self.round + 1}; "
-                    "lower learning_rate or set clip_norm"
-                )
+    def _refuse(self, clients: list[int], broken: torch.Tensor, when: str) -> None:
+        """Stops at the first client that is ``broken``; one look at the device for all of them."""
+        found = [client for client, is_broken in zip(clients, broken.tolist(), strict=True) if is_broken]
+        if found:
+            raise UserError(
+                f"client {found[0]} got parameters that are not finite {when}; lower learning_rate or set clip_norm"
+            )
 
     def _record_cohort(self, cohort: list[int], outcomes: list[Outcome]) -> None:
         labels = self._labels(cohort, "test")

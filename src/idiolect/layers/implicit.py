@@ -21,23 +21,24 @@ Pair = tuple[int, int]
 def serves(x: Tensor, weight: Tensor, stride: Pair, padding: Pair, dilation: Pair) -> bool:
     """Whether the kernel computes this convolution, and in the precision that is allowed."""
     height, width = weight.shape[2:]
-    rounded = x.dtype == torch.bfloat16 or (x.dtype == torch.float32 and torch.backends.cuda.matmul.allow_tf32)
+    rounded = x.dtype == torch.bfloat16 or (
+        x.dtype == torch.float32 and torch.backends.cuda.matmul.allow_tf32
+    )
     plain = stride == dilation == (1, 1) and height == width > 1 and padding[0] == padding[1] < height
     return x.is_cuda and rounded and plain
 
 
-def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, padding: int) -> Tensor:
-    """``torch.conv2d(x, weight, bias, padding=padding)``; under ``vmap`` one kernel for all clients.
+def convolve(x: Tensor, weight: Tensor, padding: int) -> Tensor:
+    """``torch.conv2d(x, weight, padding=padding)``; under ``vmap`` one kernel for all clients.
 
     Args:
         x: [B, I, H, W].
         weight: [O, I, side, side].
-        bias: [O] or None.
     """
     n_out, _, side, _ = weight.shape
     rows = weight.permute(0, 2, 3, 1).reshape(n_out, -1)
     y = _Convolution.apply(x.permute(0, 2, 3, 1), rows, side, padding)
-    return (y if bias is None else y + bias).permute(0, 3, 1, 2)
+    return y.permute(0, 3, 1, 2)
 
 
 class _Convolution(torch.autograd.Function):
@@ -115,7 +116,9 @@ def _convolution(x: Tensor, w: Tensor, side: int, padding: int) -> Tensor:
         return convolution(x, w.contiguous(), side, padding)
     weight = w.unflatten(2, (side, side, -1)).permute(0, 1, 4, 2, 3)
     pairs = zip(x.permute(0, 1, 4, 2, 3), weight, strict=True)
-    return torch.stack([torch.conv2d(a, b, padding=padding).permute(0, 2, 3, 1) for a, b in pairs]).contiguous()
+    return torch.stack(
+        [torch.conv2d(a, b, padding=padding).permute(0, 2, 3, 1) for a, b in pairs]
+    ).contiguous()
 
 
 @torch.library.custom_op("idiolect::weight_gradient", mutates_args=())

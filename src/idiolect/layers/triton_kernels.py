@@ -10,12 +10,25 @@ load, so results repeat bit for bit.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
 __all__ = ["convolution", "weight_gradient"]
+
+
+class Tile(NamedTuple):
+    """What one program of a kernel works on at a time; ``part`` of the positions add up to one partial sum."""
+
+    positions: int
+    depth: int
+    out: int
+    warps: int = 4
+    stages: int = 3
+    part: int = 0
 
 
 @triton.jit
@@ -93,44 +106,49 @@ def _weight_gradient(
     tl.store(out + o[:, None] * depth + k[None, :], total, mask=(o < OUT)[:, None] & (k < depth)[None, :])
 
 
-def precision_of(x: Tensor) -> str:
-    return "tf32" if x.dtype != torch.float32 or torch.backends.cuda.matmul.allow_tf32 else "ieee"
-
-
-def convolution(x: Tensor, w: Tensor, side: int, padding: int, block=None, warps=4, stages=3) -> Tensor:
-    """x [C, B, H, W, I] of any strides, w [C, O, side * side * I] contiguous -> [C, B, H', W', O]."""
+def convolution(x: Tensor, w: Tensor, side: int, padding: int, tile: Tile | None = None) -> Tensor:
+    """x [C, B, H, W, I] of any strides, w [C, O, side side I] contiguous -> [C, B, H', W', O]."""
     n_clients, n_rows, height, width, n_in = x.shape
     n_out = w.shape[1]
     height_out, width_out = height + 2 * padding - side + 1, width + 2 * padding - side + 1
     y = x.new_empty(n_clients, n_rows, height_out, width_out, n_out)
     n_positions = n_rows * height_out * width_out
-    block_p, block_k, block_o = block or blocks_of(n_out)
-    grid = (triton.cdiv(n_positions, block_p), triton.cdiv(n_out, block_o), n_clients)
+    tile = tile or forward_tile(n_out)
+    grid = (triton.cdiv(n_positions, tile.positions), triton.cdiv(n_out, tile.out), n_clients)
     _convolution[grid](
         x, w, y, n_positions, *x.stride(),
         height, width, height_out, width_out, n_in, n_out, side, padding,
-        block_p, block_k, block_o, precision_of(x), num_warps=warps, num_stages=stages,
+        tile.positions, tile.depth, tile.out, "tf32", num_warps=tile.warps, num_stages=tile.stages,
     )  # fmt: skip
     return y
 
 
-def weight_gradient(x: Tensor, g: Tensor, side: int, padding: int, block=None, warps=4, stages=3, per_part=None) -> Tensor:
-    """x [C, B, H, W, I] of any strides, g [C, B, H', W', O] contiguous -> [C, O, side * side * I]."""
+def weight_gradient(x: Tensor, g: Tensor, side: int, padding: int, tile: Tile | None = None) -> Tensor:
+    """x [C, B, H, W, I] of any strides, g [C, B, H', W', O] contiguous -> [C, O, side side I]."""
     n_clients, n_rows, height, width, n_in = x.shape
     _, _, height_out, width_out, n_out = g.shape
     n_positions, depth = n_rows * height_out * width_out, side * side * n_in
-    block_p, block_k, block_o = block or (64, 32, min(64, max(16, triton.next_power_of_2(n_out))))
-    tiles = triton.cdiv(depth, block_k) * triton.cdiv(n_out, block_o)
-    per_part = per_part or 1024
-    parts = triton.cdiv(n_positions, per_part)
+    tile = tile or backward_tile(x.dtype, depth, n_out)
+    tiles = triton.cdiv(depth, tile.depth) * triton.cdiv(n_out, tile.out)
+    parts = triton.cdiv(n_positions, tile.part)
     out = torch.empty(parts, n_clients, n_out, depth, dtype=torch.float32, device=x.device)
     _weight_gradient[(tiles, parts, n_clients)](
-        x, g, out, n_positions, per_part, *x.stride(),
+        x, g, out, n_positions, tile.part, *x.stride(),
         height, width, height_out, width_out, n_in, n_out, side, padding,
-        block_p, block_k, block_o, precision_of(x), num_warps=warps, num_stages=stages,
+        tile.positions, tile.depth, tile.out, "tf32", num_warps=tile.warps, num_stages=tile.stages,
     )  # fmt: skip
     return (out[0] if parts == 1 else out.sum(0)).to(x.dtype)
 
 
-def blocks_of(n_out: int) -> tuple[int, int, int]:
-    return 128, 32, min(64, max(16, triton.next_power_of_2(n_out)))
+def forward_tile(n_out: int) -> Tile:
+    if n_out > 64:
+        return Tile(128, 32, 128, warps=8)
+    return Tile(128, 32, max(16, triton.next_power_of_2(n_out)))
+
+
+def backward_tile(dtype: torch.dtype, depth: int, n_out: int) -> Tile:
+    if depth <= 32:
+        return Tile(128, 32, 32, part=2048)
+    if dtype == torch.float32:
+        return Tile(32, 64, 32, part=1024)
+    return Tile(64, 128, 64, warps=8, part=2048)

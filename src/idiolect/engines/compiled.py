@@ -69,6 +69,7 @@ class Compiled:
     _keys: ProgramKeys = field(default_factory=ProgramKeys)
     _steps: dict[Hashable, Step] = field(default_factory=dict)
     _replays: dict[str, Replay] = field(default_factory=dict)
+    _extents: dict[Hashable, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def packing(self) -> Packing:
@@ -81,8 +82,7 @@ class Compiled:
     def plan(self, work: Workload, program: Program, stage: Stage, clients: list[int]) -> StagePlan:
         plans, draws = zip(*(work.plan(program, stage, client) for client in clients), strict=True)
         steps = [len(plan.index) // stage.batches_per_step for plan in plans]
-        everyone, n_rows = work.extent(program, stage)
-        n_lanes = count_lanes(everyone, len(clients))
+        n_lanes, n_rows = self._extent(program, stage, len(clients))
         return StagePlan(clients, plans, draws, steps, stage.batches_per_step, n_lanes, n_rows)
 
     def fold(self, program: Program, stage: Stage, context: Context, state: State, plan: StagePlan) -> State:
@@ -107,6 +107,15 @@ class Compiled:
         tickets, draws = plan.tickets(jobs, self.work.y.device), plan.drawn(jobs, self.work.like)
         after = replay.run(jobs, tickets, draws, {i: leaves[i] for i in step.clients})
         return tree_unflatten([after.get(i, leaves[i]) for i in range(step.state, len(leaves))], step.gives)
+
+    def _extent(self, program: Program, stage: Stage, n_clients: int) -> tuple[int, int]:
+        """Lanes, and rows of a batch; the same in every round."""
+        timeless = replace(stage, start=None, objective=None, trainable=None, optimiser=None, lr_scale=1.0)
+        key = (timeless, program.scene, n_clients)
+        if key not in self._extents:
+            everyone, n_rows = self.work.extent(program, stage)
+            self._extents[key] = count_lanes(everyone, n_clients), n_rows
+        return self._extents[key]
 
     def _step(
         self,

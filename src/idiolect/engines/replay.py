@@ -66,12 +66,14 @@ class Replay:
         """
         after = {i: clients[i].clone(memory_format=torch.contiguous_format) for i in self._changed}
         on_lane: dict[int, Job] = {}
+        starting: dict[int, list[Job]] = {}
+        for job in jobs:
+            starting.setdefault(job.start, []).append(job)
         for t, ticket in enumerate(tickets):
-            starting = [job for job in jobs if job.start == t]
-            if starting:
-                self._store([on_lane[job.lane] for job in starting if job.lane in on_lane], after)
-                self._load(starting, clients)
-                on_lane |= {job.lane: job for job in starting}
+            if t in starting:
+                self._store([on_lane[job.lane] for job in starting[t] if job.lane in on_lane], after)
+                self._load(starting[t], clients)
+                on_lane |= {job.lane: job for job in starting[t]}
             self._ticket.copy_(ticket)
             copy_all(list(self._draws.values()), [draws[part][t] for part in self._draws])
             self._step()

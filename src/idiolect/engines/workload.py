@@ -102,8 +102,7 @@ class Workload:
 
     def extent(self, program: Program, stage: Stage) -> tuple[list[int], int]:
         """The steps that each client of the population makes in a stage, and the rows of its largest batch."""
-        scene = program.scene
-        size = EVALUATION_ROWS if stage.measure is not None else scene.batch_size
+        size = EVALUATION_ROWS if stage.measure is not None else program.scene.batch_size
         most = max(len(getattr(rows, stage.split)) for rows in self.federation.clients)
         steps = [self.steps(program, stage, client) for client in range(self.federation.population)]
         return steps, min(size, most)

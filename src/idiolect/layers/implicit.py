@@ -16,6 +16,7 @@ from torch import Tensor
 __all__ = ["convolve", "serves"]
 
 Pair = tuple[int, int]
+VECTOR = 8  # channels from which they are read side by side
 
 
 def serves(x: Tensor, weight: Tensor, stride: Pair, padding: Pair, dilation: Pair) -> bool:
@@ -37,8 +38,9 @@ def convolve(x: Tensor, weight: Tensor, padding: int) -> Tensor:
     """
     n_out, _, side, _ = weight.shape
     rows = weight.permute(0, 2, 3, 1).reshape(n_out, -1)
-    y = _Convolution.apply(x.permute(0, 2, 3, 1), rows, side, padding)
-    return y.permute(0, 3, 1, 2)
+    image = x.permute(0, 2, 3, 1)
+    image = image.contiguous() if image.shape[-1] >= VECTOR else image
+    return _Convolution.apply(image, rows, side, padding).permute(0, 3, 1, 2)
 
 
 class _Convolution(torch.autograd.Function):
@@ -56,6 +58,7 @@ class _Convolution(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
         x, w = ctx.saved_tensors
+        g = g.contiguous()  # here, where a compiler sees it
         gx = gw = None
         if ctx.needs_input_grad[0]:
             gx = _Convolution.apply(g, _turned(w, ctx.side), ctx.side, ctx.side - 1 - ctx.padding)

@@ -28,40 +28,44 @@ def max_pool(x: Tensor, side: int) -> Tensor:
     """``plain``; rows and columns that fill no window are left out.
 
     Args:
-        x: [..., H, W].
+        x: [B, C, H, W], fastest where channels come last in memory.
         side: 1 <= k <= 16, side of the windows and stride.
     """
-    return _MaxPool.apply(x, side)[0]
+    return _MaxPool.apply(x.permute(0, 2, 3, 1), side)[0].permute(0, 3, 1, 2)
 
 
 class _MaxPool(torch.autograd.Function):
+    """[B, H, W, C] -> [B, h, w, C], and which place of its window each value came from."""
+
     generate_vmap_rule = True
 
     @staticmethod
     def forward(x: Tensor, side: int) -> tuple[Tensor, Tensor]:
-        height, width = x.shape[-2] // side, x.shape[-1] // side
-        inner = x[..., : height * side, : width * side]
-        windows = inner.unflatten(-1, (width, side)).unflatten(-3, (height, side))
-        largest, winner = windows[..., 0, :, 0], None
+        height, width = x.shape[1] // side, x.shape[2] // side
+        inner = x[:, : height * side, : width * side]
+        windows = inner.unflatten(2, (width, side)).unflatten(1, (height, side))  # [B, h, side, w, side, C]
+        largest = windows[:, :, 0, :, 0]
+        winner = torch.zeros_like(largest, dtype=torch.uint8)
         for place in range(1, side * side):
-            value = windows[..., place // side, :, place % side]
+            value = windows[:, :, place // side, :, place % side]
             better = (value > largest) | value.isnan()
-            winner = better.to(torch.uint8) if winner is None else torch.where(better, place, winner)
+            winner = torch.where(better, place, winner)
             largest = torch.where(better, value, largest)
-        return largest, torch.zeros_like(largest, dtype=torch.uint8) if winner is None else winner
+        return largest, winner
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         x, ctx.side = inputs
-        ctx.size = x.shape[-2:]
+        ctx.size = x.shape[1:3]
         ctx.mark_non_differentiable(output[1])
         ctx.save_for_backward(output[1])
 
     @staticmethod
     def backward(ctx: Any, g: Tensor, _: Any) -> Any:
         (winner,), side = ctx.saved_tensors, ctx.side
-        place = torch.arange(side * side, dtype=torch.uint8, device=g.device).view(side, 1, side)
-        spread = torch.where(winner[..., :, None, :, None] == place, g[..., :, None, :, None], 0)
-        inner = spread.flatten(-4, -3).flatten(-2, -1)
-        below, right = ctx.size[0] - inner.shape[-2], ctx.size[1] - inner.shape[-1]
-        return (F.pad(inner, (0, right, 0, below)) if below or right else inner), None
+        place = torch.arange(side * side, dtype=torch.uint8, device=g.device).view(side, 1, side, 1)
+        hit = winner.unsqueeze(2).unsqueeze(4) == place
+        spread = torch.where(hit, g.unsqueeze(2).unsqueeze(4), 0)  # [B, h, side, w, side, C]
+        inner = spread.flatten(3, 4).flatten(1, 2)
+        below, right = ctx.size[0] - inner.shape[1], ctx.size[1] - inner.shape[2]
+        return (F.pad(inner, (0, 0, 0, right, 0, below)) if below or right else inner), None

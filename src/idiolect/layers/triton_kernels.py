@@ -29,6 +29,35 @@ class Tile(NamedTuple):
     warps: int = 4
     stages: int = 3
     part: int = 0
+    taps_first: bool = False
+
+
+@triton.jit
+def _taps(start, IN: tl.constexpr, SIDE: tl.constexpr, BLOCK_K: tl.constexpr, AXIS: tl.constexpr):
+    """Row, column and channel of the taps start, start + 1, ... of a patch, along the other axis than ``AXIS``."""
+    if IN % BLOCK_K == 0:  # they are channels of one tap
+        tap, channel = start // IN, tl.multiple_of(start % IN, BLOCK_K) + tl.arange(0, BLOCK_K)
+    else:
+        k = start + tl.arange(0, BLOCK_K)
+        tap, channel = tl.expand_dims(k // IN, AXIS), k % IN
+    return tap // SIDE, tap % SIDE, tl.expand_dims(channel, AXIS)
+
+
+@triton.jit
+def _patches(
+    x, p, i, j, channel, n_positions, stride_b, stride_h, stride_w, stride_i,
+    HEIGHT: tl.constexpr, WIDTH: tl.constexpr, HEIGHT_OUT: tl.constexpr, WIDTH_OUT: tl.constexpr,
+    SIDE: tl.constexpr, PADDING: tl.constexpr,
+):  # fmt: skip
+    """What the patches at positions p hold at the taps (i, j, channel), which lie along the other axis."""
+    image, place = p // (HEIGHT_OUT * WIDTH_OUT), p % (HEIGHT_OUT * WIDTH_OUT)
+    row, column = place // WIDTH_OUT - PADDING, place % WIDTH_OUT - PADDING
+    corner = image * stride_b + row * stride_h + column * stride_w
+    real = (p < n_positions) & (i < SIDE)
+    if PADDING > 0:
+        row, column = row + i, column + j
+        real = real & (row >= 0) & (row < HEIGHT) & (column >= 0) & (column < WIDTH)
+    return tl.load(x + corner + (i * stride_h + j * stride_w) + channel * stride_i, mask=real, other=0.0)
 
 
 @triton.jit
@@ -37,32 +66,25 @@ def _convolution(
     n_positions, stride_c, stride_b, stride_h, stride_w, stride_i,
     HEIGHT: tl.constexpr, WIDTH: tl.constexpr, HEIGHT_OUT: tl.constexpr, WIDTH_OUT: tl.constexpr,
     IN: tl.constexpr, OUT: tl.constexpr, SIDE: tl.constexpr, PADDING: tl.constexpr,
-    BLOCK_P: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_O: tl.constexpr, PRECISION: tl.constexpr,
+    BLOCK_P: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_O: tl.constexpr,
 ):  # fmt: skip
     client = tl.program_id(2).to(tl.int64)
     p = tl.program_id(0) * BLOCK_P + tl.arange(0, BLOCK_P)
     o = tl.program_id(1) * BLOCK_O + tl.arange(0, BLOCK_O)
     depth: tl.constexpr = SIDE * SIDE * IN
-    image, place = p // (HEIGHT_OUT * WIDTH_OUT), p % (HEIGHT_OUT * WIDTH_OUT)
-    top, left = place // WIDTH_OUT - PADDING, place % WIDTH_OUT - PADDING
-    corner = image * stride_b + top * stride_h + left * stride_w
     x += client * stride_c
     w += client * depth * OUT
     total = tl.zeros((BLOCK_P, BLOCK_O), tl.float32)
     for start in range(0, depth, BLOCK_K):
         k = start + tl.arange(0, BLOCK_K)
-        tap, channel = k // IN, k % IN
-        i, j = tap // SIDE, tap % SIDE
-        real = (p < n_positions)[:, None] & (k < depth)[None, :]
-        if PADDING > 0:
-            row, column = top[:, None] + i[None, :], left[:, None] + j[None, :]
-            real = real & (row >= 0) & (row < HEIGHT) & (column >= 0) & (column < WIDTH)
-        offset = i * stride_h + j * stride_w + channel * stride_i
-        patch = tl.load(x + corner[:, None] + offset[None, :], mask=real, other=0.0)
-        weight = tl.load(
-            w + k[:, None] + o[None, :] * depth, mask=(k < depth)[:, None] & (o < OUT)[None, :], other=0.0
-        )
-        total = tl.dot(patch, weight, total, input_precision=PRECISION)
+        i, j, channel = _taps(start, IN, SIDE, BLOCK_K, 0)
+        patch = _patches(
+            x, p[:, None], i, j, channel, n_positions, stride_b, stride_h, stride_w, stride_i,
+            HEIGHT, WIDTH, HEIGHT_OUT, WIDTH_OUT, SIDE, PADDING,
+        )  # fmt: skip
+        kept = (k < depth)[:, None] & (o < OUT)[None, :]
+        weight = tl.load(w + k[:, None] + o[None, :] * depth, mask=kept, other=0.0)
+        total = tl.dot(patch, weight, total, input_precision="tf32")
     y += client * n_positions * OUT
     kept = (p < n_positions)[:, None] & (o < OUT)[None, :]
     tl.store(y + p[:, None] * OUT + o[None, :], total.to(y.dtype.element_ty), mask=kept)
@@ -74,34 +96,35 @@ def _weight_gradient(
     n_positions, per_part, stride_c, stride_b, stride_h, stride_w, stride_i,
     HEIGHT: tl.constexpr, WIDTH: tl.constexpr, HEIGHT_OUT: tl.constexpr, WIDTH_OUT: tl.constexpr,
     IN: tl.constexpr, OUT: tl.constexpr, SIDE: tl.constexpr, PADDING: tl.constexpr,
-    BLOCK_P: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_O: tl.constexpr, PRECISION: tl.constexpr,
+    BLOCK_P: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_O: tl.constexpr, TAPS_FIRST: tl.constexpr,
 ):  # fmt: skip
     client, part = tl.program_id(2).to(tl.int64), tl.program_id(1)
     depth: tl.constexpr = SIDE * SIDE * IN
     blocks: tl.constexpr = (OUT + BLOCK_O - 1) // BLOCK_O
-    k = tl.program_id(0) // blocks * BLOCK_K + tl.arange(0, BLOCK_K)
+    start = tl.program_id(0) // blocks * BLOCK_K
+    k = start + tl.arange(0, BLOCK_K)
     o = tl.program_id(0) % blocks * BLOCK_O + tl.arange(0, BLOCK_O)
-    tap, channel = k // IN, k % IN
-    i, j = tap // SIDE, tap % SIDE
-    offset = i * stride_h + j * stride_w + channel * stride_i
+    taps: tl.constexpr = 1 if TAPS_FIRST else 0  # positions of a patch lie along this axis, those of g along the other
+    i, j, channel = _taps(start, IN, SIDE, BLOCK_K, taps)
+    o_g = tl.expand_dims(o, 1 - taps)
     x += client * stride_c
     g += client * n_positions * OUT
-    total = tl.zeros((BLOCK_O, BLOCK_K), tl.float32)
+    total = tl.zeros((BLOCK_K, BLOCK_O) if TAPS_FIRST else (BLOCK_O, BLOCK_K), tl.float32)
     first = part * per_part
-    for start in range(first, min(first + per_part, n_positions), BLOCK_P):
-        p = start + tl.arange(0, BLOCK_P)
-        image, place = p // (HEIGHT_OUT * WIDTH_OUT), p % (HEIGHT_OUT * WIDTH_OUT)
-        top, left = place // WIDTH_OUT - PADDING, place % WIDTH_OUT - PADDING
-        corner = image * stride_b + top * stride_h + left * stride_w
-        real = (p < n_positions)[:, None] & (k < depth)[None, :]
-        if PADDING > 0:
-            row, column = top[:, None] + i[None, :], left[:, None] + j[None, :]
-            real = real & (row >= 0) & (row < HEIGHT) & (column >= 0) & (column < WIDTH)
-        patch = tl.load(x + corner[:, None] + offset[None, :], mask=real, other=0.0)
-        grad = tl.load(
-            g + p[None, :] * OUT + o[:, None], mask=(o < OUT)[:, None] & (p < n_positions)[None, :], other=0.0
-        )
-        total = tl.dot(grad, patch, total, input_precision=PRECISION)
+    for position in range(first, min(first + per_part, n_positions), BLOCK_P):
+        p = position + tl.arange(0, BLOCK_P)
+        patch = _patches(
+            x, tl.expand_dims(p, 1 - taps), i, j, channel, n_positions, stride_b, stride_h, stride_w, stride_i,
+            HEIGHT, WIDTH, HEIGHT_OUT, WIDTH_OUT, SIDE, PADDING,
+        )  # fmt: skip
+        p_g = tl.expand_dims(p, taps)
+        grad = tl.load(g + p_g * OUT + o_g, mask=(p_g < n_positions) & (o_g < OUT), other=0.0)
+        if TAPS_FIRST:
+            total = tl.dot(patch, grad, total, input_precision="tf32")
+        else:
+            total = tl.dot(grad, patch, total, input_precision="tf32")
+    if TAPS_FIRST:
+        total = tl.trans(total)
     out += (part * tl.num_programs(2) + client) * depth * OUT
     tl.store(out + o[:, None] * depth + k[None, :], total, mask=(o < OUT)[:, None] & (k < depth)[None, :])
 
@@ -118,7 +141,7 @@ def convolution(x: Tensor, w: Tensor, side: int, padding: int, tile: Tile | None
     _convolution[grid](
         x, w, y, n_positions, *x.stride(),
         height, width, height_out, width_out, n_in, n_out, side, padding,
-        tile.positions, tile.depth, tile.out, "tf32", num_warps=tile.warps, num_stages=tile.stages,
+        tile.positions, tile.depth, tile.out, num_warps=tile.warps, num_stages=tile.stages,
     )  # fmt: skip
     return y
 
@@ -135,7 +158,7 @@ def weight_gradient(x: Tensor, g: Tensor, side: int, padding: int, tile: Tile | 
     _weight_gradient[(tiles, parts, n_clients)](
         x, g, out, n_positions, tile.part, *x.stride(),
         height, width, height_out, width_out, n_in, n_out, side, padding,
-        tile.positions, tile.depth, tile.out, "tf32", num_warps=tile.warps, num_stages=tile.stages,
+        tile.positions, tile.depth, tile.out, tile.taps_first, num_warps=tile.warps, num_stages=tile.stages,
     )  # fmt: skip
     return (out[0] if parts == 1 else out.sum(0)).to(x.dtype)
 
@@ -147,8 +170,9 @@ def forward_tile(n_out: int) -> Tile:
 
 
 def backward_tile(dtype: torch.dtype, depth: int, n_out: int) -> Tile:
+    wide = max(16, triton.next_power_of_2(n_out))
     if depth <= 32:
-        return Tile(128, 32, 32, part=2048)
+        return Tile(64, 32, 32, part=2048)
     if dtype == torch.float32:
-        return Tile(32, 64, 32, part=1024)
-    return Tile(64, 128, 64, warps=8, part=2048)
+        return Tile(32, 32, min(128, wide), part=1024, taps_first=True)
+    return Tile(64, 64, 64, part=2048)

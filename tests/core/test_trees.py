@@ -1,20 +1,30 @@
 """Arithmetic on trees, and the server's weighted mean."""
 
+from typing import Any, NamedTuple
+
 import pytest
 import torch
 
 from idiolect.core import weighted_mean
 from idiolect.core.trees import (
+    all_finite,
+    any_nan,
     count_scalars,
     inner_product,
     interpolate,
     pick,
     squared_distance,
     stack,
-    take_row,
+    unstack,
     where,
     zeros_like,
 )
+
+
+class Pair(NamedTuple):
+    first: Any
+    second: Any
+
 
 A = {"w": torch.tensor([[1.0, 2.0], [3.0, 4.0]]), "b": torch.tensor([5.0])}
 B = {"w": torch.tensor([[0.0, 2.0], [1.0, 1.0]]), "b": torch.tensor([2.0])}
@@ -45,8 +55,25 @@ def test_interpolation_keeps_whole_numbers_of_the_first_tree():
 def test_rows_of_a_stack_are_what_was_stacked():
     stacked = stack([A, B])
     assert stacked["w"].shape == (2, 2, 2)
-    for row, tree in enumerate((A, B)):
-        torch.testing.assert_close(take_row(stacked, row), tree, rtol=0, atol=0)
+    for row, tree in zip(unstack(stacked, 2), (A, B), strict=True):
+        torch.testing.assert_close(row, tree, rtol=0, atol=0)
+
+
+def test_stack_keeps_the_kinds_of_sequences():
+    trees = [(Pair(A["b"] + i, [B["b"]]), {"x": A["w"]}) for i in range(3)]
+    stacked = stack(trees)
+    assert isinstance(stacked, tuple) and isinstance(stacked[0], Pair) and isinstance(stacked[0].second, list)
+    torch.testing.assert_close(unstack(stacked, 3), trees, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+def test_rows_with_numbers_that_are_none_are_found(bad):
+    rows = torch.ones(3, 2, 2)
+    rows[1, 0, 1] = bad
+    assert all_finite({"x": rows, "n": torch.arange(3)}).tolist() == [True, False, True]
+    found = any_nan([{"x": row, "n": torch.tensor(1)} for row in rows])
+    assert found.tolist() == [False, bad != bad, False]
+    assert any_nan([{}, {}]).tolist() == [False, False]
 
 
 def test_where_picks_whole_trees():

@@ -122,6 +122,7 @@ class Program:
         return new if active is None else where(active, new, state)
 
     def end(self, state: State) -> Result:
+        """What the stage leaves behind; element by element, so that it serves a cohort as it stands."""
         mean_loss = state.loss / state.steps.clamp(min=1)
         return Result(state.params, state.buffers, state.carry, state.steps, mean_loss, state.measured)
 

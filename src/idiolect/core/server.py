@@ -44,7 +44,8 @@ def weighted_mean(value: Tree, weight: Tensor) -> Tree:
     def mean(leaf: Tensor) -> Tensor:
         if not leaf.is_floating_point():
             return leaf[0]
-        return torch.tensordot(share.to(leaf.dtype), leaf, 1)
+        row = share.to(leaf.dtype)[None]
+        return torch.mm(row, leaf.reshape(len(leaf), -1)).reshape(leaf.shape[1:])
 
     return tree_map(mean, value)
 

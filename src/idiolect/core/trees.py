@@ -5,7 +5,7 @@ A *flat* tree maps tensor names to tensors (the parameters or the buffers of one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,16 +15,18 @@ from torch.utils._pytree import tree_structure
 __all__ = [
     "Flat",
     "Tree",
+    "all_finite",
+    "any_nan",
     "count_scalars",
     "inner_product",
     "interpolate",
     "pick",
     "squared_distance",
     "stack",
-    "take_row",
     "tree_leaves",
     "tree_map",
     "tree_structure",
+    "unstack",
     "where",
     "with_leaves",
     "zeros_like",
@@ -47,10 +49,7 @@ def tree_map(function: Callable[..., Any], tree: Tree, *others: Tree) -> Tree:
             )
         return {k: tree_map(function, v, *(other[k] for other in others)) for k, v in tree.items()}
     if isinstance(tree, tuple | list):
-        mapped = [tree_map(function, *items) for items in zip(tree, *others, strict=True)]
-        if isinstance(tree, list):
-            return mapped
-        return type(tree)(*mapped) if hasattr(tree, "_fields") else tuple(mapped)
+        return _like(tree, [tree_map(function, *items) for items in zip(tree, *others, strict=True)])
     return function(tree, *others)
 
 
@@ -82,8 +81,8 @@ def zeros_like(tree: Tree) -> Tree:
 
 
 def where(condition: Tensor, yes: Tree, no: Tree) -> Tree:
-    """Leaf by leaf ``yes`` if the scalar ``condition`` holds, else ``no``."""
-    return tree_map(lambda a, b: torch.where(condition, a, b), yes, no)
+    """Leaf by leaf ``yes`` if the scalar ``condition`` holds, else ``no``; a leaf that is both stays as it is."""
+    return tree_map(lambda a, b: a if a is b else torch.where(condition, a, b), yes, no)
 
 
 def interpolate(a: Flat, b: Flat, weight: float | Tensor) -> Flat:
@@ -106,13 +105,42 @@ def pick(tree: Mapping[str, Tensor], keep: Callable[[str], bool]) -> Flat:
     return {k: v for k, v in tree.items() if keep(k)}
 
 
-def stack(trees: list[Tree]) -> Tree:
+def stack(trees: Sequence[Tree]) -> Tree:
     """One tree whose leaves carry a new leading axis, one row per tree."""
-    return tree_map(lambda *leaves: torch.stack(leaves), *trees)
+    first = trees[0]
+    if isinstance(first, Tensor):
+        return torch.stack(list(trees))
+    if isinstance(first, dict):
+        return {key: stack([tree[key] for tree in trees]) for key in first}
+    return _like(first, [stack(column) for column in zip(*trees, strict=True)])
 
 
-def take_row(tree: Tree, row: int) -> Tree:
-    return tree_map(lambda leaf: leaf[row], tree)
+def unstack(tree: Tree, count: int) -> list[Tree]:
+    """The ``count`` trees that ``stack`` would make ``tree`` of; their leaves are views of its rows."""
+    if isinstance(tree, Tensor):
+        return list(tree.unbind())
+    if isinstance(tree, dict):
+        columns = {key: unstack(below, count) for key, below in tree.items()}
+        return [{key: column[row] for key, column in columns.items()} for row in range(count)]
+    parts = [unstack(below, count) for below in tree]
+    return [_like(tree, [part[row] for part in parts]) for row in range(count)]
+
+
+def _like(sequence: Any, items: list[Any]) -> Any:
+    """``items`` as a sequence of the same kind."""
+    return type(sequence)(*items) if hasattr(sequence, "_fields") else type(sequence)(items)
+
+
+def all_finite(tree: Tree) -> Tensor:
+    """By row of the leading axis, whether every number in it is finite."""
+    return torch.stack([leaf.isfinite().reshape(len(leaf), -1).all(1) for leaf in tree_leaves(tree)]).all(0)
+
+
+def any_nan(trees: Sequence[Tree]) -> Tensor:
+    """For each of several trees of one shape, whether a number in it is NaN."""
+    leaves = [leaf for tree in trees for leaf in tree_leaves(tree) if leaf.is_floating_point()]
+    norms = torch.stack(torch._foreach_norm(leaves, 1)) if leaves else torch.zeros(len(trees), 0)
+    return norms.reshape(len(trees), -1).isnan().any(1)
 
 
 def count_scalars(tree: Tree) -> int:

@@ -1,53 +1,126 @@
-"""cohort: all clients as one batched program; parameters stacked, one vmapped step per stage."""
+"""cohort: all clients as one batched program; parameters stacked, one step of all clients at once.
+
+On a GPU the step of a stage is traced once, compiled, and replayed as a CUDA graph; on a CPU it is vmapped.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TypeVar
+
+import torch
 
 from idiolect.core import Program, Tree
+from idiolect.engines.compiled import Compiled
 from idiolect.engines.evaluation import Logits, evaluate_group
 from idiolect.engines.group import Outcome, round_of_group, settle_group
-from idiolect.engines.packing import BATCHED
+from idiolect.engines.loop import Loop
+from idiolect.engines.packing import BATCHED, BATCHED_LAYERS, Packing
 from idiolect.engines.workload import Workload
+from idiolect.errors import UserError
 
 __all__ = ["Cohort"]
 
+Row = TypeVar("Row")
 
-@dataclass(frozen=True)
+
+@dataclass
 class Cohort:
     """Args:
-    chunk: clients computed on at once; the number bounds memory and changes no result.
+    chunk: clients computed on at once; the number bounds memory and changes no result.  It is halved whenever the
+        device runs out of memory.
+    compile: ``auto`` compiles on a GPU and vmaps on a CPU; ``inductor`` compiles, ``trace`` replays without
+        compiling, ``none`` vmaps.
     """
 
     work: Workload
     chunk: int = 128
+    compile: str = "auto"
+    _alone: Loop | None = None
+    _packing: Packing = field(init=False)
+    _compiled: Compiled | None = None
+
+    def __post_init__(self) -> None:
+        on_gpu = self.work.y.is_cuda
+        backend = ("inductor" if on_gpu else "none") if self.compile == "auto" else self.compile
+        if backend == "none":
+            self._packing = BATCHED_LAYERS if on_gpu else BATCHED
+        else:
+            self._compiled = Compiled(self.work, backend)
+            self._packing = self._compiled.packing
 
     def round(
         self, program: Program, server: Tree, privates: dict[int, Tree], observe: bool
     ) -> list[Outcome]:
-        return [
-            outcome
-            for part in self._chunks(privates)
-            for outcome in round_of_group(program, self.work, BATCHED, server, part, observe)
-        ]
+        return self._in_chunks(
+            privates,
+            lambda part: round_of_group(program, self.work, self._packing, server, part, observe),
+            lambda loop: loop.round(program, server, privates, observe),
+        )
 
     def settle(self, program: Program, phase: str, server: Tree, privates: dict[int, Tree]) -> list[Tree]:
-        return [
-            private
-            for part in self._chunks(privates)
-            for private in settle_group(program, self.work, BATCHED, phase, server, part)
-        ]
+        return self._in_chunks(
+            privates,
+            lambda part: settle_group(program, self.work, self._packing, phase, server, part),
+            lambda loop: loop.settle(program, phase, server, privates),
+        )
 
     def evaluate(self, program: Program, server: Tree, privates: dict[int, Tree], split: str) -> list[Logits]:
-        return [
-            logits
-            for part in self._chunks(privates)
-            for logits in evaluate_group(program, self.work, BATCHED, server, part, split)
-        ]
+        return self._in_chunks(
+            privates,
+            lambda part: evaluate_group(program, self.work, self._packing, server, part, split),
+            lambda loop: loop.evaluate(program, server, privates, split),
+        )
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Gives back the device's memory."""
+        if self._compiled:
+            self._compiled.forget()
+
+    def _in_chunks(
+        self,
+        privates: dict[int, Tree],
+        compute: Callable[[dict[int, Tree]], list[Row]],
+        alone: Callable[[Loop], list[Row]],
+    ) -> list[Row]:
+        """``compute`` on as many clients at a time as fit; what cannot be batched at all runs client by client."""
+        while self._alone is None:
+            try:
+                with self.work.precision.allowed():
+                    return [row for part in self._chunks(privates) for row in compute(part)]
+            except UserError:
+                raise
+            except torch.OutOfMemoryError:
+                self._make_room(len(privates))
+            except Exception as error:
+                found = alone(
+                    loop := Loop(self.work)
+                )  # a mistake that is not ours comes up here again, named
+                self._alone = loop
+                reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+                warnings.warn(
+                    f"the cohort runs client by client, it cannot be batched: {reason}", stacklevel=3
+                )
+                return found
+        return alone(self._alone)
+
+    def _make_room(self, n_clients: int) -> None:
+        """Fewer clients at a time, and nothing kept from before."""
+        if min(self.chunk, n_clients) == 1:
+            raise UserError(
+                "one client alone does not fit into the GPU's memory; use a smaller batch_size, another model "
+                "or --device cpu"
+            )
+        self.chunk = min(self.chunk, n_clients) // 2
+        self.close()
+        torch.cuda.empty_cache()
 
     def _chunks(self, privates: dict[int, Tree]) -> list[dict[int, Tree]]:
+        """Of about equal size."""
         items = list(privates.items())
-        return [dict(items[i : i + self.chunk]) for i in range(0, len(items), self.chunk)]
+        n_chunks = -(-len(items) // self.chunk)
+        edges = [len(items) * i // n_chunks for i in range(n_chunks + 1)] if items else []
+        return [dict(items[a:b]) for a, b in pairwise(edges)]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from idiolect.core import UPLOAD, Batch, Context, Program, Result, Stage, State, Tree
+from idiolect.core import UPLOAD, Context, Program, Result, Stage, Tree
 from idiolect.engines.evaluation import Logits, evaluate_context, group_context
-from idiolect.engines.packing import Feed, Packing
+from idiolect.engines.packing import Packing
 from idiolect.engines.workload import Workload
 
 __all__ = ["Outcome", "round_of_group", "run_round", "run_settling", "settle_group"]
@@ -31,43 +31,30 @@ def run_stages(
     packing: Packing,
     stages: tuple[Stage, ...],
     context: Context,
-    feed: Callable[[Stage], Feed],
+    feed: Callable[[Stage], Any],
     previous: Result | None = None,
 ) -> tuple[Context, Result | None]:
     """Runs ``stages`` one after the other and adds their results to the context."""
     for stage in stages:
-
-        def begin(context: Context, *previous: Result, stage: Stage = stage) -> State:
-            return program.begin(stage, context, previous[0] if previous else None)
-
-        def advance(
-            context: Context, state: State, batches: tuple[Batch, ...], *active: Tensor, stage: Stage = stage
-        ) -> State:
-            still = active[0] if active else None
-            if stage.measure is not None:
-                return program.measure(stage, context, state, batches[0], still)
-            return program.step(stage, context, state, batches, still)
-
-        state = packing.lift(begin)(context, *([previous] if previous is not None else []))
-        lifted = packing.lift(advance)
-        for batches, active in feed(stage):
-            state = lifted(context, state, batches, *([active] if active is not None else []))
-        previous = packing.lift(lambda context, state: program.end(state))(context, state)
+        before = [previous] if previous is not None and stage.start is None else []
+        state = packing.call(program, "begin", stage, context, *before)
+        state = packing.fold(program, stage, context, state, feed(stage))
+        previous = program.end(state)  # of every client at once: it works element by element
         context = context._replace(results={**context.results, stage.name: previous})
     return context, previous
 
 
 def run_round(
-    program: Program, packing: Packing, context: Context, feed: Callable[[Stage], Feed]
+    program: Program, packing: Packing, context: Context, feed: Callable[[Stage], Any]
 ) -> tuple[Context, Tree]:
     """The stages around the upload mark, then what stays and what is sent."""
     plan = program.method.plan(program.scene, program.clock)
     context, last = run_stages(program, packing, plan.before, context, feed)
     trained = [context.results[stage.name] for stage in plan.before if stage.measure is None]
     context = context._replace(results={**context.results, UPLOAD: trained[-1]})
-    messages = packing.lift(program.upload)(context)
+    messages = packing.call(program, "upload", None, context)
     context, _ = run_stages(program, packing, plan.after, context, feed, last)
-    return context._replace(private=packing.lift(program.finish)(context)), messages
+    return context._replace(private=packing.call(program, "finish", None, context)), messages
 
 
 def run_settling(
@@ -75,14 +62,13 @@ def run_settling(
     packing: Packing,
     phase: str,
     context: Context,
-    feed: Callable[[Stage], Feed],
+    feed: Callable[[Stage], Any],
 ) -> Tree:
     """The stages of the phase ``merged`` or ``end``, then the private state they lead to."""
     plan = program.method.plan(program.scene, program.clock)
     stages = plan.merged if phase == "merged" else plan.end
-    settle = program.score if phase == "merged" else program.personalise
     context, _ = run_stages(program, packing, stages, context, feed)
-    return packing.lift(settle)(context)
+    return packing.call(program, "score" if phase == "merged" else "personalise", None, context)
 
 
 def round_of_group(
@@ -123,5 +109,5 @@ def settle_group(
     return packing.unpack(run_settling(program, packing, phase, context, feed), len(clients))
 
 
-def _feed(work: Workload, packing: Packing, program: Program, clients: list[int]) -> Callable[[Stage], Feed]:
+def _feed(work: Workload, packing: Packing, program: Program, clients: list[int]) -> Callable[[Stage], Any]:
     return lambda stage: packing.feed(work, program, stage, clients)

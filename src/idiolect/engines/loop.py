@@ -23,23 +23,26 @@ class Loop:
         outcomes = []
         for client, private in privates.items():
             try:
-                outcomes += round_of_group(program, self.work, SINGLE, server, {client: private}, observe)
+                with self.work.precision.allowed():
+                    outcomes += round_of_group(program, self.work, SINGLE, server, {client: private}, observe)
             except Exception as error:
                 error.add_note(f"on client {client} in round {program.clock.round}")
                 raise
         return outcomes
 
     def settle(self, program: Program, phase: str, server: Tree, privates: dict[int, Tree]) -> list[Tree]:
-        return [
-            settle_group(program, self.work, SINGLE, phase, server, {client: private})[0]
-            for client, private in privates.items()
-        ]
+        with self.work.precision.allowed():
+            return [
+                settle_group(program, self.work, SINGLE, phase, server, {client: private})[0]
+                for client, private in privates.items()
+            ]
 
     def evaluate(self, program: Program, server: Tree, privates: dict[int, Tree], split: str) -> list[Logits]:
-        return [
-            evaluate_group(program, self.work, SINGLE, server, {client: private}, split)[0]
-            for client, private in privates.items()
-        ]
+        with self.work.precision.allowed():
+            return [
+                evaluate_group(program, self.work, SINGLE, server, {client: private}, split)[0]
+                for client, private in privates.items()
+            ]
 
     def close(self) -> None:
         """Nothing to give back."""

@@ -9,13 +9,15 @@ import torch
 from torch import Tensor
 from torch.func import grad_and_value, vmap
 
-from idiolect.core import Batch, Context, Program, Stage, Tree
-from idiolect.core.trees import stack, take_row, tree_leaves, tree_map, with_leaves
+from idiolect.core import Batch, Context, Program, Stage, State, Tree
+from idiolect.core.trees import stack, tree_leaves, tree_map, unstack, with_leaves
 from idiolect.engines.workload import Workload
+from idiolect.layers import BatchedLayers
 
-__all__ = ["BATCHED", "SINGLE", "Packing"]
+__all__ = ["BATCHED", "BATCHED_LAYERS", "SINGLE", "Packing", "advance", "hook_of"]
 
 Feed = Iterator[tuple[tuple[Batch, ...], Tensor | None]]
+Lift = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class Packing(NamedTuple):
@@ -24,15 +26,39 @@ class Packing(NamedTuple):
     Args:
         pack, unpack: between a list of clients' trees and the tree that is computed on.
         lift: makes a function of (context, *trees) of one client run on the packed group.
-        feed: the batches of a stage for the group.
+        feed: the batches of a stage for the group, in the form that ``fold`` reads.
+        fold: the state after all steps of a stage.
+        call: a hook of the program (``begin`` of a stage, ``upload``, ``finish``, ...) on the group.
         differentiate: the way to take a gradient inside lifted functions.
     """
 
     pack: Callable[[list[Tree]], Tree]
     unpack: Callable[[Tree, int], list[Tree]]
-    lift: Callable[[Callable[..., Any]], Callable[..., Any]]
-    feed: Callable[[Workload, Program, Stage, list[int]], Feed]
+    lift: Lift
+    feed: Callable[[Workload, Program, Stage, list[int]], Any]
+    fold: Callable[[Program, Stage, Context, State, Any], State]
+    call: Callable[..., Any]
     differentiate: Callable[..., Any]
+
+
+def advance(program: Program, stage: Stage) -> Callable[..., State]:
+    """One step of one client: (context, state, batches) and, where steps are padded, whether it is active."""
+
+    def step(context: Context, state: State, batches: tuple[Batch, ...], *active: Tensor) -> State:
+        still = active[0] if active else None
+        if stage.measure is not None:
+            return program.measure(stage, context, state, batches[0], still)
+        return program.step(stage, context, state, batches, still)
+
+    return step
+
+
+def hook_of(program: Program, name: str, stage: Stage | None) -> Callable[..., Any]:
+    """A hook of the program as a function of one client's (context, *trees)."""
+    hook = getattr(program, name)
+    if stage is None:
+        return hook  # type: ignore[no-any-return]
+    return lambda context, *previous: hook(stage, context, previous[0] if previous else None)
 
 
 def _autograd(
@@ -87,18 +113,49 @@ def _vmapped(function: Callable[..., Any]) -> Callable[..., Any]:
     return lifted
 
 
-SINGLE = Packing(
+def _vmapped_in_batched_layers(function: Callable[..., Any]) -> Callable[..., Any]:
+    def lifted(*arguments: Any) -> Any:
+        with BatchedLayers():
+            return _vmapped(function)(*arguments)
+
+    return lifted
+
+
+def _packing(lift: Lift, **others: Any) -> Packing:
+    """``fold`` and ``call`` made of ``lift``."""
+
+    def fold(program: Program, stage: Stage, context: Context, state: State, feed: Feed) -> State:
+        lifted = lift(advance(program, stage))
+        for batches, active in feed:
+            state = lifted(context, state, batches, *([active] if active is not None else []))
+        return state
+
+    def call(program: Program, name: str, stage: Stage | None, context: Context, *trees: Tree) -> Any:
+        return lift(hook_of(program, name, stage))(context, *trees)
+
+    return Packing(lift=lift, fold=fold, call=call, **others)
+
+
+SINGLE = _packing(
+    lambda function: function,
     pack=lambda trees: trees[0],
     unpack=lambda tree, count: [tree],
-    lift=lambda function: function,
     feed=lambda work, program, stage, clients: work.single_feed(program, stage, clients[0]),
     differentiate=_autograd,
 )
 
-BATCHED = Packing(
+BATCHED = _packing(
+    _vmapped,
     pack=stack,
-    unpack=lambda tree, count: [tree_map(torch.clone, take_row(tree, row)) for row in range(count)],
-    lift=_vmapped,
+    unpack=lambda tree, count: [tree_map(torch.clone, row) for row in unstack(tree, count)],
     feed=lambda work, program, stage, clients: work.cohort_feed(program, stage, clients),
     differentiate=_functional,
 )
+
+BATCHED_LAYERS = _packing(
+    _vmapped_in_batched_layers,
+    pack=stack,
+    unpack=unstack,
+    feed=BATCHED.feed,
+    differentiate=_functional,
+)  # on a GPU, where PyTorch's own layers are slow under vmap and rows need no memory of their own

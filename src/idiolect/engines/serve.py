@@ -28,7 +28,7 @@ def serve(program: Program, work: Workload, server: Tree, messages: Messages) ->
         for batch in _batches(program, work, stage):
             yield (batch,), None
 
-    return serve_on(program, server, messages, feed, work.like.new_ones(()))
+    return serve_on(program, server, messages, feed, work.like)
 
 
 def serve_on(program: Program, server: Tree, messages: Messages, feed, one: Tensor) -> Tree:  # type: ignore[no-untyped-def]

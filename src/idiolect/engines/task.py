@@ -11,7 +11,7 @@ from torch.func import functional_call
 
 from idiolect.core import Batch, Flat, Initial, Model, Out, Structure, Task, Tree, derive
 from idiolect.core.rows import mean_over_rows
-from idiolect.models import How, Net, build, crop_and_flip, initialise
+from idiolect.models import How, MaskedBatchNorm, Net, build, crop_and_flip, initialise
 
 __all__ = ["AUGMENTATIONS", "initialiser", "make_task", "structure_of"]
 
@@ -36,7 +36,12 @@ def structure_of(net: Net) -> Structure:
     )
 
 
-def make_task(net: Net, augmentation: str = "none", fill: Sequence[float] | None = None) -> Task:
+def make_task(
+    net: Net,
+    augmentation: str = "none",
+    fill: Sequence[float] | None = None,
+    compute: torch.dtype | None = None,
+) -> Task:
     """Mean softmax cross-entropy over the real rows of a batch.
 
     A net that takes tokens is given x as int64 [B, T], whatever its type and axes, so that a batch of token
@@ -45,18 +50,22 @@ def make_task(net: Net, augmentation: str = "none", fill: Sequence[float] | None
     Args:
         augmentation: of training batches, one of ``AUGMENTATIONS``.
         fill: by channel, what augmentation puts beyond the edges of an image.
+        compute: precision that the network computes in; what enters and leaves it has the run's.  Normalisation
+            keeps the run's, and None computes everything in it.
     """
     n_units, tokens = net.n_units, net.takes_tokens
     tied = len(list(net.named_parameters(remove_duplicate=False))) > len(list(net.parameters()))
+    narrow = _narrowed(net, compute)
 
     def forward(
         params: Flat, buffers: Flat, batch: Batch, train: bool | tuple[bool, ...]
     ) -> tuple[Out, Flat]:
         modes = (train,) * n_units if isinstance(train, bool) else train
-        tensors = {**params, **buffers}
+        tensors = {**narrow(params), **buffers}
         how = How(batch.mask, modes, batch.key)
-        x = batch.x.flatten(1).long() if tokens else batch.x
-        features, logits = functional_call(net, tensors, (x, how), tie_weights=tied)
+        x = batch.x.flatten(1).long() if tokens else _as(batch.x, compute)
+        found = functional_call(net, tensors, (x, how), tie_weights=tied)
+        features, logits = (_as(t, compute and batch.mask.dtype) for t in found)
         return Out(features, logits), {name: tensors[name] for name in buffers}
 
     def criterion(params: Tree, batch: Batch, out: Out) -> Tensor:
@@ -67,13 +76,26 @@ def make_task(net: Net, augmentation: str = "none", fill: Sequence[float] | None
         ones = torch.ones_like(features[:, 0])
         how = How(ones, (False,) * n_units, ones.long())
         last = f"units.{n_units - 1}."
-        own = {name.removeprefix(last): p for name, p in params.items() if name.startswith(last)}
-        return functional_call(net.units[-1], own, (features, how.mask, False, how.key), tie_weights=tied)
+        own = {name.removeprefix(last): p for name, p in narrow(params).items() if name.startswith(last)}
+        inputs = (_as(features, compute), how.mask, False, how.key)
+        logits = functional_call(net.units[-1], own, inputs, tie_weights=tied)
+        return _as(logits, compute and features.dtype)
 
     def augment(batch: Batch) -> Batch:
         return batch._replace(x=crop_and_flip(batch.x, batch.key, fill=fill))
 
     return Task(forward, criterion, head, structure_of(net), augment if augmentation == "crop_flip" else None)
+
+
+def _narrowed(net: Net, compute: torch.dtype | None) -> Callable[[Flat], Flat]:
+    """Parameters in the precision that the network computes in, but those of normalisation."""
+    layers = {path: layer for path, layer in net.named_modules() if isinstance(layer, MaskedBatchNorm)}
+    kept = {f"{path}.{name}" for path, layer in layers.items() for name, _ in layer.named_parameters()}
+    return lambda params: {n: p if n in kept else _as(p, compute) for n, p in params.items()}
+
+
+def _as(tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
+    return tensor if dtype is None or not tensor.is_floating_point() else tensor.to(dtype)
 
 
 def initialiser(

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from idiolect.core import Batch, Facts, Program, Stage, derive, steps_of
+from idiolect.engines.precision import PRECISIONS, Precision
 from idiolect.federation import BatchPlan, Federation, batches_per_epoch, plan_batches
 
 __all__ = ["EVALUATION_ROWS", "Workload"]
@@ -27,7 +29,8 @@ class Workload:
     Args:
         drop_single: leave out a trailing batch of one row (networks with batch normalisation).
         weighting: ``uniform`` or ``samples``: a client's weight in averages.
-        precision: of the run's numbers; x has it too, unless it holds tokens.
+        like: a number of the run's precision on its device; x itself is integers where the data are tokens.
+        precision: what the engines let the device round.
     """
 
     federation: Federation
@@ -36,7 +39,8 @@ class Workload:
     seed: int
     drop_single: bool
     weighting: str
-    precision: torch.dtype = torch.float32
+    like: Tensor  # []
+    precision: Precision = PRECISIONS["float64"]
 
     @classmethod
     def place(
@@ -46,25 +50,25 @@ class Workload:
         seed: int,
         drop_single: bool,
         weighting: str,
-        dtype: torch.dtype,
+        precision: Precision,
         device: str,
     ) -> Workload:
-        rows = torch.from_numpy(federation.x)
+        rows, dtype = torch.from_numpy(federation.x), precision.storage
         x = rows.to(device=device, dtype=dtype if rows.is_floating_point() else rows.dtype)
         y = torch.from_numpy(federation.y).to(device)
-        return cls(federation, x, y, seed, drop_single, weighting, dtype)
-
-    @property
-    def like(self) -> Tensor:
-        """A tensor of the run's precision on its device; its values mean nothing."""
-        return self.x if self.x.is_floating_point() else self.x.new_empty((), dtype=self.precision)
+        like = torch.ones((), dtype=dtype, device=device)
+        return cls(federation, x, y, seed, drop_single, weighting, like, precision)
 
     def facts(self, client: int) -> Facts:
-        rows = self.federation.clients[client].train
-        counts = np.bincount(self.federation.y[rows], minlength=self.federation.n_classes)
-        samples = torch.tensor(float(len(rows))).to(self.like)
-        weight = samples if self.weighting == "samples" else torch.ones_like(samples)
-        return Facts(torch.from_numpy(counts).to(self.like), samples, weight)
+        counts, samples, weights = self._facts
+        return Facts(counts[client], samples[client], weights[client])
+
+    @cached_property
+    def _facts(self) -> Facts:
+        """Of all clients, a row each."""
+        counts = torch.from_numpy(self.federation.class_counts()).to(self.like)
+        samples = torch.tensor([float(len(rows.train)) for rows in self.federation.clients]).to(self.like)
+        return Facts(counts, samples, samples if self.weighting == "samples" else torch.ones_like(samples))
 
     def steps(self, program: Program, stage: Stage, client: int) -> int:
         rows = getattr(self.federation.clients[client], stage.split)
@@ -96,17 +100,24 @@ class Workload:
                 draws[part.name] = random.random((steps, width))
         return plan, draws
 
+    def extent(self, program: Program, stage: Stage) -> tuple[list[int], int]:
+        """The steps that each client of the population makes in a stage, and the rows of its largest batch."""
+        size = EVALUATION_ROWS if stage.measure is not None else program.scene.batch_size
+        most = max(len(getattr(rows, stage.split)) for rows in self.federation.clients)
+        steps = [self.steps(program, stage, client) for client in range(self.federation.population)]
+        return steps, min(size, most)
+
     def batch(
         self, index: np.ndarray, mask: np.ndarray, key: np.ndarray, draws: dict[str, np.ndarray]
     ) -> Batch:
-        rows = torch.from_numpy(index).to(self.y.device)
-        return Batch(
-            self.x.index_select(0, rows.flatten()).unflatten(0, rows.shape),
-            self.y[rows],
-            torch.from_numpy(mask).to(self.like),
-            torch.from_numpy(key).to(self.y.device),
-            {part: torch.from_numpy(drawn).to(self.like) for part, drawn in draws.items()},
-        )
+        sent = [torch.from_numpy(array).to(self.y.device) for array in (index, mask, key)]
+        return self.gather(*sent, {part: torch.from_numpy(d).to(self.like) for part, d in draws.items()})
+
+    def gather(self, index: Tensor, mask: Tensor, key: Tensor, draws: dict[str, Tensor]) -> Batch:
+        """The rows at ``index``, of any shape, on the device."""
+        rows = index.flatten()
+        x = self.x.index_select(0, rows).unflatten(0, index.shape)
+        return Batch(x, self.y[index], mask.to(self.like.dtype), key, draws)
 
     def single(
         self, index: np.ndarray, mask: np.ndarray, key: np.ndarray, draws: dict[str, np.ndarray]

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from idiolect.calls import parse_call
 from idiolect.core import Clock, Initial, Method, Program, Task, Tree, init_private, init_server
 from idiolect.data import Dataset, load
 from idiolect.engines import Where, Workload, dry_round, initialiser, make_task
 from idiolect.engines.packing import SINGLE
+from idiolect.engines.precision import PRECISIONS
 from idiolect.errors import UserError
 from idiolect.evaluation import METRICS, Metric, per_batch_metrics
 from idiolect.experiments.spec import Experiment
@@ -27,7 +27,6 @@ from idiolect.partition import partition
 __all__ = ["Setting", "prepare"]
 
 LEAST_SIDE = 8  # of images that are augmented: moved by four pixels, half of the image stays
-DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
 @dataclass(frozen=True)
@@ -108,8 +107,10 @@ def prepare(
     )
     image_shape = dataset.shape
     net = build(experiment.model, image_shape, dataset.n_classes, experiment.initialisation, experiment.seed)
+    precision = PRECISIONS[experiment.precision]
     black = [-mean / std for mean, std in zip(dataset.mean, dataset.std, strict=True)]
-    task = make_task(net, experiment.augmentation, black)
+    compute = precision.compute if precision.compute != precision.storage else None
+    task = make_task(net, experiment.augmentation, black, compute)
     chosen.check(task.structure, experiment.scene)
     _refuse_unusable(experiment, chosen, federation, net)
     _refuse_inputs(experiment, federation, net)
@@ -119,7 +120,7 @@ def prepare(
         seed=experiment.seed,
         drop_single=net.has_batchnorm,
         weighting=experiment.weighting,
-        dtype=DTYPES[experiment.precision],
+        precision=precision,
         device=where.device,
     )
     n_parameters = sum(p.numel() for p in net.parameters())

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from idiolect.core import Program, Tree, broadcast, server_round
-from idiolect.core.trees import stack, tree_leaves, tree_map
-from idiolect.engines import Engine, Outcome, serve
+from idiolect.core.trees import all_finite, any_nan, stack, tree_leaves, tree_map
+from idiolect.engines import Engine, serve
 from idiolect.errors import UserError
 from idiolect.experiments.recorder import Recorder
 from idiolect.experiments.setting import Setting
@@ -76,14 +76,12 @@ class Simulation:
         outcomes = self.engine.round(program, sent, privates, observed)
         del privates
         self.warm = True
-        self._refuse_broken(cohort, outcomes)
-        messages = {
-            part: (
-                stack([outcome.messages[part][0] for outcome in outcomes]),
-                torch.stack([outcome.messages[part][1] for outcome in outcomes]),
-            )
-            for part in outcomes[0].messages
-        }
+        messages = stack([outcome.messages for outcome in outcomes])
+        losses = torch.stack([outcome.loss for outcome in outcomes])
+        broken = ~all_finite((messages, losses)) | any_nan([outcome.private for outcome in outcomes]).to(
+            losses.device
+        )
+        self._refuse(cohort, broken, f"in round {self.round + 1}")
         down = self._down(program, sent, len(cohort))
         self.server = server_round(setting.method, self.server, messages, program.clock)
         if program.method.plan(program.scene, program.clock).server:
@@ -97,7 +95,7 @@ class Simulation:
         self._settle("merged", program)
         self.round += 1
         self.selected.add(cohort)
-        loss = float(torch.stack([outcome.loss for outcome in outcomes]).mean())
+        loss = float(losses.mean())
         seconds = time.perf_counter() - began
         up = bytes_up(setting.method, [outcome.messages for outcome in outcomes])
         self.rounds.add(self.round, seconds, len(cohort), down, up, loss)
@@ -141,12 +139,7 @@ class Simulation:
         for clients, privates in self._everyone():
             settled = self.engine.settle(program, phase, sent, privates)
             self.warm = True
-            for client, private in zip(clients, settled, strict=True):
-                if any(bool(torch.isnan(leaf).any()) for leaf in tree_leaves(private)):
-                    raise UserError(
-                        f"client {client} got parameters that are not finite after round {self.round}; "
-                        "lower learning_rate or set clip_norm"
-                    )
+            self._refuse(clients, any_nan(settled), f"after round {self.round}")
             self.store.write(dict(zip(clients, settled, strict=True)))
         return True
 
@@ -183,15 +176,13 @@ class Simulation:
         experiment = self.setting.experiment
         return round % experiment.evaluate_every == 0 or round > experiment.rounds - experiment.evaluate_last
 
-    def _refuse_broken(self, cohort: list[int], outcomes: list[Outcome]) -> None:
-        for client, outcome in zip(cohort, outcomes, strict=True):
-            sent, kept = tree_leaves((outcome.messages, outcome.loss)), tree_leaves(outcome.private)
-            broken = any(not torch.isfinite(leaf).all() for leaf in sent)
-            if broken or any(torch.isnan(leaf).any() for leaf in kept):
-                raise UserError(
-                    f"client {client} got parameters that are not finite in round {self.round + 1}; "
-                    "lower learning_rate or set clip_norm"
-                )
+    def _refuse(self, clients: list[int], broken: torch.Tensor, when: str) -> None:
+        """Stops at the first client that is ``broken``; one look at the device for all of them."""
+        found = [client for client, is_broken in zip(clients, broken.tolist(), strict=True) if is_broken]
+        if found:
+            raise UserError(
+                f"client {found[0]} got parameters that are not finite {when}; lower learning_rate or set clip_norm"
+            )
 
     def state(self) -> dict[str, Any]:
         """All that the next round depends on but private state; randomness is derived from its number."""

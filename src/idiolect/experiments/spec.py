@@ -12,7 +12,7 @@ from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice
 
 __all__ = ["PRECISIONS", "Experiment", "with_settings"]
 
-PRECISIONS = ("float32", "float64")
+PRECISIONS = ("float32", "float64", "tf32", "bf16")
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,8 @@ class Experiment:
             over batches of ``batch_size``, as SuPerFed's code does, under names of its own.
         evaluate_last: this many rounds at the end are all evaluated.
         score_valid: evaluations score the validation split too, as sweeps need it.
+        precision: ``float32``; ``float64``; ``tf32``: float32 whose products a GPU may round; or ``bf16``: networks
+            compute in bfloat16, all else is float32.
     """
 
     method: str = "fedavg"

@@ -12,8 +12,13 @@ BYTES_PER_SCALAR = 4
 
 def bytes_up(method: Method, messages: list[dict[str, Tree]]) -> int:
     """What the cohort uploads: the values of its messages, or as much of them as a part says travels."""
-    counts = {part.name: part.scalars or count_scalars for part in method.parts} | {"buffers": count_scalars}
-    scalars = sum(counts[part](value) for sent in messages for part, (value, _) in sent.items())
+    counts = {part.name: part.scalars for part in method.parts}
+    scalars = 0
+    for part, (value, _) in messages[0].items() if messages else ():
+        if count := counts.get(part):
+            scalars += sum(count(sent[part][0]) for sent in messages)
+        else:  # messages of one part have one shape
+            scalars += len(messages) * count_scalars(value)
     return BYTES_PER_SCALAR * scalars
 
 

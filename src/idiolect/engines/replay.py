@@ -1,0 +1,117 @@
+"""A traced step on buffers that stay where they are, run again and again: on CUDA as a graph of kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from idiolect.core.trees import tree_leaves
+from idiolect.engines.lanes import Job
+from idiolect.engines.stage_plan import StagePlan
+from idiolect.engines.tracing import Traced
+from idiolect.engines.workload import Workload
+
+__all__ = ["Replay", "copy_all"]
+
+
+class Replay:
+    """One step of all lanes.
+
+    Args:
+        run: the compiled step.
+        leaves: of the arguments the step was traced with; those at ``batches_at`` are the batches', and who is
+            active follows them.
+
+    Attributes:
+        buffers: the other leaves that the step reads, by position; whoever runs it fills them.
+        constants: what else it reads.
+    """
+
+    def __init__(
+        self,
+        traced: Traced,
+        run: Callable[..., Any],
+        leaves: Sequence[Tensor],
+        batches_at: range,
+        work: Workload,
+        plan: StagePlan,
+    ) -> None:
+        active = batches_at.stop
+        given = [i for i in traced.used if i not in batches_at and i != active]
+        self.buffers = {i: torch.zeros_like(leaves[i]) for i in given}
+        self.constants = [constant.clone() for constant in traced.constants]
+        self._changed = traced.changed
+        self._ticket = torch.zeros(plan.ticket_size, dtype=torch.int64, device=work.y.device)
+        self._draws = plan.blank_draws(work.like)
+        rows = self._ticket[: -plan.n_lanes].view(plan.n_batches, 3, plan.n_lanes, plan.n_rows)
+
+        def step() -> None:
+            batches = [work.gather(*rows[u], self._draws) for u in range(plan.n_batches)]
+            now = dict(zip(batches_at, tree_leaves(batches), strict=True))
+            now |= {**self.buffers, active: self._ticket[-plan.n_lanes :] > 0}
+            run(*(now[i] for i in traced.used), *self.constants)
+
+        self._step = _captured(step) if work.y.is_cuda else step
+
+    def run(
+        self, jobs: Sequence[Job], tickets: Tensor, draws: Mapping[str, Tensor], clients: Mapping[int, Tensor]
+    ) -> dict[int, Tensor]:
+        """Every client's leaves after its job, by position.
+
+        Args:
+            clients: every client's leaves before, by position.
+        """
+        after = {i: clients[i].clone(memory_format=torch.contiguous_format) for i in self._changed}
+        on_lane: dict[int, Job] = {}
+        starting: dict[int, list[Job]] = {}
+        for job in jobs:
+            starting.setdefault(job.start, []).append(job)
+        for t, ticket in enumerate(tickets):
+            if t in starting:
+                self._store([on_lane[job.lane] for job in starting[t] if job.lane in on_lane], after)
+                self._load(starting[t], clients)
+                on_lane |= {job.lane: job for job in starting[t]}
+            self._ticket.copy_(ticket)
+            copy_all(list(self._draws.values()), [draws[part][t] for part in self._draws])
+            self._step()
+        self._store(list(on_lane.values()), after)
+        return after
+
+    def _load(self, jobs: Sequence[Job], clients: Mapping[int, Tensor]) -> None:
+        into = [i for i in self.buffers if i in clients]
+        if all(job.client == job.lane == n for n, job in enumerate(jobs)):
+            copy_all([self.buffers[i][: len(jobs)] for i in into], [clients[i][: len(jobs)] for i in into])
+            return
+        pairs = [(self.buffers[i][job.lane], clients[i][job.client]) for i in into for job in jobs]
+        copy_all(*zip(*pairs, strict=True))
+
+    def _store(self, jobs: Sequence[Job], after: Mapping[int, Tensor]) -> None:
+        if all(job.client == job.lane == n for n, job in enumerate(jobs)):
+            copy_all(
+                [leaf[: len(jobs)] for leaf in after.values()], [self.buffers[i][: len(jobs)] for i in after]
+            )
+            return
+        pairs = [(leaf[job.client], self.buffers[i][job.lane]) for i, leaf in after.items() for job in jobs]
+        copy_all(*zip(*pairs, strict=True))
+
+
+def copy_all(into: Sequence[Tensor], out_of: Sequence[Tensor]) -> None:
+    if into:
+        torch._foreach_copy_(list(into), list(out_of))
+
+
+def _captured(step: Callable[[], Any]) -> Callable[[], Any]:
+    """``step`` as a CUDA graph; the trial runs before it leave their traces in the buffers."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(2):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph.replay

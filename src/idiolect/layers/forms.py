@@ -1,0 +1,90 @@
+"""Which form of a layer runs: PyTorch's own, or one that batches over clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from idiolect.layers import convolution, implicit
+from idiolect.layers.pooling import max_pool
+
+__all__ = ["BatchedLayers"]
+
+
+class BatchedLayers(TorchFunctionMode):
+    """While this is entered, layers whose own form is slow under ``vmap`` are computed in a batched form.
+
+    It acts on the functions that modules call, so that a network needs no change to run as a cohort.  What no
+    batched form covers (groups, overlapping windows, ...) runs as it is.  Pooling goes before the ReLU and the bias
+    that it follows, which then see a quarter of the values: max relu(x + b) = relu(max(x) + b), gradients alike.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._relus: dict[int, tuple[Tensor, Tensor]] = {}  # by identity of what came out: it, what went in
+        self._sums: dict[int, tuple[Tensor, Tensor, Tensor]] = {}  # the same of a convolution and its bias
+
+    def __torch_function__(
+        self, function: Callable[..., Any], types: Iterable[type], args: Any = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if function is torch.conv2d:
+            return self._convolved(*args, **kwargs)
+        if function is F.max_pool2d and (side := _side(*args[1:], **kwargs)):
+            return self._pooled(args[0], side)
+        out = function(*args, **kwargs)
+        if function is F.relu and out is not args[0]:
+            self._relus[id(out)] = out, args[0]
+        return out
+
+    def _convolved(
+        self, x: Tensor, weight: Tensor, bias: Tensor | None = None, *rest: Any, **options: Any
+    ) -> Tensor:
+        y = _conv2d(x, weight, *rest, **options)
+        if bias is None:
+            return y
+        out = y + bias[:, None, None]
+        self._sums[id(out)] = out, y, bias
+        return out
+
+    def _pooled(self, x: Tensor, side: int) -> Tensor:
+        _, before = self._relus.get(id(x), (x, x))
+        _, inner, bias = self._sums.get(id(before), (before, before, None))
+        y = max_pool(inner, side)
+        y = y if bias is None else y + bias[:, None, None]
+        return y if before is x else torch.relu(y)
+
+
+def _conv2d(
+    x: Tensor, weight: Tensor, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+) -> Tensor:
+    if groups != 1 or isinstance(padding, str) or x.dim() != 4:
+        return torch.conv2d(x, weight, None, stride, padding, dilation, groups)
+    stride, padding, dilation = _pair(stride), _pair(padding), _pair(dilation)
+    if implicit.serves(x, weight, stride, padding, dilation):
+        return implicit.convolve(x, weight, padding[0])
+    return convolution.convolve(x, weight, stride, padding, dilation)
+
+
+def _side(
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> int:
+    """The side of square windows that do not overlap, or 0 where pooling is anything else."""
+    side = _pair(kernel_size)
+    even = side[0] == side[1] and _pair(stride or kernel_size) == side
+    usual = _pair(padding) == (0, 0) and _pair(dilation) == (1, 1) and not ceil_mode and not return_indices
+    return side[0] if even and usual else 0
+
+
+def _pair(value: Any) -> tuple[int, int]:
+    return (value, value) if isinstance(value, int) else tuple(value)

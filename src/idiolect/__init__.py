@@ -17,7 +17,7 @@ from idiolect.version import __version__
 
 if TYPE_CHECKING:
     from idiolect.core import chain
-    from idiolect.experiments import Comparison, Experiment, compare, run
+    from idiolect.experiments import Comparison, Experiment, compare, reproduce, run, scenario, sweep
     from idiolect.methods import method, register
 
 __all__ = [
@@ -29,13 +29,17 @@ __all__ = [
     "compare",
     "method",
     "register",
+    "reproduce",
     "run",
+    "scenario",
+    "sweep",
 ]
 
 _HOMES = {
     "chain": "idiolect.core",
     **dict.fromkeys(("method", "register"), "idiolect.methods"),
     **dict.fromkeys(("Comparison", "Experiment", "compare", "run"), "idiolect.experiments"),
+    **dict.fromkeys(("reproduce", "scenario", "sweep"), "idiolect.experiments"),
 }
 
 

@@ -63,7 +63,7 @@ def _entries(done) -> dict[tuple[str, str], Entry]:
 
 
 def test_measured_number_is_the_one_of_the_run(stand_in, tmp_path):
-    done = reproduce("map-table2", columns=["fa-lenet"], methods=["fedavg", "map"], out=tmp_path, **LOOP)
+    done = reproduce("map-table2", columns=["fa-lenet"], methods=["FedAvg", "map"], out=tmp_path, **LOOP)
     found = _entries(done)
     assert set(found) == {("FedAvg", "fa-lenet"), ("MAP", "fa-lenet")}
     for row, predictor in (("FedAvg", "after-local"), ("MAP", "companion")):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from idiolect.core import chain
     from idiolect.experiments import Comparison, Experiment, compare, reproduce, run, scenario, sweep
     from idiolect.methods import method, register
+    from idiolect.models import from_module, register_model
 
 __all__ = [
     "Comparison",
@@ -27,8 +28,10 @@ __all__ = [
     "__version__",
     "chain",
     "compare",
+    "from_module",
     "method",
     "register",
+    "register_model",
     "reproduce",
     "run",
     "scenario",
@@ -38,6 +41,7 @@ __all__ = [
 _HOMES = {
     "chain": "idiolect.core",
     **dict.fromkeys(("method", "register"), "idiolect.methods"),
+    **dict.fromkeys(("from_module", "register_model"), "idiolect.models"),
     **dict.fromkeys(("Comparison", "Experiment", "compare", "run"), "idiolect.experiments"),
     **dict.fromkeys(("reproduce", "scenario", "sweep"), "idiolect.experiments"),
 }

@@ -14,6 +14,8 @@ import typer
 from rich.console import Console
 
 from idiolect import data, methods, reproduction_pages, scenario_pages
+from idiolect.bench import SIZES, Grid, bench, rows_of_table, workloads
+from idiolect.bench import notes_of as bench_notes
 from idiolect.calls import split_outside_brackets
 from idiolect.engines import Where, place
 from idiolect.errors import UserError
@@ -52,6 +54,8 @@ Out = Annotated[Path, typer.Option("--out", help="Folder in which the run's fold
 DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Folder of the datasets [IDIOLECT_DATA].")]
 Engine = Annotated[str, typer.Option(help="auto, loop, cohort or pool; changes no number.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Store = Annotated[str, typer.Option(help="Private state: auto, device, host or disk; changes no number.")]
+StoreCache = Annotated[float | None, typer.Option(help="Megabytes of a disk store kept in memory.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint.")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="key=value of any setting; may be repeated.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
@@ -61,7 +65,7 @@ Quick = Annotated[
 Dataset = Annotated[str | None, typer.Option(help="See idiolect datasets.")]
 Model = Annotated[str | None, typer.Option(help="A network of the zoo, such as lenet_map or vgg8_bn.")]
 Partition = Annotated[str | None, typer.Option(help="How clients differ, such as label_k(k=3).")]
-Clients = Annotated[int | None, typer.Option(help="Number of clients.")]
+Clients = Annotated[int | None, typer.Option(help="Number of clients; 0: as many as the data have.")]
 Rounds = Annotated[int | None, typer.Option(help="Communication rounds.")]
 Precision = Annotated[str | None, typer.Option(help="float32 or float64.")]
 ScenarioName = Annotated[str | None, typer.Option("--scenario", help="See idiolect scenarios.")]
@@ -92,6 +96,8 @@ def run_command(
     data_dir: DataDir = None,
     out: Out = Path("runs"),
     resume: Resume = False,
+    store: Store = "auto",
+    store_cache: StoreCache = None,
     as_json: Json = False,
 ) -> None:
     """Run one method; without --method, a small comparison of nine on the data inside the package."""
@@ -107,6 +113,7 @@ def run_command(
         seed=seed,
     )
     where = {"engine": engine, "device": device, "data_dir": data_dir, "out": out, "resume": resume}
+    where |= {"store": store, "store_cache": store_cache}
     if method is None and scenario is None:
         first = chosen.pop("seed", 0)
         _compare(list(DEMO_METHODS), [first], chosen, where, as_json)
@@ -146,6 +153,8 @@ def compare_command(
     data_dir: DataDir = None,
     out: Out = Path("runs"),
     resume: Resume = False,
+    store: Store = "auto",
+    store_cache: StoreCache = None,
     as_json: Json = False,
 ) -> None:
     """Run several methods on the same clients, splits and batches; write a table and pictures."""
@@ -160,6 +169,7 @@ def compare_command(
         precision=precision,
     )
     where = {"engine": engine, "device": device, "data_dir": data_dir, "out": out, "resume": resume}
+    where |= {"store": store, "store_cache": store_cache}
     names = _names(methods_ or "all")
     if methods_ is None and scenario is not None:
         names = list(uses(find(scenario).name).methods)
@@ -191,6 +201,57 @@ def methods_command(
         rows = [["Name", "Method", "Personalises", "Predictor", "Down", "Up", "Idea"]]
         rows += [[c.name, c.label, c.personalises, c.headline, c.down, c.up, c.idea] for c in cards]
         print_table(_console(), rows, words=7)
+
+
+@app.command("bench")
+def bench_command(
+    models_: Annotated[
+        str, typer.Option("--models", help=f"Workloads separated by commas: {', '.join(workloads())}.")
+    ] = ",".join(Grid.workloads),
+    engines: Annotated[
+        str, typer.Option(help="Engines separated by commas; auto is whichever is picked.")
+    ] = (",".join(Grid.engines)),
+    clients: Annotated[str, typer.Option(help="Cohort sizes separated by commas.")] = "20",
+    precision: Annotated[str, typer.Option(help="Precisions separated by commas.")] = "float32",
+    method: Annotated[
+        str, typer.Option(help="fedavg, map, persfl, superfed-mm; commas for several.")
+    ] = "fedavg",
+    device: Device = "auto",
+    population: Annotated[int, typer.Option(help="Clients that there are.")] = Grid.population,
+    samples: Annotated[int, typer.Option(help="Training images of a client.")] = Grid.samples,
+    batch_size: Annotated[int, typer.Option(help="Images in a batch.")] = Grid.batch_size,
+    sizes: Annotated[str, typer.Option(help=f"Of the clients: {' or '.join(SIZES)}.")] = Grid.sizes,
+    repeats: Annotated[int, typer.Option(help="Timed rounds of every row.")] = Grid.repeats,
+    warmup: Annotated[int, typer.Option(help="Rounds before them.")] = Grid.warmup,
+    peers: Annotated[bool, typer.Option("--peers", help="Time pfl-research and Flower as well.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Time the engines beside a plain loop of torch, turn by turn (about four minutes on two cores)."""
+    cohorts = tuple(_whole("clients", text) for text in _listed(clients))
+    grid = Grid(
+        workloads=_listed(models_),
+        engines=_listed(engines),
+        clients=cohorts,
+        precisions=_listed(precision),
+        methods=_listed(method),
+        device=device,
+        population=population,
+        samples=samples,
+        batch_size=batch_size,
+        sizes=sizes,
+        repeats=repeats,
+        warmup=warmup,
+        peers=peers,
+    )
+    with Console(stderr=True).status("starting") as status:
+        report = bench(grid, status.update)
+    if as_json:
+        print(json.dumps(report.as_dict(), indent=2))
+        return
+    console = _console()
+    print_table(console, rows_of_table(report), words=3)
+    for note in bench_notes(report):
+        console.print(f"- {note}", highlight=False, markup=False)
 
 
 @app.command("scenarios")
@@ -438,6 +499,16 @@ def _value(text: str) -> Any:
         return ast.literal_eval(text.strip())
     except (ValueError, SyntaxError):
         return text.strip()
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(piece.strip() for piece in text.split(",") if piece.strip())
+
+
+def _whole(option: str, text: str) -> int:
+    if not text.isdecimal():
+        raise UserError(f"--{option} must be whole numbers separated by commas, got {text!r}")
+    return int(text)
 
 
 def tried_pairs() -> list[methods.Pair]:

@@ -183,6 +183,10 @@ def test_comparison_writes_tables_and_pictures(tiny, tmp_path):
         "curves.csv",
         "clients.png",
         "clients.csv",
+        "intervals.csv",
+        "pairs.csv",
+        "scatter.png",
+        "scatter.csv",
         "partition.png",
     }
     assert "FedPer" in (folder / "table.md").read_text()

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from idiolect.core import Batch, Context, Model, Program, Tree
 from idiolect.core.measures import recalibration
+from idiolect.core.trees import tree_leaves
 from idiolect.engines.packing import SINGLE, Packing
 from idiolect.engines.workload import EVALUATION_ROWS, Workload, in_order
 
@@ -87,7 +88,7 @@ def _rows(work: Workload, packing: Packing, clients: list[int], split: str) -> I
     plans = [in_order(getattr(work.federation.clients[c], split)) for c in clients]
     if packing is SINGLE:
         plan = plans[0]
-        yield from (work.batch(i[m], m[m], k[m], {}) for i, m, k in zip(*plan, strict=True))
+        yield from (work.single(i[m], m[m], k[m], {}) for i, m, k in zip(*plan, strict=True))
         return
     length = max(len(plan.index) for plan in plans)
 
@@ -101,9 +102,10 @@ def _rows(work: Workload, packing: Packing, clients: list[int], split: str) -> I
 def server_logits(program: Program, server: Tree, x: Tensor) -> Tensor:
     """The shared model on the server's test set."""
     found, predictor = [], program.shared_model(server)
+    like = tree_leaves(server["params"])[0]
     with torch.no_grad():
         for chunk in x.split(4 * EVALUATION_ROWS):
-            ones = torch.ones(len(chunk)).to(x)
+            ones = torch.ones(len(chunk)).to(like)
             batch = Batch(chunk, torch.zeros(len(chunk)).long().to(x.device), ones, ones.long(), {})
             found.append(program.predict(predictor, batch))
     return torch.cat(found)

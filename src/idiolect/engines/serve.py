@@ -28,8 +28,7 @@ def serve(program: Program, work: Workload, server: Tree, messages: Messages) ->
         for batch in _batches(program, work, stage):
             yield (batch,), None
 
-    one = torch.ones_like(work.x.flatten()[0])
-    return serve_on(program, server, messages, feed, one)
+    return serve_on(program, server, messages, feed, work.like.new_ones(()))
 
 
 def serve_on(program: Program, server: Tree, messages: Messages, feed, one: Tensor) -> Tree:  # type: ignore[no-untyped-def]

@@ -27,6 +27,7 @@ class Workload:
     Args:
         drop_single: leave out a trailing batch of one row (networks with batch normalisation).
         weighting: ``uniform`` or ``samples``: a client's weight in averages.
+        precision: of the run's numbers; x has it too, unless it holds tokens.
     """
 
     federation: Federation
@@ -35,6 +36,7 @@ class Workload:
     seed: int
     drop_single: bool
     weighting: str
+    precision: torch.dtype = torch.float32
 
     @classmethod
     def place(
@@ -47,16 +49,22 @@ class Workload:
         dtype: torch.dtype,
         device: str,
     ) -> Workload:
-        x = torch.from_numpy(federation.x).to(device=device, dtype=dtype)
+        rows = torch.from_numpy(federation.x)
+        x = rows.to(device=device, dtype=dtype if rows.is_floating_point() else rows.dtype)
         y = torch.from_numpy(federation.y).to(device)
-        return cls(federation, x, y, seed, drop_single, weighting)
+        return cls(federation, x, y, seed, drop_single, weighting, dtype)
+
+    @property
+    def like(self) -> Tensor:
+        """A tensor of the run's precision on its device; its values mean nothing."""
+        return self.x if self.x.is_floating_point() else self.x.new_empty((), dtype=self.precision)
 
     def facts(self, client: int) -> Facts:
         rows = self.federation.clients[client].train
         counts = np.bincount(self.federation.y[rows], minlength=self.federation.n_classes)
-        samples = self._number(len(rows))
+        samples = torch.tensor(float(len(rows))).to(self.like)
         weight = samples if self.weighting == "samples" else torch.ones_like(samples)
-        return Facts(torch.from_numpy(counts).to(self.x), samples, weight)
+        return Facts(torch.from_numpy(counts).to(self.like), samples, weight)
 
     def steps(self, program: Program, stage: Stage, client: int) -> int:
         rows = getattr(self.federation.clients[client], stage.split)
@@ -93,12 +101,21 @@ class Workload:
     ) -> Batch:
         rows = torch.from_numpy(index).to(self.y.device)
         return Batch(
-            self.x[rows],
+            self.x.index_select(0, rows.flatten()).unflatten(0, rows.shape),
             self.y[rows],
-            torch.from_numpy(mask).to(self.x),
+            torch.from_numpy(mask).to(self.like),
             torch.from_numpy(key).to(self.y.device),
-            {part: torch.from_numpy(drawn).to(self.x) for part, drawn in draws.items()},
+            {part: torch.from_numpy(drawn).to(self.like) for part, drawn in draws.items()},
         )
+
+    def single(
+        self, index: np.ndarray, mask: np.ndarray, key: np.ndarray, draws: dict[str, np.ndarray]
+    ) -> Batch:
+        """A batch of one client; channels lie last where there are several, which CPUs convolve faster."""
+        batch = self.batch(index, mask, key, draws)
+        if batch.x.dim() == 4 and batch.x.shape[1] > 1:
+            return batch._replace(x=batch.x.contiguous(memory_format=torch.channels_last))
+        return batch
 
     def single_feed(
         self, program: Program, stage: Stage, client: int
@@ -109,12 +126,12 @@ class Workload:
         for t in range(len(plan.index) // m):
             drawn = {part: d[t] for part, d in draws.items()}
             picks = [(u, plan.mask[u]) for u in range(t * m, (t + 1) * m)]
-            yield tuple(self.batch(plan.index[u][r], r[r], plan.key[u][r], drawn) for u, r in picks), None
+            yield tuple(self.single(plan.index[u][r], r[r], plan.key[u][r], drawn) for u, r in picks), None
 
     def cohort_feed(
         self, program: Program, stage: Stage, clients: list[int]
-    ) -> Iterator[tuple[tuple[Batch, ...], Tensor]]:
-        """All clients' batches stacked [C, B], padded in rows and in steps; with who is still active [C]."""
+    ) -> Iterator[tuple[tuple[Batch, ...], Tensor | None]]:
+        """All clients' batches stacked [C, B], padded in rows and in steps; with who is active [C], if not all."""
         plans, draws = zip(*(self.plan(program, stage, client) for client in clients), strict=True)
         m = stage.batches_per_step
         steps = np.array([len(plan.index) // m for plan in plans])
@@ -129,10 +146,7 @@ class Workload:
                 )
                 for u in range(t * m, (t + 1) * m)
             )
-            yield batches, torch.from_numpy(t < steps).to(self.y.device)
-
-    def _number(self, value: float) -> Tensor:
-        return torch.tensor(float(value)).to(self.x)
+            yield batches, None if t < steps.min() else torch.from_numpy(t < steps).to(self.y.device)
 
 
 def in_order(rows: np.ndarray, size: int = EVALUATION_ROWS) -> BatchPlan:

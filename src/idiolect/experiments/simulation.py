@@ -181,7 +181,7 @@ class Simulation:
 
     def _due(self, round: int) -> bool:
         experiment = self.setting.experiment
-        return round % experiment.evaluate_every == 0 or round > experiment.rounds - experiment.evaluate_last
+        return round % experiment.evaluate_every == 0 or round == experiment.rounds
 
     def _refuse_broken(self, cohort: list[int], outcomes: list[Outcome]) -> None:
         for client, outcome in zip(cohort, outcomes, strict=True):

@@ -27,7 +27,7 @@ def fact_entry(cell: Cell, ask: Ask, where: Where) -> Entry:
         return Entry(**known, value=float(getattr(experiment, cell.reading.metric)), seeds=1)
     data = availability(experiment.dataset, where.data_dir)
     if not data.present:
-        return Entry(**known, missing=f"{data.dataset} is not on this machine; get it with `{data.command}`")
+        return Entry(**known, missing=f"{data.dataset} is not on this machine; {data.advice}")
     try:
         sizes = _sizes(experiment, where)
     except UserError as error:

@@ -17,7 +17,7 @@ from idiolect.version import __version__
 
 if TYPE_CHECKING:
     from idiolect.core import chain
-    from idiolect.experiments import Comparison, Experiment, compare, run
+    from idiolect.experiments import Comparison, Experiment, compare, reproduce, run, scenario, sweep
     from idiolect.methods import method, register
     from idiolect.models import from_module, register_model
 
@@ -32,7 +32,10 @@ __all__ = [
     "method",
     "register",
     "register_model",
+    "reproduce",
     "run",
+    "scenario",
+    "sweep",
 ]
 
 _HOMES = {
@@ -40,6 +43,7 @@ _HOMES = {
     **dict.fromkeys(("method", "register"), "idiolect.methods"),
     **dict.fromkeys(("from_module", "register_model"), "idiolect.models"),
     **dict.fromkeys(("Comparison", "Experiment", "compare", "run"), "idiolect.experiments"),
+    **dict.fromkeys(("reproduce", "scenario", "sweep"), "idiolect.experiments"),
 }
 
 

@@ -71,10 +71,7 @@ def print_page(console: Console, scenario: Scenario, preset: str, data_dir: Path
         console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     say(f"{scenario.name}: {scenario.line}\n{where}")
-    say(
-        f"Data: {data['dataset']}, "
-        + ("present" if data["present"] else f"missing; get it: {data['command']}")
-    )
+    say(f"Data: {data['dataset']}, " + ("present" if data["present"] else f"missing; {data['advice']}"))
     for word, sentences in (("Cannot be run", [scenario.cannot]), ("Warning", [known["warning"]])):
         for sentence in filter(None, sentences):
             say(f"{word}: {sentence}")

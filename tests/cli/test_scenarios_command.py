@@ -32,7 +32,7 @@ def test_list_as_json(idiolect):
 def test_page_explains_settings_tables_command_and_warning(idiolect):
     out = idiolect("scenarios", "map-c10-tfcnn").out
     for piece in (
-        "get it: idiolect datasets get cifar10",
+        "get it with `idiolect datasets get cifar10",
         "Warning: without clipping and warm-up FedAvg was seen to diverge to chance",
         "map-table1, map-table2",
         "idiolect compare --scenario map-c10-tfcnn",

@@ -1,4 +1,4 @@
-"""Student's t: quantiles against printed tables, an interval by hand."""
+"""Student's t interval, by hand with quantiles of a printed table."""
 
 from __future__ import annotations
 
@@ -6,36 +6,22 @@ import math
 
 import pytest
 
-from idiolect.experiments.interval import t_interval, t_quantile
+from idiolect.experiments.interval import t_interval
 
-PRINTED = {
-    1: 12.706,
-    2: 4.303,
-    3: 3.182,
-    4: 2.776,
-    5: 2.571,
-    6: 2.447,
-    9: 2.262,
-    20: 2.086,
-    29: 2.045,
-    120: 1.980,
-}
+PRINTED = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 10: 2.262}
 
 
-@pytest.mark.parametrize(("degrees", "t"), PRINTED.items())
-def test_quantile_is_the_printed_one(degrees, t):
-    assert t_quantile(0.975, degrees) == pytest.approx(t, abs=6e-4)
+@pytest.mark.parametrize(("n", "t"), PRINTED.items())
+def test_interval_reaches_t_standard_errors_from_the_mean(n, t):
+    """0 .. n-1 has the mean (n - 1) / 2 and the variance n (n + 1) / 12 with n - 1 below."""
+    low, high = t_interval([float(value) for value in range(n)])
+    reach = t * math.sqrt(n * (n + 1) / 12) / math.sqrt(n)
+    assert (low, high) == pytest.approx(((n - 1) / 2 - reach, (n - 1) / 2 + reach), rel=1e-3, abs=1e-3)
 
 
-def test_other_levels():
-    assert t_quantile(0.95, 2) == pytest.approx(2.920, abs=6e-4)
-    assert t_quantile(0.995, 1) == pytest.approx(63.657, abs=6e-3)
-
-
-def test_interval_by_hand():
-    """Mean 5, s = sqrt(((4-5)^2 + (5-5)^2 + (6-5)^2) / 2) = 1, t_2 = 4.303."""
-    low, high = t_interval([4.0, 5.0, 6.0])
-    assert (low, high) == pytest.approx((5 - 4.303 / math.sqrt(3), 5 + 4.303 / math.sqrt(3)), abs=1e-3)
+def test_other_level():
+    low, high = t_interval([4.0, 5.0, 6.0], level=0.9)
+    assert (low, high) == pytest.approx((5 - 2.920 / math.sqrt(3), 5 + 2.920 / math.sqrt(3)), abs=1e-3)
 
 
 def test_one_value_has_no_interval():

@@ -21,8 +21,9 @@ SELECTED = Reading(
 
 
 def _run(rows: list[tuple], rounds: int = 4, **manifest) -> Run:
-    known = {"name": "r", "spec": {"rounds": rounds}, **manifest}
-    return Run(known, pd.DataFrame(), pd.DataFrame(rows, columns=COLUMNS))
+    known = {"name": "r", "spec": {"rounds": rounds}, "headline": "global", **manifest}
+    counted = pd.DataFrame({"round": range(1, rounds + 1)})
+    return Run(known, counted, pd.DataFrame(rows, columns=COLUMNS))
 
 
 def _rows(numbers: dict[tuple[int, int], float], predictor: str, moment: str, population: str) -> list[tuple]:
@@ -111,26 +112,26 @@ def test_degradation_by_hand(zigzag):
 def test_degradation_of_an_inherited_model_is_zero():
     numbers = {(1, 0): 0.5, (2, 0): 0.7, (3, 0): 0.8}
     held = {(1, 0): 0.3, (2, 0): 0.5, (3, 0): 0.7}
-    run = _run(
-        _rows(numbers, "companion", "after", "selected") + _rows(held, "companion", "before", "selected"), 3
-    )
-    reading = Reading(**{**vars(SELECTED), "predictor": "companion"})
+    rows = _rows(numbers, "companion", "after", "selected") + _rows(held, "companion", "before", "selected")
+    run = _run(rows, 3, headline="companion")
+    reading = replace(SELECTED, predictor="companion")
     assert TAKES["degradation"](run, reading)["value"].tolist() == pytest.approx([0.0, 0.0])
 
 
-def test_degradation_needs_a_client_selected_twice():
+def test_degradation_needs_a_client_selected_twice_and_every_round_observed():
     numbers = {(1, 0): 0.5, (2, 1): 0.7}
-    run = _run(
-        _rows(numbers, "after-local", "after", "selected") + _rows(numbers, "global", "before", "selected")
-    )
+    rows = _rows(numbers, "after-local", "after", "selected") + _rows(numbers, "global", "before", "selected")
     with pytest.raises(UserError, match="selected no client twice"):
-        TAKES["degradation"](run, SELECTED)
+        TAKES["degradation"](_run(rows, 2), SELECTED)
+    with pytest.raises(UserError, match="run it with observe=always"):
+        TAKES["degradation"](_run(rows, 3), SELECTED)
 
 
 def test_profile_runs_over_the_mixing_coefficients():
     rows = []
     for step in range(11):
-        rows += _rows({(4, 0): step / 10, (4, 1): 0.5, (3, 0): 9.0}, f"mix({step / 10:.1f})", "before", "all")
+        numbers = {(4, 0): step / 10, (4, 1): 0.5, (3, 0): 9.0, (3, 1): 9.0}
+        rows += _rows(numbers, f"mix({step / 10:.1f})", "before", "all")
     reading = Reading(metric="accuracy", split="test", population="all", predictor="mix(", moment="before")
     points = TAKES["profile"](_run(rows), reading)
     assert points["alpha"].tolist() == pytest.approx([step / 10 for step in range(11)])

@@ -63,7 +63,7 @@ def _entries(done) -> dict[tuple[str, str], Entry]:
 
 
 def test_measured_number_is_the_one_of_the_run(stand_in, tmp_path):
-    done = reproduce("map-table2", columns=["fa-lenet"], methods=["fedavg", "map"], out=tmp_path, **LOOP)
+    done = reproduce("map-table2", columns=["fa-lenet"], methods=["FedAvg", "map"], out=tmp_path, **LOOP)
     found = _entries(done)
     assert set(found) == {("FedAvg", "fa-lenet"), ("MAP", "fa-lenet")}
     for row, predictor in (("FedAvg", "after-local"), ("MAP", "companion")):
@@ -141,7 +141,7 @@ def test_mean_of_several_scenarios_needs_all_of_them(stand_in, tmp_path, monkeyp
     honest = tasks.availability
 
     def gone(dataset, data_dir):
-        return honest("cifar10", data_dir)._replace(present=False, command="get it")
+        return honest(dataset, data_dir)._replace(present=False, advice="get it")
 
     monkeypatch.setattr(tasks, "availability", gone)
     (one,) = reproduce(
@@ -170,6 +170,24 @@ def test_user_rows_read_one_client_and_sd_over_users(stand_in, tmp_path):
     sd = (sum((m - middle) ** 2 for m in means) / 3) ** 0.5
     assert found["SD", "fedavg-ds1"].value == pytest.approx(sd)
     assert "there is no client 9; the run has 4" in found["User 9", "fedavg-ds1"].failed
+
+
+def test_choices_of_users_are_read_from_the_runs_remarks(stand_in, tmp_path):
+    done = reproduce("persfl-table5", columns=["c10-ds1-temperature", "c10-ds1-lambda"], out=tmp_path, **LOOP)
+    found = _entries(done)
+    for client in range(4):
+        assert found[f"User {client}", "c10-ds1-temperature"].value in (1.0, 5.0, 25.0)
+        assert found[f"User {client}", "c10-ds1-lambda"].value in (0.0, 0.25, 0.5, 0.75, 1.0)
+    assert found["User 0", "c10-ds1-lambda"].paper == 0.45
+
+
+def test_calibration_error_is_measured_in_its_own_unit(stand_in, tmp_path):
+    done = reproduce(
+        "superfed-table1", columns=["c10-ece", "c10-top5"], methods=["fedavg"], out=tmp_path, **LOOP
+    )
+    found = _entries(done)
+    assert 0 <= found["FedAvg", "c10-ece"].value <= 1 and found["FedAvg", "c10-ece"].paper == 0.4722
+    assert found["FedAvg", "c10-top5"].value == 100.0
 
 
 def test_spread_over_clients_and_the_oracles_coefficient(stand_in, tmp_path):

@@ -228,14 +228,6 @@ def test_experiment_is_frozen():
         Experiment().rounds = 3  # type: ignore[misc]
 
 
-def test_last_rounds_are_all_evaluated_on_request(tiny, tmp_path):
-    asked = replace(tiny, rounds=7, evaluate_every=3)
-    plain = run(asked, out=tmp_path, **LOOP)
-    more = run(asked, evaluate_last=3, out=tmp_path, **LOOP)
-    assert sorted(set(plain.rows["round"])) == [3, 6, 7]
-    assert sorted(set(more.rows["round"])) == [3, 5, 6, 7]
-
-
 def test_validation_split_is_scored_on_request_and_changes_nothing_else(tiny, tmp_path):
     plain = run(tiny, out=tmp_path, **LOOP)
     scored = run(tiny, score_valid=True, out=tmp_path, **LOOP)

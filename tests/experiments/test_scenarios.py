@@ -6,12 +6,15 @@ import dataclasses
 
 import pytest
 
+from idiolect.data import describe as data_rows
 from idiolect.errors import UserError
 from idiolect.experiments import Experiment
 from idiolect.experiments.papers import figures, tables
 from idiolect.experiments.scenarios import availability, find, refuse_missing, scenario, scenarios, uses
 from idiolect.experiments.scenarios.reader import read_scenarios
 from idiolect.methods import method
+from idiolect.models import build
+from idiolect.partition import partition
 
 # dataset, partition, model, clients, rounds, rate, epochs, batch, learning rate
 NUMBERS = {
@@ -128,7 +131,25 @@ def test_every_setting_that_changes_numbers_is_stated():
     """A scenario does not move when a default of the library does."""
     free = {"method", "seed", "precision", "score_valid"}
     for found in scenarios():
-        assert {f.name for f in dataclasses.fields(Experiment)} - free <= set(found.given()) | {"calibration"}
+        assert {f.name for f in dataclasses.fields(Experiment)} - free == set(found.given())
+
+
+def test_network_of_every_scenario_takes_its_data():
+    rows = {row.name: row for row in data_rows()}
+    pairs = {(s.given(p)["model"].value, s.dataset.partition("(")[0]) for s in scenarios() for p in s.presets}
+    for model, dataset in sorted(pairs):
+        row = rows[dataset]
+        *_, last = build(model, row.shape, row.classes).parameters()
+        assert row.classes in last.shape, (model, dataset)
+
+
+def test_partition_of_every_scenario_is_known():
+    """One that is not, or has no such option, is refused by another sentence than that of its tiny data."""
+    texts = {s.given(p)["partition"].value for s in scenarios() for p in s.presets}
+    for text in sorted(texts):
+        with pytest.raises(UserError) as refusal:
+            partition(text, [0, 1], 3, 0, ids=[0, 0])
+        assert "unknown partition" not in str(refusal.value) and "has no option" not in str(refusal.value)
 
 
 def test_papers_and_scenarios_fit_together():
@@ -160,6 +181,7 @@ def test_official_preset_of_map_clips_and_warms_up(name):
         ("map-dir-fa-lenet", {"model": "lenet_map", "batch_size": 32}),
         ("php-c100", {"model": "vgg11", "weight_decay": 1e-5, "clip_norm": 100.0, "warmup_rounds": 0}),
         ("super-c10", {"lr_decay": 0.999, "weight_decay": 1e-4, "initialisation": "xavier"}),
+        ("super-L", {"calibration": "per_batch"}),
         ("super-BE", {"partition": "pathological_shards(deterministic=True)"}),
     ],
 )
@@ -169,9 +191,15 @@ def test_official_preset_has_the_settings_of_the_authors_code(name, settings):
 
 
 def test_augmentation_of_the_authors_code_is_carried():
-    assert find("map-c10-tfcnn").given("official")["augmentation"].value == "crop_flip"
-    assert find("map-c10-tfcnn").given("paper")["augmentation"].value == "none"
-    assert find("map-fa-lenet").given("official")["augmentation"].value == "none"
+    assert scenario("map-c10-tfcnn", "official").augmentation == "crop_flip"
+    assert scenario("map-c10-tfcnn").augmentation == "none"
+    assert scenario("map-fa-lenet", "official").augmentation == "none"
+
+
+def test_scenes_of_fedphp_look_at_the_selected_in_every_round():
+    assert {s.name for s in scenarios() if s.given()["observe"].value == "always"} == {
+        *("php-c10", "php-c100", "php-femnist", "php-c10-tf", "php-c100-tf", "php-silo", "php-shake"),
+    }
 
 
 def test_colour_scenes_of_map_warn_in_preset_paper_alone():

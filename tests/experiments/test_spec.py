@@ -23,7 +23,6 @@ LEAST = {
     "min_local_steps": 0,
     "warmup_rounds": 0,
     "evaluate_every": 1,
-    "evaluate_last": 1,
 }
 
 

@@ -20,7 +20,7 @@ __all__ = ["Reproduction", "ids", "reproduce"]
 
 def ids() -> list[str]:
     """Every table and figure."""
-    return [found.id for found in (*tables(), *figures())]
+    return [*(found.id for found in tables()), *(found.id for found in figures())]
 
 
 def reproduce(
@@ -55,6 +55,7 @@ def reproduce(
         raise unknown_name("table or figure", id, ids())
     ask = Ask(preset, tuple(range(seeds)), quick, grid=_settings(id) if best_of_grid else {})
     where = Where(Path(out), engine, device, Path(data_dir) if data_dir else None, 1 if quick else 10)
+    methods = [name.strip().lower().replace("-", "_") for name in methods]
     if id in {found.id for found in tables()}:
         return whole_table(table(id), ask, where, watcher or Silent(), columns, methods)
     return whole_figure(figure(id), ask, where, watcher or Silent(), columns, methods)

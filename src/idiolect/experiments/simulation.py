@@ -174,7 +174,7 @@ class Simulation:
 
     def _due(self, round: int) -> bool:
         experiment = self.setting.experiment
-        return round % experiment.evaluate_every == 0 or round > experiment.rounds - experiment.evaluate_last
+        return round % experiment.evaluate_every == 0 or round == experiment.rounds
 
     def _refuse(self, clients: list[int], broken: torch.Tensor, when: str) -> None:
         """Stops at the first client that is ``broken``; one look at the device for all of them."""

@@ -38,7 +38,6 @@ class Experiment:
             ``always``, which local degradation and the mean over the last rounds need.
         calibration: ``whole`` measures calibration on each client's whole split; ``per_batch`` also records it averaged
             over batches of ``batch_size``, as SuPerFed's code does, under names of its own.
-        evaluate_last: this many rounds at the end are all evaluated.
         score_valid: evaluations score the validation split too, as sweeps need it.
         precision: ``float32``; ``float64``; ``tf32``: float32 whose products a GPU may round; or ``bf16``: networks
             compute in bfloat16, all else is float32.
@@ -72,7 +71,6 @@ class Experiment:
     augmentation: str = "none"
     observe: str = "evaluated"
     calibration: str = "whole"
-    evaluate_last: int = 1
     score_valid: bool = False
     precision: str = "float32"
     seed: int = 0
@@ -125,7 +123,6 @@ LEAST = {
     "warmup_rounds": 0,
     "public": 0,
     "evaluate_every": 1,
-    "evaluate_last": 1,
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from idiolect.reports.appearance import DPI, INK, appearances, tidy, wrapped
 from idiolect.reports.curve_marks import line_style
@@ -13,12 +14,13 @@ __all__ = ["lines_figure"]
 COLUMNS = 3
 
 
-def lines_figure(points: pd.DataFrame, x_label: str) -> Figure:
+def lines_figure(points: pd.DataFrame, x_label: str, title: str = "") -> Figure:
     """Draws one panel for each `panel`, one line for each `line`.
 
     Args:
         points: columns `panel`, `line`, `x`, `value` and, for bands of one SD, `sd`.
         x_label: what x is.
+        title: above all panels.
     """
     panels, looks = list(dict.fromkeys(points["panel"])), appearances(points["line"])
     width = min(COLUMNS, len(panels))
@@ -36,7 +38,9 @@ def lines_figure(points: pd.DataFrame, x_label: str) -> Figure:
                 axes.fill_between(line["x"], low, high, color=looks[label].colour, alpha=0.13, linewidth=0)
         axes.set_title(panel, fontsize=10, loc="left", color=INK)
         axes.set_xlabel(x_label, fontsize=9, color=INK)
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=bool((points["x"] % 1 == 0).all())))
         tidy(axes)
+    figure.suptitle(title, fontsize=11, x=0.01, ha="left", color=INK)
     handles = {h.get_label(): h for axes in grid.flat for h in axes.get_lines()}
     figure.legend(handles=list(handles.values()), loc="outside right center", frameon=False, fontsize=8)
     return figure

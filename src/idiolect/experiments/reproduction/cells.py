@@ -6,6 +6,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from functools import partial
 from statistics import fmean, stdev
+from typing import Any
 
 import pandas as pd
 
@@ -36,7 +37,7 @@ def cell_tasks(cell: Cell, ask: Ask) -> list[Task]:
 
 def cell_entry(cell: Cell, ask: Ask, outcomes: Mapping[Hashable, Outcome], note: str = "") -> Entry:
     """The cell's number beside the paper's.  Of several settings the best mean counts, as in the paper."""
-    known = {"row": cell.row, "column": cell.column, "unit": cell.unit, "note": note}
+    known: dict[str, Any] = {"row": cell.row, "column": cell.column, "unit": cell.unit, "note": note}
     if not ask.quick:
         known |= {"paper": cell.value, "paper_spread": cell.spread}
     key = (cell.table, cell.row, cell.column)
@@ -63,7 +64,7 @@ def _settings(cell: Cell, ask: Ask) -> list[str]:
 
 
 def _of_setting(
-    cell: Cell, ask: Ask, method: str, outcomes: Mapping[Hashable, Outcome], known: dict
+    cell: Cell, ask: Ask, method: str, outcomes: Mapping[Hashable, Outcome], known: dict[str, Any]
 ) -> Entry:
     scale = SCALE[cell.unit]
     by_seed = []

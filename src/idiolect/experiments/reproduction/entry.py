@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import fmean
+from typing import Any
 
 from idiolect.experiments.interval import t_interval
 
@@ -47,6 +48,6 @@ class Entry:
         return self.interval[0] <= self.paper <= self.interval[1]
 
 
-def entry_of(values: list[float], **known: object) -> Entry:
+def entry_of(values: list[float], **known: Any) -> Entry:
     """An entry from one number per seed."""
-    return Entry(value=fmean(values), interval=t_interval(values), seeds=len(values), **known)  # type: ignore[arg-type]
+    return Entry(value=fmean(values), interval=t_interval(values), seeds=len(values), **known)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 from idiolect.engines import place
 from idiolect.errors import UserError
@@ -20,13 +21,13 @@ __all__ = ["fact_entry"]
 def fact_entry(cell: Cell, ask: Ask, where: Where) -> Entry:
     """The cell's fact beside the paper's."""
     experiment, _ = ask.experiment(cell.scenarios[0], cell.method or "fedavg", ask.seeds[0])
-    known = {"row": cell.row, "column": cell.column, "unit": cell.unit}
+    known: dict[str, Any] = {"row": cell.row, "column": cell.column, "unit": cell.unit}
     known |= {} if ask.quick else {"paper": cell.value}
     if cell.reading.source == "setting":
         return Entry(**known, value=float(getattr(experiment, cell.reading.metric)), seeds=1)
     data = availability(experiment.dataset, where.data_dir)
     if not data.present:
-        return Entry(**known, missing=f"{data.dataset} is not on this machine; get it with `{data.command}`")
+        return Entry(**known, missing=f"{data.dataset} is not on this machine; {data.advice}")
     try:
         sizes = _sizes(experiment, where)
     except UserError as error:

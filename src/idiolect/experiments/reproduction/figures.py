@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
-from idiolect.experiments.papers import Figure, Line, combinations
+from idiolect.experiments.papers import Figure, Line, Reading, combinations
 from idiolect.experiments.progress import Watcher
 from idiolect.experiments.reproduction.entry import Entry, entry_of
 from idiolect.experiments.reproduction.lines import SUMMARIES, TAKES, gains
 from idiolect.experiments.reproduction.plan import Ask, with_options
 from idiolect.experiments.reproduction.tasks import Outcome, Task, Where, harvest
+from idiolect.records import Run
 
 __all__ = ["figure_entries"]
 
@@ -27,7 +28,7 @@ class Trace(NamedTuple):
     label: str
     scenario: str
     method: str
-    settings: dict[str, object]
+    settings: dict[str, Any]
     line: Line
 
 
@@ -67,10 +68,14 @@ def _traces(figure: Figure) -> Iterator[Trace]:
 
 
 def _tasks(figure: Figure, trace: Trace, ask: Ask) -> Iterator[Task]:
-    take = partial(TAKES[figure.kind], reading=ask.reading(trace.line.reading))
+    take = partial(_take, kind=figure.kind, reading=ask.reading(trace.line.reading))
     for seed in ask.seeds:
         experiment, notes = ask.experiment(trace.scenario, trace.method, seed, trace.settings)
         yield Task((trace.label, trace.scenario, seed), experiment, notes, take)
+
+
+def _take(run: Run, kind: str, reading: Reading) -> pd.DataFrame:
+    return TAKES[kind](run, reading)
 
 
 def _entry(
@@ -95,7 +100,7 @@ def _change(
 def _summed(
     figure: Figure, label: str, trace: Trace, ask: Ask, wanted: list[Outcome], frames: list[pd.DataFrame]
 ) -> tuple[Entry, list[pd.DataFrame]]:
-    known = {"row": label, "column": trace.scenario, "unit": _unit(figure, trace)}
+    known: dict[str, Any] = {"row": label, "column": trace.scenario, "unit": _unit(figure, trace)}
     if not ask.quick:
         known["paper"] = _number(figure, trace)
     if not frames:

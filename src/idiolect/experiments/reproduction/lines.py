@@ -12,14 +12,13 @@ import pandas as pd
 
 from idiolect.errors import UserError
 from idiolect.experiments.papers import Reading
-from idiolect.experiments.reproduction.readings import by_client, by_round, rows_of, value
+from idiolect.experiments.reproduction.readings import by_client, by_round, value
 from idiolect.records import Run
+from idiolect.statistics import alpha_profile, degradation, zigzag
 
 __all__ = ["EVERY_ROUND", "SUMMARIES", "TAKES", "gains"]
 
-ALPHAS = tuple(f"{alpha / 10:.1f}" for alpha in range(11))
 EVERY_ROUND = ("zigzag", "degradation")  # kinds that look at single rounds
-BEFORE = ("global", "composed")  # what a client downloads, where the personalised model is the trained one
 
 
 def _spread(run: Run, reading: Reading) -> pd.DataFrame:
@@ -39,39 +38,29 @@ def _final(run: Run, reading: Reading) -> pd.DataFrame:
 
 
 def _profile(run: Run, reading: Reading) -> pd.DataFrame:
-    """Mean and SD (n) over clients in the last round, by mixing coefficient."""
-    last = int(run.manifest["spec"]["rounds"])
-    points = []
-    for alpha in ALPHAS:
-        rows = rows_of(run, reading, predictor=f"{reading.predictor}{alpha})")
-        found = rows[rows["round"] == last]["value"]
-        points.append({"alpha": float(alpha), "value": found.mean(), "sd": found.std(ddof=0)})
-    return pd.DataFrame(points)
+    """Mean and SD (n) over clients at the end, by mixing coefficient."""
+    found = alpha_profile([run], reading.metric)
+    return pd.DataFrame({"alpha": found["alpha"], "value": found["mean"], "sd": found["sd_clients_ddof0"]})
 
 
 def _zigzag(run: Run, reading: Reading) -> pd.DataFrame:
-    """Every selected client's downloaded and personalised model, by round: `before`, `value`, their difference."""
-    after = rows_of(run, reading, moment="after").set_index(["client", "round"])["value"]
-    before = _downloaded(run, reading).set_index(["client", "round"])["value"]
-    points = pd.DataFrame({"before": before, "after": after}).reset_index()
-    return points.assign(value=points["after"] - points["before"])
+    """Every selected client's downloaded and personalised model, by round: `before`, `after`, their difference."""
+    which, points = _which(reading), zigzag(run, reading.metric)
+    found = points.rename(columns={f"{which}_before": "before", f"{which}_after": "after"})
+    return found[["client", "round", "before", "after"]].assign(value=found["after"] - found["before"])
 
 
 def _degradation(run: Run, reading: Reading) -> pd.DataFrame:
     """Mean over the clients selected in a round, from their second time on, of what the download loses."""
-    points = _zigzag(run, reading).sort_values(["client", "round"], kind="stable")
-    lost = points["before"] - points.groupby("client")["after"].shift(1)
-    found = points.assign(value=lost).dropna(subset="value")
+    found = degradation(run, reading.metric)
     if found.empty:
         raise UserError(f"run {run.manifest['name']} selected no client twice")
-    return found.groupby("round")["value"].mean().reset_index()
+    return found.groupby("round")[f"delta_{_which(reading)}"].mean().rename("value").reset_index()
 
 
-def _downloaded(run: Run, reading: Reading) -> pd.DataFrame:
-    names = BEFORE if reading.predictor == "after-local" else (reading.predictor,)
-    present = set(run.rows["predictor"])
-    name = next((name for name in names if name in present), names[0])
-    return rows_of(run, reading, moment="before", predictor=name)
+def _which(reading: Reading) -> str:
+    """The main model, or the one that stands for the method."""
+    return "shared" if reading.predictor == "after-local" else "deployed"
 
 
 TAKES: dict[str, Callable[[Run, Reading], pd.DataFrame]] = {

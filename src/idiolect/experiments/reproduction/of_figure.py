@@ -42,7 +42,7 @@ def whole_figure(
     told += [f"the paper on {number.what}: {number.value:g}" for number in found.numbers if not ask.quick]
     done = written(found.id, found.caption, entries, told, ask, where)
     if len(points) and done.folder:
-        _write_points(points, done.folder, found)
+        _write_points(points, done.folder, found, ask.quick)
     return done
 
 
@@ -57,8 +57,8 @@ def _of_tables(
     ]
 
 
-def _write_points(points: pd.DataFrame, folder: Path, found: Figure) -> None:
+def _write_points(points: pd.DataFrame, folder: Path, found: Figure, quick: bool) -> None:
     first = ["panel", "line", "seed"]
     ordered = points[[*first, *(name for name in points if name not in first)]]
     write_atomically(folder / f"{found.id}-points.csv", ordered.to_csv(index=False, lineterminator="\n"))
-    write_picture(points, found, folder)
+    write_picture(points, found, folder, quick)

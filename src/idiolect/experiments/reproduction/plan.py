@@ -39,7 +39,7 @@ def _plain(term: str) -> str:
 class Ask:
     """Args:
     quick: small stand-ins of the scenarios, never compared with the paper.
-    every_round: all rounds are evaluated, as figures of single rounds need it.
+    every_round: selected clients are looked at in every round, as figures of single rounds need it.
     grid: settings of methods by name, all of them run; empty runs each method as the scenario sets it.
     """
 
@@ -57,7 +57,7 @@ class Ask:
         experiment = replace(found.experiment(method, self.preset), **settings or {}, seed=seed)
         notes = [f"scenario {found.name}, preset {self.preset}"]
         if self.every_round:
-            experiment = replace(experiment, evaluate_every=1)
+            experiment = replace(experiment, observe="always")
         if self.quick:
             return quick(experiment), (*notes, MARK)
         warning = found.warning_of(self.preset)

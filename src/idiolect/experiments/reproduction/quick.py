@@ -18,7 +18,16 @@ MARK = "quick: embedded data, few clients, few rounds; not to be compared with t
 DATASET = "fashion-mnist-12k"
 CLASSES = {"cifar100": 100}
 ROUNDS, CLIENTS, RATE, EPOCHS, PUBLIC = 4, 10, 0.4, 2, 100
-KEPT = {"mlpnet", "lenet5", "lenet_map", "persfl_dnn", "persfl_cnn", "superfed_cnn", "linear_base"}
+KEPT = {
+    "mlpnet",
+    "lenet5",
+    "lenet_map",
+    "lenet_2d",
+    "persfl_dnn",
+    "persfl_cnn",
+    "superfed_cnn",
+    "linear_base",
+}
 NORMALISED = {"vgg8_bn", "resnet20", "resnet56"}
 SMALL_GRID = {"lambdas": [0.0, 0.5], "temperatures": [1.0, 5.0]}
 SMALL_WORK = {
@@ -49,7 +58,6 @@ def quick(experiment: Experiment) -> Experiment:
         local_epochs=min(experiment.local_epochs, EPOCHS),
         public=min(experiment.public, PUBLIC),
         evaluate_every=1,
-        evaluate_last=1,
     )
 
 

@@ -14,16 +14,16 @@ from idiolect.records import Run
 __all__ = ["by_client", "by_round", "chosen", "rows_of", "value"]
 
 
-def rows_of(run: Run, reading: Reading, moment: str = "", predictor: str = "") -> pd.DataFrame:
-    """The rows that a reading names, of all rounds; another moment or predictor than its own on request."""
-    rows, predictor, moment = run.rows, predictor or reading.predictor, moment or reading.moment
+def rows_of(run: Run, reading: Reading) -> pd.DataFrame:
+    """The rows that a reading names, of all rounds."""
+    rows = run.rows
     wanted = (rows["metric"] == reading.metric) & (rows["split"] == reading.split)
-    wanted &= (rows["population"] == reading.population) & (rows["moment"] == moment)
-    found = rows[wanted & (rows["predictor"] == predictor)]
+    wanted &= (rows["population"] == reading.population) & (rows["moment"] == reading.moment)
+    found = rows[wanted & (rows["predictor"] == reading.predictor)]
     if found.empty:
         raise UserError(
-            f"run {run.manifest['name']} has no {reading.metric} of {predictor} on {reading.split} "
-            f"({reading.population} clients, {moment})"
+            f"run {run.manifest['name']} has no {reading.metric} of {reading.predictor} on {reading.split} "
+            f"({reading.population} clients, {reading.moment})"
         )
     return found
 

@@ -58,7 +58,7 @@ def harvest(tasks: Sequence[Task], where: Where, watcher: Watcher) -> dict[Hasha
     for experiment, wanted in groups.items():
         data = availability(experiment.dataset, where.data_dir)
         if not data.present:
-            reason = f"{data.dataset} is not on this machine; get it with `{data.command}`"
+            reason = f"{data.dataset} is not on this machine; {data.advice}"
             found |= {task.key: Outcome(missing=reason) for task in wanted}
             continue
         try:

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from idiolect import data
-from idiolect.errors import UserError
+from idiolect.data.location import data_folder, fetch_again
+from idiolect.data.sources import SOURCES
+from idiolect.errors import UserError, unknown_name
 from idiolect.experiments.scenarios.scenario import Scenario
 
 __all__ = ["Availability", "availability", "refuse_missing"]
@@ -15,13 +17,13 @@ __all__ = ["Availability", "availability", "refuse_missing"]
 class Availability(NamedTuple):
     """Args:
     dataset: its name, without options.
-    command: gets it; empty where there is nothing to get.
+    advice: how to get it; empty where it is there.
     """
 
     dataset: str
     present: bool
     where: str
-    command: str
+    advice: str
 
 
 def availability(dataset: str, data_dir: str | Path | None = None) -> Availability:
@@ -31,18 +33,18 @@ def availability(dataset: str, data_dir: str | Path | None = None) -> Availabili
     """
     name = dataset.partition("(")[0].strip()
     row = next((row for row in data.describe(data_dir) if row.name == name), None)
-    present = row is not None and row.status == "present"
-    place = f" --data-dir {data_dir}" if data_dir else ""
-    command = "" if present else f"idiolect datasets get {name}{place}"
-    return Availability(name, present, row.where if row else "", command)
+    if row is None:
+        raise unknown_name("dataset", name, data.names())
+    present = row.status == "present"
+    advice = "" if present else fetch_again(SOURCES[name], data_folder(data_dir))
+    return Availability(name, present, row.where, advice)
 
 
 def refuse_missing(scenario: Scenario, data_dir: str | Path | None = None) -> None:
     """Raises where the data are not on this machine."""
     found = availability(scenario.dataset, data_dir)
     if not found.present:
-        looked = f" (looked in {found.where})" if found.where else ""
         raise UserError(
-            f"scenario {scenario.name} needs the dataset {found.dataset}, which is not on this machine{looked}; "
-            f"get it with `{found.command}`"
+            f"scenario {scenario.name} needs the dataset {found.dataset}, which is not on this machine (looked in "
+            f"{found.where}); {found.advice}"
         )

@@ -11,11 +11,10 @@ from typing import Any
 
 from idiolect.experiments.scenarios.scenario import FIELDS, ORIGINS, Scenario
 
-__all__ = ["LATER", "read_scenarios"]
+__all__ = ["read_scenarios"]
 
 Block = Mapping[str, Any]
 
-LATER = frozenset({"augmentation"})  # settings that not every version's experiments have
 OWN = {"name", "like", "line", "expected_clients", "differs", "warning", "cannot"}
 TABLES = (*ORIGINS, "because", "options", "official_options", "settings")
 DEEP = ("options", "official_options", "settings")
@@ -50,7 +49,7 @@ def _scenario(paper: str, block: Block) -> Scenario:
     layers = {origin: block[origin] for origin in ORIGINS}
     of_one = {key for settings in block["settings"].values() for key in settings}
     for key in of_one.union(*layers.values()):
-        if key not in FIELDS | LATER:
+        if key not in FIELDS:
             raise ValueError(f"scenario {block['name']}: experiments have no setting {key}")
     clients = {**layers["paper"], **layers["inferred"]}["clients"]
     return Scenario(

@@ -98,10 +98,10 @@ class Scenario:
         return " + ".join([write_call(name, known | given), *others])
 
     def experiment(self, method: str = "fedavg", preset: str = "paper") -> Experiment:
-        """The experiment of one method.  Settings that this version's experiments lack are left out."""
+        """The experiment of one method."""
         if self.cannot:
             raise UserError(f"scenario {self.name} cannot be run: {self.cannot}")
-        settings = {key: given.value for key, given in self.given(preset, method).items() if key in FIELDS}
+        settings = {key: given.value for key, given in self.given(preset, method).items()}
         return Experiment(method=self.method_text(method, preset), **settings)
 
     def warning_of(self, preset: str) -> str:

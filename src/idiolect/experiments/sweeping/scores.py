@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
-
-import pandas as pd
 
 from idiolect.errors import UserError
 from idiolect.records import Run
-from idiolect.reports.accuracies import final_clients, final_global
+from idiolect.statistics import client_scores, headline, server_curve
 
 __all__ = ["Scores", "scores"]
 
@@ -22,20 +21,12 @@ class Scores(NamedTuple):
 
 
 def scores(run: Run) -> Scores:
-    """Of the method's headline predictor, after everything."""
-    return Scores(_valid(run), float(final_clients(run).mean()), final_global(run))
-
-
-def _valid(run: Run) -> float:
-    """The headline predictor on all clients' validation data, at the last moment at which it was measured."""
-    headline = str(run.manifest["headline"])
-    predictor = str(run.manifest.get("choices", {}).get(headline, headline))
-    rows = run.rows
-    wanted = (rows["split"] == "valid") & (rows["metric"] == "accuracy") & (rows["population"] == "all")
-    rows = rows[wanted & (rows["predictor"] == predictor)]
-    if rows.empty:
+    """Of the method's headline predictor, after everything; one that stands for a choice, by what was chosen."""
+    name = str(run.manifest.get("choices", {}).get(headline(run), headline(run)))
+    valid, test = (client_scores(run, name, split=split) for split in ("valid", "test"))
+    if valid.empty:
         raise UserError(f"run {run.manifest['name']} was not scored on validation data")
-    last: pd.DataFrame = rows[rows["round"] == rows["round"].max()]
-    if (last["moment"] == "end").any():
-        last = last[last["moment"] == "end"]
-    return float(last["value"].mean())
+    server = server_curve(run)
+    return Scores(
+        float(valid.mean()), float(test.mean()), float(server.iloc[-1]) if len(server) else math.nan
+    )

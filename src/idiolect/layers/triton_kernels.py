@@ -104,7 +104,9 @@ def _weight_gradient(
     start = tl.program_id(0) // blocks * BLOCK_K
     k = start + tl.arange(0, BLOCK_K)
     o = tl.program_id(0) % blocks * BLOCK_O + tl.arange(0, BLOCK_O)
-    taps: tl.constexpr = 1 if TAPS_FIRST else 0  # positions of a patch lie along this axis, those of g along the other
+    taps: tl.constexpr = (
+        1 if TAPS_FIRST else 0
+    )  # positions of a patch lie along this axis, those of g along the other
     i, j, channel = _taps(start, IN, SIDE, BLOCK_K, taps)
     o_g = tl.expand_dims(o, 1 - taps)
     x += client * stride_c

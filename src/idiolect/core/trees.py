@@ -133,7 +133,8 @@ def _like(sequence: Any, items: list[Any]) -> Any:
 
 def all_finite(tree: Tree) -> Tensor:
     """By row of the leading axis, whether every number in it is finite."""
-    return torch.stack([leaf.isfinite().reshape(len(leaf), -1).all(1) for leaf in tree_leaves(tree)]).all(0)
+    rows = [leaf.reshape(len(leaf), -1) for leaf in tree_leaves(tree)]
+    return torch.cat(rows, 1).isfinite().all(1)
 
 
 def any_nan(trees: Sequence[Tree]) -> Tensor:

@@ -45,6 +45,7 @@ class Step(NamedTuple):
     Args:
         clients: positions of the leaves that have a row for every client; the other leaves are shared.
         state: position of the first leaf of the state; those of the batches follow at ``batches``.
+        reads_keys: whether the step depends on the keys of examples.
     """
 
     takes: TreeSpec  # (context, state)
@@ -54,6 +55,7 @@ class Step(NamedTuple):
     clients: frozenset[int]
     state: int
     batches: range
+    reads_keys: bool
 
 
 @dataclass
@@ -70,6 +72,7 @@ class Compiled:
     _steps: dict[Hashable, Step] = field(default_factory=dict)
     _replays: dict[str, Replay] = field(default_factory=dict)
     _extents: dict[Hashable, tuple[int, int]] = field(default_factory=dict)
+    _reads_keys: dict[str, bool] = field(default_factory=dict)
 
     @property
     def packing(self) -> Packing:
@@ -80,10 +83,11 @@ class Compiled:
         self._replays.clear()
 
     def plan(self, work: Workload, program: Program, stage: Stage, clients: list[int]) -> StagePlan:
-        plans, draws = zip(*(work.plan(program, stage, client) for client in clients), strict=True)
+        keys = self._reads_keys.get(stage.name, True)  # as it was in the round before; ``fold`` makes sure
+        plans, draws = zip(*(work.plan(program, stage, client, keys) for client in clients), strict=True)
         steps = [len(plan.index) // stage.batches_per_step for plan in plans]
         n_lanes, n_rows = self._extent(program, stage, len(clients))
-        return StagePlan(clients, plans, draws, steps, stage.batches_per_step, n_lanes, n_rows)
+        return StagePlan(clients, plans, draws, steps, stage.batches_per_step, n_lanes, n_rows, keys)
 
     def fold(self, program: Program, stage: Stage, context: Context, state: State, plan: StagePlan) -> State:
         """The state of every client after its steps."""
@@ -95,6 +99,9 @@ class Compiled:
         if step.traced is None:
             feed = self.work.cohort_feed(program, stage, plan.clients)
             return BATCHED_LAYERS.fold(program, stage, context, state, feed)
+        self._reads_keys[stage.name] = step.reads_keys
+        if step.reads_keys and not plan.with_keys:
+            plan = self.plan(self.work, program, stage, plan.clients)
         replay = self._replay(step, step.traced, plan)
         shared = [i for i in replay.buffers if i < len(leaves) and i not in step.clients]
         copy_all([replay.buffers[i] for i in shared], [leaves[i] for i in shared])
@@ -110,8 +117,8 @@ class Compiled:
 
     def _extent(self, program: Program, stage: Stage, n_clients: int) -> tuple[int, int]:
         """Lanes, and rows of a batch; the same in every round."""
-        timeless = replace(stage, start=None, objective=None, trainable=None, optimiser=None, lr_scale=1.0)
-        key = (timeless, program.scene, n_clients)
+        pace = (stage.split, stage.epochs, stage.share, stage.steps, stage.min_steps, stage.has_minimum)
+        key = (*pace, stage.rounding, stage.batches_per_step, stage.measure is None, program.scene, n_clients)
         if key not in self._extents:
             everyone, n_rows = self.work.extent(program, stage)
             self._extents[key] = count_lanes(everyone, n_clients), n_rows
@@ -155,7 +162,9 @@ class Compiled:
                 f"stage {stage.name} of {program.method.name} runs uncompiled: {reason}", stacklevel=2
             )
         leaves = tree_leaves(arguments)
-        return Step(takes, tree_structure(state), traced, leaves, clients, ends[2], batches)
+        keys = {id(batch.key) for batch in arguments[2]}
+        reads = traced is None or any(id(leaves[i]) in keys for i in traced.used)
+        return Step(takes, tree_structure(state), traced, leaves, clients, ends[2], batches, reads)
 
     def _arguments(self, context: Context, state: State, plan: StagePlan) -> tuple[Tree, ...]:
         """Tensors of the shapes that a step of all lanes takes, each an object of its own: a trace knows them by it."""

@@ -64,38 +64,39 @@ class Replay:
         Args:
             clients: every client's leaves before, by position.
         """
-        after = {i: clients[i].clone(memory_format=torch.contiguous_format) for i in self._changed}
+        read = {i: buffer for i, buffer in self.buffers.items() if i in clients}
+        changed = {i: self.buffers[i] for i in self._changed}
+        after: dict[int, Tensor] = {}  # made when the device has work to do meanwhile
         on_lane: dict[int, Job] = {}
         starting: dict[int, list[Job]] = {}
         for job in jobs:
             starting.setdefault(job.start, []).append(job)
         for t, ticket in enumerate(tickets):
-            if t in starting:
-                self._store([on_lane[job.lane] for job in starting[t] if job.lane in on_lane], after)
-                self._load(starting[t], clients)
-                on_lane |= {job.lane: job for job in starting[t]}
+            if begun := starting.get(t):
+                if done := [on_lane[job.lane] for job in begun if job.lane in on_lane]:
+                    after = after or {i: clients[i].clone() for i in changed}
+                    _copy_rows(after, changed, [(job.client, job.lane) for job in done])
+                _copy_rows(read, clients, [(job.lane, job.client) for job in begun])
+                on_lane |= {job.lane: job for job in begun}
             self._ticket.copy_(ticket)
             copy_all(list(self._draws.values()), [draws[part][t] for part in self._draws])
             self._step()
-        self._store(list(on_lane.values()), after)
+        after = after or {i: clients[i].clone() for i in changed}
+        _copy_rows(after, changed, [(job.client, job.lane) for job in on_lane.values()])
         return after
 
-    def _load(self, jobs: Sequence[Job], clients: Mapping[int, Tensor]) -> None:
-        into = [i for i in self.buffers if i in clients]
-        if all(job.client == job.lane == n for n, job in enumerate(jobs)):
-            copy_all([self.buffers[i][: len(jobs)] for i in into], [clients[i][: len(jobs)] for i in into])
-            return
-        pairs = [(self.buffers[i][job.lane], clients[i][job.client]) for i in into for job in jobs]
-        copy_all(*zip(*pairs, strict=True))
 
-    def _store(self, jobs: Sequence[Job], after: Mapping[int, Tensor]) -> None:
-        if all(job.client == job.lane == n for n, job in enumerate(jobs)):
-            copy_all(
-                [leaf[: len(jobs)] for leaf in after.values()], [self.buffers[i][: len(jobs)] for i in after]
-            )
-            return
-        pairs = [(leaf[job.client], self.buffers[i][job.lane]) for i, leaf in after.items() for job in jobs]
-        copy_all(*zip(*pairs, strict=True))
+def _copy_rows(
+    into: Mapping[int, Tensor], out_of: Mapping[int, Tensor], rows: Sequence[tuple[int, int]]
+) -> None:
+    """Copies in all leaves the second row of each pair onto the first; all of them at once where they are in order."""
+    if all(pair == (n, n) for n, pair in enumerate(rows)):
+        copy_all([leaf[: len(rows)] for leaf in into.values()], [out_of[i][: len(rows)] for i in into])
+    else:
+        copy_all(
+            [leaf[row] for leaf in into.values() for row, _ in rows],
+            [out_of[i][row] for i in into for _, row in rows],
+        )
 
 
 def copy_all(into: Sequence[Tensor], out_of: Sequence[Tensor]) -> None:

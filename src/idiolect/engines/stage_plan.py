@@ -24,6 +24,7 @@ class StagePlan(NamedTuple):
     plans, draws: of every client.
     steps: that every client makes.
     n_batches, n_lanes, n_rows: U, L and B of a step.
+    with_keys: the plans hold the examples' keys.
     """
 
     clients: list[int]
@@ -33,6 +34,7 @@ class StagePlan(NamedTuple):
     n_batches: int
     n_lanes: int
     n_rows: int
+    with_keys: bool
 
     @property
     def ticket_size(self) -> int:

@@ -77,7 +77,9 @@ class Workload:
         per_epoch = batches_per_epoch(len(rows), program.scene.batch_size, self.drop_single)
         return steps_of(stage, program.scene, per_epoch)
 
-    def plan(self, program: Program, stage: Stage, client: int) -> tuple[BatchPlan, dict[str, np.ndarray]]:
+    def plan(
+        self, program: Program, stage: Stage, client: int, with_keys: bool = True
+    ) -> tuple[BatchPlan, dict[str, np.ndarray]]:
         """The batches of one client in one stage, and the draws of its steps by part."""
         rows = getattr(self.federation.clients[client], stage.split)
         steps = self.steps(program, stage, client)
@@ -91,6 +93,7 @@ class Workload:
             seed=self.seed,
             position=position,
             drop_single=self.drop_single,
+            with_keys=with_keys,
         )
         draws = {}
         for part in program.method.parts:

@@ -78,12 +78,12 @@ class Simulation:
         self.warm = True
         messages = stack([outcome.messages for outcome in outcomes])
         losses = torch.stack([outcome.loss for outcome in outcomes])
-        broken = ~all_finite((messages, losses)) | any_nan([outcome.private for outcome in outcomes]).to(
-            losses.device
-        )
-        self._refuse(cohort, broken, f"in round {self.round + 1}")
+        broken, kept = ~all_finite((messages, losses)), [outcome.private for outcome in outcomes]
+        broken = broken | any_nan(kept) if tree_leaves(kept[0]) else broken
         down = self._down(program, sent, len(cohort))
-        self.server = server_round(setting.method, self.server, messages, program.clock)
+        merged = server_round(setting.method, self.server, messages, program.clock)
+        self._refuse(cohort, broken, f"in round {self.round + 1}")  # after all that a device can do meanwhile
+        self.server = merged
         if program.method.plan(program.scene, program.clock).server:
             self.server = serve(program, setting.work, self.server, messages)
             if not all(bool(torch.isfinite(leaf).all()) for leaf in tree_leaves(self.server["params"])):

@@ -33,24 +33,25 @@ def plan_batches(
     seed: int,
     position: tuple[int | str, ...],
     drop_single: bool = False,
+    with_keys: bool = True,
 ) -> BatchPlan:
     """``n_batches`` batches from as many shuffled passes over ``rows`` as it takes.
 
     Args:
         position: (stream, round, client); the same position gives the same batches, and a longer plan begins
             with the shorter one.
+        with_keys: False leaves the keys zero, for a step that reads none.
     """
     per_epoch = batches_per_epoch(len(rows), batch_size, drop_single)
     index = np.zeros((n_batches, batch_size), np.int64)
     mask = np.zeros((n_batches, batch_size), bool)
-    for epoch in range(-(-n_batches // per_epoch) if per_epoch else 0):
+    for epoch, first in enumerate(range(0, n_batches, per_epoch) if per_epoch else ()):
         order = np.random.default_rng(derive(seed, "batches", *position, epoch)).permutation(rows)
-        for t in range(per_epoch):
-            at = epoch * per_epoch + t
-            if at == n_batches:
-                break
-            chunk = order[t * batch_size : (t + 1) * batch_size]
-            index[at, : len(chunk)], mask[at, : len(chunk)] = chunk, True
+        here = slice(first, first + per_epoch)
+        held = order[: index[here].size]
+        index[here].reshape(-1)[: len(held)], mask[here].reshape(-1)[: len(held)] = held, True
+    if not with_keys:
+        return BatchPlan(index, mask, np.zeros_like(index))
     keys = np.random.default_rng(derive(seed, "keys", *position))
     key = keys.integers(np.iinfo(np.int64).max, size=(n_batches, batch_size))
     return BatchPlan(index, mask, key)

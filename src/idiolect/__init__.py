@@ -17,8 +17,9 @@ from idiolect.version import __version__
 
 if TYPE_CHECKING:
     from idiolect.core import chain
-    from idiolect.experiments import Comparison, Experiment, compare, run
+    from idiolect.experiments import Comparison, Experiment, compare, reproduce, run, scenario, sweep
     from idiolect.methods import method, register
+    from idiolect.models import from_module, register_model
 
 __all__ = [
     "Comparison",
@@ -27,15 +28,22 @@ __all__ = [
     "__version__",
     "chain",
     "compare",
+    "from_module",
     "method",
     "register",
+    "register_model",
+    "reproduce",
     "run",
+    "scenario",
+    "sweep",
 ]
 
 _HOMES = {
     "chain": "idiolect.core",
     **dict.fromkeys(("method", "register"), "idiolect.methods"),
+    **dict.fromkeys(("from_module", "register_model"), "idiolect.models"),
     **dict.fromkeys(("Comparison", "Experiment", "compare", "run"), "idiolect.experiments"),
+    **dict.fromkeys(("reproduce", "scenario", "sweep"), "idiolect.experiments"),
 }
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from typing import Any
 
 from idiolect.errors import UserError
 
-__all__ = ["parse_call", "split_outside_brackets"]
+__all__ = ["parse_call", "split_outside_brackets", "write_call"]
 
 
 def parse_call(text: str) -> tuple[str, dict[str, Any]]:
@@ -80,3 +81,14 @@ def split_outside_brackets(text: str, separator: str) -> list[str]:
         else:
             found[-1] += letter
     return [piece.strip() for piece in found]
+
+
+def write_call(name: str, options: Mapping[str, Any]) -> str:
+    """What ``parse_call`` reads: words bare, the rest as Python writes it.
+
+    >>> write_call("map", {"transfer": "kd", "alpha": 0.5}), write_call("fedavg", {})
+    ('map(transfer=kd, alpha=0.5)', 'fedavg')
+    """
+    words = {key: v if isinstance(v, str) and v.isidentifier() else repr(v) for key, v in options.items()}
+    inside = ", ".join(f"{key}={word}" for key, word in words.items())
+    return f"{name}({inside})" if inside else name

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,12 +13,19 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from idiolect import data, methods
+from idiolect import data, methods, reproduction_pages, scenario_pages
+from idiolect.bench import SIZES, Grid, bench, rows_of_table, workloads
+from idiolect.bench import notes_of as bench_notes
 from idiolect.calls import split_outside_brackets
 from idiolect.engines import Where, place
 from idiolect.errors import UserError
 from idiolect.experiments import Comparison, Experiment, compare, prepare, run
 from idiolect.experiments.demo import DEMO_METHODS, QUICK
+from idiolect.experiments.papers import grids, papers
+from idiolect.experiments.reproduce import reproduce
+from idiolect.experiments.scenarios import find, refuse_missing, uses
+from idiolect.experiments.sweep import sweep
+from idiolect.experiments.sweeping.files import best_rows, trial_rows
 from idiolect.records import Run
 from idiolect.reports import notes_of, plain_rows, summarise, write_report
 from idiolect.terminal import Terminal, print_table
@@ -46,6 +54,8 @@ Out = Annotated[Path, typer.Option("--out", help="Folder in which the run's fold
 DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Folder of the datasets [IDIOLECT_DATA].")]
 Engine = Annotated[str, typer.Option(help="auto, loop, cohort or pool; changes no number.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Store = Annotated[str, typer.Option(help="Private state: auto, device, host or disk; changes no number.")]
+StoreCache = Annotated[float | None, typer.Option(help="Megabytes of a disk store kept in memory.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint.")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="key=value of any setting; may be repeated.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
@@ -55,9 +65,11 @@ Quick = Annotated[
 Dataset = Annotated[str | None, typer.Option(help="See idiolect datasets.")]
 Model = Annotated[str | None, typer.Option(help="A network of the zoo, such as lenet_map or vgg8_bn.")]
 Partition = Annotated[str | None, typer.Option(help="How clients differ, such as label_k(k=3).")]
-Clients = Annotated[int | None, typer.Option(help="Number of clients.")]
+Clients = Annotated[int | None, typer.Option(help="Number of clients; 0: as many as the data have.")]
 Rounds = Annotated[int | None, typer.Option(help="Communication rounds.")]
 Precision = Annotated[str | None, typer.Option(help="float32 or float64.")]
+ScenarioName = Annotated[str | None, typer.Option("--scenario", help="See idiolect scenarios.")]
+Preset = Annotated[str, typer.Option(help="Of the scenario: paper, official or clipped.")]
 
 
 @app.callback()
@@ -68,6 +80,8 @@ def _idiolect() -> None:
 @app.command("run")
 def run_command(
     method: Annotated[str | None, typer.Option(help="A method, with options: 'map(alpha=0.5)'.")] = None,
+    scenario: ScenarioName = None,
+    preset: Preset = "paper",
     dataset: Dataset = None,
     partition: Partition = None,
     clients: Clients = None,
@@ -82,6 +96,8 @@ def run_command(
     data_dir: DataDir = None,
     out: Out = Path("runs"),
     resume: Resume = False,
+    store: Store = "auto",
+    store_cache: StoreCache = None,
     as_json: Json = False,
 ) -> None:
     """Run one method; without --method, a small comparison of nine on the data inside the package."""
@@ -97,12 +113,16 @@ def run_command(
         seed=seed,
     )
     where = {"engine": engine, "device": device, "data_dir": data_dir, "out": out, "resume": resume}
-    if method is None:
+    where |= {"store": store, "store_cache": store_cache}
+    if method is None and scenario is None:
         first = chosen.pop("seed", 0)
         _compare(list(DEMO_METHODS), [first], chosen, where, as_json)
         return
-    terminal = _terminal(where, 1)
-    done = run(method, watcher=terminal, **where, **chosen)
+    terminal, base, notes = _terminal(where, 1), None, []
+    if scenario is not None:
+        base_of, notes = _scenario(scenario, preset, chosen, data_dir, terminal)
+        base = base_of(method or papers()[find(scenario).paper].method)
+    done = run(base or method or "", watcher=terminal, notes=notes, **where, **chosen)
     folder = Path(out) / done.manifest["name"]
     write_report([done], folder)
     _show([done], folder, as_json)
@@ -110,7 +130,14 @@ def run_command(
 
 @app.command("compare")
 def compare_command(
-    methods_: Annotated[str, typer.Option("--methods", help="Methods separated by commas, or all.")] = "all",
+    methods_: Annotated[
+        str | None,
+        typer.Option(
+            "--methods", help="Methods separated by commas, or all; else those of the scenario, or all."
+        ),
+    ] = None,
+    scenario: ScenarioName = None,
+    preset: Preset = "paper",
     dataset: Dataset = None,
     partition: Partition = None,
     clients: Clients = None,
@@ -126,6 +153,8 @@ def compare_command(
     data_dir: DataDir = None,
     out: Out = Path("runs"),
     resume: Resume = False,
+    store: Store = "auto",
+    store_cache: StoreCache = None,
     as_json: Json = False,
 ) -> None:
     """Run several methods on the same clients, splits and batches; write a table and pictures."""
@@ -140,12 +169,12 @@ def compare_command(
         precision=precision,
     )
     where = {"engine": engine, "device": device, "data_dir": data_dir, "out": out, "resume": resume}
-    names = (
-        methods.names()
-        if methods_ == "all"
-        else [name for name in split_outside_brackets(methods_, ",") if name]
-    )
-    _compare(names, list(range(seed, seed + seeds)), chosen, where, as_json)
+    where |= {"store": store, "store_cache": store_cache}
+    names = _names(methods_ or "all")
+    if methods_ is None and scenario is not None:
+        names = list(uses(find(scenario).name).methods)
+    names = methods.names() if names == ["all"] else names
+    _compare(names, list(range(seed, seed + seeds)), chosen, where, as_json, scenario, preset)
 
 
 @app.command("methods")
@@ -172,6 +201,185 @@ def methods_command(
         rows = [["Name", "Method", "Personalises", "Predictor", "Down", "Up", "Idea"]]
         rows += [[c.name, c.label, c.personalises, c.headline, c.down, c.up, c.idea] for c in cards]
         print_table(_console(), rows, words=7)
+
+
+@app.command("bench")
+def bench_command(
+    models_: Annotated[
+        str, typer.Option("--models", help=f"Workloads separated by commas: {', '.join(workloads())}.")
+    ] = ",".join(Grid.workloads),
+    engines: Annotated[
+        str, typer.Option(help="Engines separated by commas; auto is whichever is picked.")
+    ] = (",".join(Grid.engines)),
+    clients: Annotated[str, typer.Option(help="Cohort sizes separated by commas.")] = "20",
+    precision: Annotated[str, typer.Option(help="Precisions separated by commas.")] = "float32",
+    method: Annotated[
+        str, typer.Option(help="fedavg, map, persfl, superfed-mm; commas for several.")
+    ] = "fedavg",
+    device: Device = "auto",
+    population: Annotated[int, typer.Option(help="Clients that there are.")] = Grid.population,
+    samples: Annotated[int, typer.Option(help="Training images of a client.")] = Grid.samples,
+    batch_size: Annotated[int, typer.Option(help="Images in a batch.")] = Grid.batch_size,
+    sizes: Annotated[str, typer.Option(help=f"Of the clients: {' or '.join(SIZES)}.")] = Grid.sizes,
+    repeats: Annotated[int, typer.Option(help="Timed rounds of every row.")] = Grid.repeats,
+    warmup: Annotated[int, typer.Option(help="Rounds before them.")] = Grid.warmup,
+    peers: Annotated[bool, typer.Option("--peers", help="Time pfl-research and Flower as well.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Time the engines beside a plain loop of torch, turn by turn (about four minutes on two cores)."""
+    cohorts = tuple(_whole("clients", text) for text in _listed(clients))
+    grid = Grid(
+        workloads=_listed(models_),
+        engines=_listed(engines),
+        clients=cohorts,
+        precisions=_listed(precision),
+        methods=_listed(method),
+        device=device,
+        population=population,
+        samples=samples,
+        batch_size=batch_size,
+        sizes=sizes,
+        repeats=repeats,
+        warmup=warmup,
+        peers=peers,
+    )
+    with Console(stderr=True).status("starting") as status:
+        report = bench(grid, status.update)
+    if as_json:
+        print(json.dumps(report.as_dict(), indent=2))
+        return
+    console = _console()
+    print_table(console, rows_of_table(report), words=3)
+    for note in bench_notes(report):
+        console.print(f"- {note}", highlight=False, markup=False)
+
+
+@app.command("scenarios")
+def scenarios_command(
+    name: Annotated[str | None, typer.Argument(help="A scenario to explain.")] = None,
+    preset: Preset = "paper",
+    data_dir: DataDir = None,
+    as_json: Json = False,
+) -> None:
+    """List the papers' experiments, or explain one: every setting and where it comes from."""
+    if as_json:
+        found: Any = scenario_pages.listing(data_dir)
+        if name:
+            found = scenario_pages.as_json(find(name), preset, data_dir)
+        print(json.dumps(found, indent=2, default=str))
+    elif name:
+        scenario_pages.print_page(_console(), find(name), preset, data_dir)
+    else:
+        scenario_pages.print_listing(_console(), data_dir)
+
+
+@app.command("reproduce")
+def reproduce_command(
+    id: Annotated[str, typer.Argument(help="A table or figure, such as map-table2 or fedphp-fig4.")],
+    column: Annotated[
+        str | None, typer.Option(help="Columns of the table, or scenarios of the figure, by commas.")
+    ] = None,
+    methods_: Annotated[str | None, typer.Option("--methods", help="Methods separated by commas.")] = None,
+    seeds: Annotated[int, typer.Option(help="How many seeds.", min=1)] = 1,
+    preset: Preset = "paper",
+    best_of_grid: Annotated[
+        bool, typer.Option("--best-of-grid", help="Run all settings of MAP's authors and take the best.")
+    ] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Embedded data and few rounds; never compared with the paper.")
+    ] = False,
+    engine: Engine = "auto",
+    device: Device = "auto",
+    data_dir: DataDir = None,
+    out: Out = Path("runs"),
+    as_json: Json = False,
+) -> None:
+    """Make a paper's table or figure: run what is missing, go on after a stop, show it beside the paper's."""
+    where: dict[str, Any] = {"engine": engine, "device": device}
+    done = reproduce(
+        id,
+        columns=_names(column),
+        methods=_names(methods_),
+        seeds=seeds,
+        preset=preset,
+        best_of_grid=best_of_grid,
+        quick=quick,
+        out=out,
+        data_dir=data_dir,
+        watcher=_terminal(where, 1),
+        **where,
+    )
+    if as_json:
+        print(json.dumps(reproduction_pages.as_json(done), indent=2))
+    else:
+        reproduction_pages.print_reproduction(_console(), done)
+    if done.failures or (done.entries and all(one.value is None for one in done.entries)):
+        sys.exit(2)
+
+
+@app.command("sweep")
+def sweep_command(
+    methods_: Annotated[
+        str | None, typer.Option("--methods", "--method", help="Methods separated by commas.")
+    ] = None,
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="learning_rate=0.01,0.03 or map.alpha=0.5,0.9; a range is 0.1..0.9; may be repeated."
+        ),
+    ] = None,
+    preset_grid: Annotated[
+        str | None, typer.Option(help=f"Settings that a paper's authors tried: {', '.join(grids())}.")
+    ] = None,
+    random: Annotated[int, typer.Option(help="Draw this many trials of each method.", min=0)] = 0,
+    scenario: ScenarioName = None,
+    preset: Preset = "paper",
+    dataset: Dataset = None,
+    partition: Partition = None,
+    clients: Clients = None,
+    model: Model = None,
+    rounds: Rounds = None,
+    seed: Annotated[int, typer.Option(help="The first seed.")] = 0,
+    seeds: Annotated[int, typer.Option(help="How many seeds.", min=1)] = 1,
+    settings: Set = None,
+    quick: Quick = False,
+    engine: Engine = "auto",
+    device: Device = "auto",
+    data_dir: DataDir = None,
+    out: Out = Path("runs"),
+    as_json: Json = False,
+) -> None:
+    """Try many settings of methods and scene; the best of each method is chosen on validation data."""
+    flags = {"dataset": dataset, "partition": partition, "clients": clients, "model": model, "rounds": rounds}
+    chosen = _settings(quick, settings, **flags)
+    where: dict[str, Any] = {"engine": engine, "device": device, "data_dir": data_dir, "out": out}
+    terminal, extra = _terminal(where, 1), {}
+    if scenario is not None:
+        base_of, notes = _scenario(scenario, preset, chosen, data_dir, terminal)
+        extra = {"experiment": base_of, "notes": notes}
+    done = sweep(
+        _names(methods_),
+        vary=vary or [],
+        preset_grid=preset_grid,
+        draws=random,
+        seeds=range(seed, seed + seeds),
+        watcher=terminal,
+        **extra,
+        **where,
+        **chosen,
+    )
+    if as_json:
+        print(
+            json.dumps(
+                {"folder": str(done.folder), "tried": [_plain(vars(one)) for one in done.tried]}, indent=2
+            )
+        )
+    else:
+        print_table(_console(), trial_rows(done.tried), title="All settings", words=2)
+        print_table(_console(), best_rows(done.tried), title="Best on validation data", words=2)
+        _console().print(f"Tables: {done.folder}", highlight=False, markup=False, soft_wrap=True)
+    if any(one.name not in done.best for one in done.tried):
+        sys.exit(2)
 
 
 @datasets_app.callback()
@@ -207,11 +415,36 @@ def main() -> None:
 
 
 def _compare(
-    names: list[str], seeds: list[int], settings: dict[str, Any], where: dict[str, Any], as_json: bool
+    names: list[str],
+    seeds: list[int],
+    settings: dict[str, Any],
+    where: dict[str, Any],
+    as_json: bool,
+    scenario: str | None = None,
+    preset: str = "paper",
 ) -> None:
     terminal = _terminal(where, len(names) * len(seeds))
-    done: Comparison = compare(names, seeds=seeds, watcher=terminal, **where, **settings)
+    extra: dict[str, Any] = {}
+    if scenario is not None:
+        base_of, notes = _scenario(scenario, preset, settings, where["data_dir"], terminal)
+        extra = {"experiment": base_of, "notes": notes}
+    done: Comparison = compare(names, seeds=seeds, watcher=terminal, **extra, **where, **settings)
     _show(done.runs, done.folder, as_json)
+
+
+def _scenario(
+    name: str, preset: str, settings: dict[str, Any], data_dir: Path | None, terminal: Terminal
+) -> tuple[Callable[[str], Experiment], list[str]]:
+    """What gives a method its experiment, and the notes of its runs; the warning is printed."""
+    found = find(name)
+    found.given(preset)
+    if "dataset" not in settings:
+        refuse_missing(found, data_dir)
+    warning = found.warning_of(preset)
+    if warning:
+        terminal.say(f"warning: {warning}")
+    notes = [f"scenario {found.name}, preset {preset}", *([f"warning: {warning}"] if warning else [])]
+    return lambda method: found.experiment(method, preset), notes
 
 
 def _terminal(where: dict[str, Any], runs: int) -> Terminal:
@@ -250,12 +483,32 @@ def _settings(quick: bool, pairs: list[str] | None, **flags: Any) -> dict[str, A
     return chosen | {name: value for name, value in flags.items() if value is not None}
 
 
+def _names(text: str | None) -> list[str]:
+    """Names separated by commas."""
+    return [name for name in split_outside_brackets(text or "", ",") if name]
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    """JSON knows no NaN; what was not measured is null."""
+    return {key: None if value != value else value for key, value in values.items()}
+
+
 def _value(text: str) -> Any:
     """A Python literal, or the text itself: a name, or a call such as label_k(k=2)."""
     try:
         return ast.literal_eval(text.strip())
     except (ValueError, SyntaxError):
         return text.strip()
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(piece.strip() for piece in text.split(",") if piece.strip())
+
+
+def _whole(option: str, text: str) -> int:
+    if not text.isdecimal():
+        raise UserError(f"--{option} must be whole numbers separated by commas, got {text!r}")
+    return int(text)
 
 
 def tried_pairs() -> list[methods.Pair]:

@@ -70,6 +70,10 @@ class Terminal:
     def say(self, sentence: str) -> None:
         self.console.print(sentence, highlight=False, markup=False, soft_wrap=True)
 
+    def hint(self, sentence: str) -> None:
+        if self.console.is_terminal:
+            self.say(sentence)
+
 
 def print_table(console: Console, rows: Sequence[Sequence[str]], title: str = "", words: int = 1) -> None:
     """Prints rows of text, the header first; the first ``words`` columns are words and the others numbers."""

@@ -60,7 +60,8 @@ def test_pairs_are_listed_with_reasons(idiolect, monkeypatch):
 
 def test_pairs_are_tried_before_any_training(monkeypatch):
     monkeypatch.setattr(
-        "idiolect.methods.cards.PARTS", {n: methods.catalogue.PARTS[n] for n in ("average", "proximal")}
+        "idiolect.methods.cards.combinations.PARTS",
+        {n: methods.catalogue.PARTS[n] for n in ("average", "proximal")},
     )
     assert cli.tried_pairs() == [methods.Pair("average", "proximal", "average + proximal", "")]
 

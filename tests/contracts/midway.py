@@ -33,6 +33,11 @@ class Midway:
     def program(self) -> Program:
         return self.setting.program(self.round)
 
+    @property
+    def unseen(self) -> Tree:
+        """A shared model that no client has scored: of two equal ones, rounding would decide which is better."""
+        return {**self.sent, "params": {name: 0.9 * p for name, p in self.sent["params"].items()}}
+
     def among(self, clients: Iterable[int]) -> Midway:
         return replace(self, privates={client: self.privates[client] for client in clients})
 
@@ -42,7 +47,7 @@ class Midway:
         found: dict[str, list[Any]] = {"round": engine.round(program, self.sent, self.privates, observe)}
         for phase in ("merged", "end"):
             if getattr(plan, phase):
-                found[phase] = engine.settle(program, phase, self.sent, self.privates)
+                found[phase] = engine.settle(program, phase, self.unseen, self.privates)
         if observe:
             found["valid"] = engine.evaluate(program, self.sent, self.privates, "valid")
         return {call: dict(sorted(zip(self.privates, got, strict=True))) for call, got in found.items()}

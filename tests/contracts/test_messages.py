@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+import pytest
 from torch import Tensor
 
 from idiolect.experiments.simulation import Simulation
@@ -80,6 +81,21 @@ def test_recorded_bytes_are_the_declared_ones(method: str) -> None:
         else:
             travelled = sum(promise.wire(_classes(run, client), structure) for client in passed.outcomes)
         assert row["bytes_up"] == 4 * travelled
+
+
+@pytest.mark.parametrize("buffers", ["average", "private", "frozen"])
+@pytest.mark.parametrize("text", ["fedavg", "fedper", "scaffold"])
+def test_statistics_travel_both_ways_or_neither(text: str, buffers: str) -> None:
+    run = finished_run(text, buffers=buffers)
+    structure, promise = run.setting.task.structure, declared(text)
+    parameters, shared = _sizes(text, run)
+    kept, tensors = kept_names(text, structure), run.setting.initial(0).buffers
+    statistics = sum(leaf.numel() for name, leaf in tensors.items() if name not in kept)
+    assert statistics > 0
+    network = shared if buffers == "average" else shared - statistics
+    for row in run.rounds.table().to_pylist():
+        assert row["bytes_down"] == 4 * 3 * (network + promise.down(parameters, structure))
+        assert row["bytes_up"] == 4 * 3 * (network + promise.up(parameters, structure))
 
 
 def test_local_server_holds_no_parameters() -> None:

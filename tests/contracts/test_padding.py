@@ -24,11 +24,11 @@ class Padded(Workload):
 
     def cohort_feed(
         self, program: Program, stage: Stage, clients: list[int]
-    ) -> Iterator[tuple[tuple[Batch, ...], Tensor]]:
+    ) -> Iterator[tuple[tuple[Batch, ...], Tensor | None]]:
         for batches, active in super().cohort_feed(program, stage, clients):
             noisy = tuple(_with_noise(batch) for batch in batches)
             nothing = tuple(batch._replace(mask=torch.zeros_like(batch.mask)) for batch in noisy)
-            nobody = torch.zeros_like(active)
+            nobody = torch.zeros(len(clients), dtype=torch.bool)
             yield from ((nothing, nobody), (noisy, active), (nothing, nobody))
 
 

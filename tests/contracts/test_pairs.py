@@ -43,6 +43,7 @@ def listed(pairs: list[methods.Pair]) -> list[Any]:
 @pytest.mark.parametrize("pair", listed(SOME))
 def test_pair_runs_or_is_refused_as_the_page_says(pair: methods.Pair) -> None:
     refused = tried(pair.method)
+    assert refused == pair.refused, "refused later than where it is made"
     assert not refused or (pair.first in refused and pair.second in refused)
     said = [line for line in _reasons() if line.startswith(f"- {pair.first}, {pair.second}: ")]
     assert said == ([f"- {pair.first}, {pair.second}: {refused}"] if refused else []), (
@@ -53,6 +54,7 @@ def test_pair_runs_or_is_refused_as_the_page_says(pair: methods.Pair) -> None:
 @pytest.mark.slow
 def test_every_pair_is_as_the_page_says() -> None:
     found = [pair._replace(refused=tried(pair.method)) for pair in PAIRS]
+    assert found == PAIRS, "refused later than where it is made"
     assert PAGE.read_text(encoding="utf-8") == methods.pairs_page(found), "run python scripts/write_cards.py"
 
 

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 import idiolect
+from idiolect.experiments.private_state import open_private_state, place_private_state
 from idiolect.experiments.progress import Silent
 from idiolect.records import RunWriter, load_checkpoint
 from idiolect.records.reader import Run
 
-from .sameness import assert_exact, numbers
+from .sameness import assert_exact, numbers, privates
 from .tiny import TINY, experiment_of, finished_run
 
 SOME = (
@@ -62,7 +63,14 @@ def assert_same_record(found: Run, out: Path, method: str) -> None:
     (folder,) = out.iterdir()
     checkpoint = load_checkpoint(folder)
     assert checkpoint is not None and checkpoint[0] == TINY.rounds
+    mark = checkpoint[1].pop("private")
     assert_exact(checkpoint[1], expected.state())
+    placement = place_private_state(expected.setting, folder, 1, "disk", 0)
+    store = open_private_state(expected.setting, placement, folder)
+    store.restore(mark)
+    assert len(store) == len(expected.store)
+    assert_exact(store.rows(range(TINY.clients)), privates(expected))
+    store.close()
 
 
 def test_resumed_run_is_the_uninterrupted_one(method: str, tmp_path: Path) -> None:

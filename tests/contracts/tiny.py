@@ -84,13 +84,31 @@ def tiny_data(
     )
 
 
+def tiny_tokens(length: int, sizes: tuple[int, ...], n_test: int = 30) -> Dataset:
+    """Rows of tokens 0..19, those of a class mostly from five of them."""
+    images = tiny_data((1, 1, length), sizes, n_test)
+    random = np.random.default_rng(1)
+
+    def read(labels: np.ndarray) -> np.ndarray:
+        own = 5 * labels[:, None] + random.integers(5, size=(len(labels), length))
+        tokens = np.where(random.random(own.shape) < 0.5, own, random.integers(20, size=own.shape))
+        return tokens[:, None, None].astype(np.float32)
+
+    return replace(images, train_x=read(images.train_y), test_x=read(images.test_y))
+
+
 @contextmanager
 def tiny_known() -> Iterator[None]:
-    """Lets experiments load the dataset ``tiny``, also as ``tiny(channels=3, size=32, sizes=(12, 10))``."""
+    """Lets experiments load the dataset ``tiny``, also as ``tiny(channels=3, size=32, sizes=(12, 10))``.
+
+    ``tiny(tokens=7)`` has rows of 7 tokens.
+    """
 
     def also_tiny(name: str, data_dir: Any = None, **options: Any) -> Dataset:
         if name != "tiny":
             return load(name, data_dir, **options)
+        if "tokens" in options:
+            return tiny_tokens(options["tokens"], options.get("sizes", SIZES))
         channels, size = options.get("channels", 1), options.get("size", 16)
         return tiny_data((channels, size, size), options.get("sizes", SIZES))
 

@@ -7,7 +7,18 @@ from idiolect.engines import structure_of
 from idiolect.errors import UserError
 from idiolect.methods import method
 from idiolect.models import stack
-from idiolect.parts import average, fine_tune, inherited_model, inherited_teacher, private_layers, proximal
+from idiolect.parts import (
+    alternating_layers,
+    average,
+    ensemble_distillation,
+    feature_fusion,
+    fine_tune,
+    inherited_model,
+    inherited_teacher,
+    private_layers,
+    proximal,
+    spread_out,
+)
 
 STRUCTURE = structure_of(stack(in_channels=1, image_size=(2, 2), n_classes=2, hidden=(3,)))
 
@@ -45,6 +56,43 @@ def test_parts_that_cannot_be_combined_are_refused_by_name(pieces, names):
 def test_compositions_as_text_refuse_two_parts_of_one_role(text):
     with pytest.raises(UserError):
         method(text)
+
+
+def test_stages_in_turn_and_half_a_stage_cannot_both_set_the_main_one():
+    with pytest.raises(UserError) as refused:
+        method("fedrep + restricted_softmax + inherited_model")
+    assert str(refused.value) == (
+        "alternating_layers and inherited_model cannot be combined: "
+        "each sets how long the main stage of local training is, or what a step of it is"
+    )
+
+
+KEEPERS = {
+    "last": private_layers(1),
+    "all": private_layers(None),
+    "all but the last": private_layers(1, side="input"),
+    "in turn": alternating_layers(1),
+}
+NEEDS_WHOLE = {part.name: part for part in (ensemble_distillation(), feature_fusion(), spread_out())}
+
+
+@pytest.mark.parametrize("keeper_first", [True, False])
+@pytest.mark.parametrize("needy", NEEDS_WHOLE)
+@pytest.mark.parametrize("kept", KEEPERS)
+def test_part_that_needs_the_whole_model_refuses_private_layers(kept, needy, keeper_first):
+    keeper, part = KEEPERS[kept], NEEDS_WHOLE[needy]
+    with pytest.raises(UserError) as refused:
+        chain(*((keeper, part) if keeper_first else (part, keeper)))
+    assert str(refused.value) == (
+        f"{keeper.name} and {needy} cannot be combined: {keeper.name} keeps layers on the clients, "
+        f"and {needy} needs every layer of the shared model"
+    )
+
+
+@pytest.mark.parametrize("needy", NEEDS_WHOLE)
+@pytest.mark.parametrize("keeper", [private_layers(0), alternating_layers(0)], ids=["together", "in turn"])
+def test_layers_of_which_none_is_private_go_with_the_whole_model(keeper, needy):
+    assert chain(keeper, NEEDS_WHOLE[needy]).is_complete(STRUCTURE)
 
 
 def test_methods_are_flattened_in_order():

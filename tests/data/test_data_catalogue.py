@@ -15,7 +15,9 @@ WriteMnist = Callable[..., Path]
 
 
 def test_names_are_the_promised_ones_with_the_default_first() -> None:
-    assert names() == ("fashion-mnist-12k", "fashion-mnist", "mnist", "cifar10", "cifar100", "synthetic")
+    classic = ("fashion-mnist-12k", "fashion-mnist", "mnist", "cifar10", "cifar100")
+    federated = ("emnist", "femnist", "shakespeare-leaf", "shakespeare-roles", "cinic-10", "tiny-imagenet")
+    assert names() == (*classic, *federated, "flickr-aes", "synthetic")
     assert names()[0] == DEFAULT
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,38 @@ def test_dataset_of_bad_parts_is_refused_by_name(changes: dict[str, Any], messag
         Dataset(**fields(**changes))
 
 
+def tokens(**changes: Any) -> dict[str, Any]:
+    rows = {"train_x": np.zeros((4, 7), np.int64), "test_x": np.zeros((2, 7), np.int64)}
+    return fields(**rows, mean=(), std=(), vocabulary=5) | changes
+
+
+def test_dataset_of_tokens_has_a_vocabulary_and_three_sides() -> None:
+    dataset = Dataset(**tokens(train_x=np.full((4, 7), 4)))
+    assert dataset.is_tokens and dataset.vocabulary == 5
+    assert dataset.shape == (1, 1, 7)
+    assert not Dataset(**fields()).is_tokens
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"vocabulary": None}, r"train_x must be a uint8 or float32 array .* not int64\[4, 7\]"),
+        (
+            {"train_x": np.zeros((4, 7), np.int32)},
+            r"train_x must, with a vocabulary, be an int64 array \[N, L\]",
+        ),
+        ({"train_x": np.zeros((4, 1, 1, 7), np.uint8)}, r"train_x must, with a vocabulary, .* not uint8"),
+        ({"train_x": np.full((4, 7), 5)}, r"train_x holds tokens 5..5, but with vocabulary=5 .* 0..4"),
+        ({"test_x": np.full((2, 7), -1)}, r"test_x holds tokens -1..-1"),
+        ({"test_x": np.zeros((2, 8), np.int64)}, r"train rows are int64\[7\] but test rows are int64\[8\]"),
+        ({"mean": (0.5,)}, "mean must hold 0 finite numbers"),
+    ],
+)
+def test_dataset_of_bad_tokens_is_refused_by_name(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        Dataset(**tokens(**changes))
+
+
 @given(arrays(np.uint8, (3, 2, 2, 2)))
 def test_normalised_bytes_follow_the_equation(x: np.ndarray[Any, Any]) -> None:
     mean, std = (0.3, 0.6), (0.5, 0.25)
@@ -83,6 +116,18 @@ def test_normalised_floats_are_not_divided_by_255(x: np.ndarray[Any, Any]) -> No
     found = normalised(x, (0.0,), (1.0,))
     np.testing.assert_array_equal(found, x)
     assert not np.shares_memory(found, x)
+
+
+def test_normalised_holds_one_copy_and_writes_where_it_is_told() -> None:
+    x = np.full((50, 3, 40, 40), 51, np.uint8)
+    tracemalloc.start()
+    found = normalised(x, (0.2,) * 3, (0.5,) * 3)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1.1 * found.nbytes
+    out = np.empty((60, 3, 40, 40), np.float32)
+    normalised(x, (0.2,) * 3, (0.5,) * 3, out=out[10:])
+    np.testing.assert_array_equal(out[10:], found)
 
 
 def test_normalised_wrong_input_is_refused() -> None:

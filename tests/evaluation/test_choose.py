@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import ast
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
-from idiolect.core import Choice
+import idiolect
+from idiolect.core import Choice, Method, Part, Stage, chain
+from idiolect.core.measures import validation
 from idiolect.errors import UserError
 from idiolect.evaluation import choose
-from idiolect.methods import method
+from idiolect.methods import method, names, register
+from idiolect.methods.catalogue import METHODS
+from idiolect.parts import average
 
 CHOICE = Choice(name="mix(validated)", family="mix(", oracle="mix(oracle)")
 
@@ -55,7 +63,56 @@ def test_nothing_to_choose_gives_nothing():
 
 
 def test_choosing_methods_declare_an_oracle_that_is_called_oracle():
-    for name in ("superfed_mm", "superfed_lm"):
-        (choice,) = method(name).choices
+    choosing = {name: choice for name in names() for choice in method(name).choices}
+    assert {"superfed_mm", "superfed_lm"} <= set(choosing)
+    for name, choice in choosing.items():
         assert "oracle" in choice.oracle and "oracle" not in choice.name
-        assert method(name).headline != choice.oracle
+        assert "oracle" not in method(name).headline
+
+
+# ---- a choice on test data without the word: attempts
+
+
+@pytest.mark.parametrize("oracle", ["mix(best)", "best", "", "Oracle"])
+def test_pick_on_test_data_without_the_word_oracle_is_refused(oracle):
+    with pytest.raises(UserError, match="must have the word oracle in its name"):
+        Choice(name="mix(validated)", family="mix(", oracle=oracle)
+    with pytest.raises(UserError, match="must have the word oracle in its name"):
+        replace(CHOICE, oracle=oracle)
+
+
+def test_method_with_such_a_pick_cannot_be_registered():
+    def cheat() -> Method:
+        best = Choice(name="mix(validated)", family="mix(", oracle="mix(best)")
+        return chain(average(), Part("cheat", choices=(best,)))
+
+    with pytest.raises(UserError, match="must have the word oracle"):
+        register("cheat", cheat)
+    assert "cheat" not in METHODS
+
+
+def test_validated_pick_cannot_be_called_oracle():
+    with pytest.raises(UserError, match="is no oracle"):
+        Choice(name="mix(oracle)", family="mix(", oracle="mix(oracle)")
+
+
+@pytest.mark.parametrize("split", ["test", "server", "all"])
+def test_stage_that_reads_test_data_is_refused(split):
+    with pytest.raises(UserError, match=f"the split of the stage 'peek' must be one of .*got '{split}'"):
+        Stage("peek", measure=validation(), split=split)
+    with pytest.raises(UserError, match="the split of the stage 'main'"):
+        replace(Stage(), split=split)
+
+
+PICKING = {"idxmax", "idxmin", "argmax", "argmin", "nlargest"}
+MAY_PICK = {"evaluation/protocol.py", "statistics/choice.py"}  # each names the data it picks on
+
+
+@pytest.mark.parametrize("room", ["evaluation", "statistics", "reports", "experiments"])
+def test_nothing_else_picks(room):
+    source = Path(idiolect.__file__).parent
+    for file in (source / room).glob("*.py"):
+        called = {
+            node.attr for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Attribute)
+        }
+        assert not called & PICKING or str(file.relative_to(source)) in MAY_PICK, file.name

@@ -183,6 +183,10 @@ def test_comparison_writes_tables_and_pictures(tiny, tmp_path):
         "curves.csv",
         "clients.png",
         "clients.csv",
+        "intervals.csv",
+        "pairs.csv",
+        "scatter.png",
+        "scatter.csv",
         "partition.png",
     }
     assert "FedPer" in (folder / "table.md").read_text()
@@ -222,3 +226,31 @@ def test_comparison_with_one_bad_method_runs_none(tiny, tmp_path):
 def test_experiment_is_frozen():
     with pytest.raises(AttributeError):
         Experiment().rounds = 3  # type: ignore[misc]
+
+
+def test_validation_split_is_scored_on_request_and_changes_nothing_else(tiny, tmp_path):
+    plain = run(tiny, out=tmp_path, **LOOP)
+    scored = run(tiny, score_valid=True, out=tmp_path, **LOOP)
+    assert set(plain.rows["split"]) == {"test", "server"}
+    valid = scored.rows[scored.rows["split"] == "valid"]
+    assert set(valid["client"]) == {0, 1, 2, 3} and set(valid["predictor"]) == {"global"}
+    rest = scored.rows[scored.rows["split"] != "valid"]
+    assert rest["value"].tolist() == plain.rows["value"].tolist()
+    with pytest.raises(UserError, match="score_valid needs validation data; set valid above 0"):
+        run(tiny, score_valid=True, valid=0.0, out=tmp_path, **LOOP)
+
+
+def test_notes_are_kept_and_change_no_name(tiny, tmp_path):
+    noted = run(tiny, notes=["seen on a Tuesday"], out=tmp_path / "a", **LOOP)
+    plain = run(tiny, out=tmp_path / "b", **LOOP)
+    assert "seen on a Tuesday" in noted.manifest["notes"]
+    assert noted.manifest["name"] == plain.manifest["name"]
+
+
+def test_comparison_may_give_every_method_its_own_experiment(tiny, tmp_path):
+    def base(method: str) -> Experiment:
+        return replace(tiny, method=method, rounds=1 if method == "fedavg" else 3)
+
+    done = compare(["fedavg", "fedrs(alpha=0.5)"], experiment=base, out=tmp_path, **LOOP)
+    assert [len(each.rounds) for each in done.runs] == [1, 3]
+    assert [each.manifest["method"] for each in done.runs] == ["fedavg", "fedrs(alpha=0.5)"]

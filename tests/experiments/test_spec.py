@@ -13,7 +13,8 @@ from idiolect.experiments import Experiment, prepare, with_settings
 from idiolect.experiments.manifest import describe_run, hash_of
 
 LEAST = {
-    "clients": 1,
+    "clients": 0,
+    "newcomers": 0,
     "rounds": 1,
     "local_epochs": 0,
     "batch_size": 1,
@@ -42,6 +43,8 @@ def test_number_below_its_least_is_refused_by_name(name, least):
         ("clip_norm", 0),
         ("weighting", "size"),
         ("buffers", "shared"),
+        ("observe", "never"),
+        ("calibration", "bins"),
         ("precision", "bfloat16"),
         ("seed", -1),
         ("lr_decay", 0),
@@ -127,7 +130,10 @@ OTHER = {
     "clip_norm": 1.0,
     "weighting": "samples",
     "buffers": "private",
+    "observe": "always",
+    "calibration": "per_batch",
     "precision": "float64",
+    "augmentation": "crop_flip",
     "participation_rate": 0.123,
     "momentum": 0.5,
 }

@@ -52,6 +52,13 @@ def test_download_goes_to_all_where_every_client_scores_the_merged_model(round, 
     assert bytes_down(SENT, plan, round, cohort_size=3, population=10) == 4 * SCALARS * receivers
 
 
+@pytest.mark.parametrize(("buffers", "extra"), [("average", 6), ("private", 0), ("frozen", 0)])
+def test_statistics_are_downloaded_only_where_they_are_averaged(buffers, extra):
+    sent = {**SENT, "buffers": {"mean": torch.zeros(3), "variance": torch.zeros(3)}}
+    found = bytes_down(sent, default_plan(), 1, cohort_size=3, population=10, buffers=buffers)
+    assert found == 4 * (SCALARS + extra) * 3
+
+
 def parameters(*sizes: int) -> int:
     return sum(inputs * outputs + outputs for inputs, outputs in pairwise(sizes))
 

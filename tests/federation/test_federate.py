@@ -1,7 +1,9 @@
-"""Clients as rows of one pool, and the store of what they keep."""
+"""Clients as rows of one pool."""
 
 from __future__ import annotations
 
+import tracemalloc
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,8 +11,9 @@ import pytest
 import torch
 
 from idiolect.data import Dataset
+from idiolect.engines import Workload
 from idiolect.errors import UserError
-from idiolect.federation import Store, federate, split_rows
+from idiolect.federation import federate, split_rows
 from idiolect.partition import Partition
 
 N, CLASSES = 24, 3
@@ -76,44 +79,78 @@ def test_partition_itself_refuses_an_empty_client():
         Partition((np.arange(4), np.arange(0)))
 
 
-# ---- store
+def without_test(dataset: Dataset) -> Dataset:
+    return replace(dataset, test_x=dataset.test_x[:0], test_y=dataset.test_y[:0])
+
+
+def test_server_without_a_test_set_gets_the_clients_test_parts(dataset, partition):
+    made = federate(without_test(dataset), partition, valid=0.25, test=0.25, seed=0)
+    rows = np.concatenate([client.test for client in made.clients])
+    assert len(rows) == 3 + 2
+    np.testing.assert_array_equal(made.server_x, made.x[rows])
+    np.testing.assert_array_equal(made.server_y, dataset.train_y[rows])
+
+
+def test_public_samples_need_a_test_set(dataset, partition):
+    with pytest.raises(UserError, match="public is 2 but the server's test set has only 0 samples"):
+        federate(without_test(dataset), partition, valid=0.25, test=0.25, seed=0, public=2)
+
+
+def test_public_samples_follow_the_pool_normalised_alike(dataset, partition):
+    made = federate(dataset, partition, valid=0.25, test=0.25, seed=0, public=2)
+    assert made.x.shape == (N + 2, 1, 2, 2) and made.public.tolist() == [N, N + 1]
+    everything = (np.concatenate([dataset.train_x, dataset.test_x]) / 255 - 0.5) / 0.25
+    for row in made.x[N:]:
+        assert np.isclose(everything[N:], row, atol=1e-6).all(axis=(1, 2, 3)).sum() == 1
+    assert len(made.server_y) == 4
+
+
+@pytest.mark.parametrize("public", [0, 20])
+def test_pool_of_images_is_held_once_beside_the_dataset(public):
+    rows, labels = np.zeros((400, 3, 32, 32), np.uint8), np.zeros(400, np.int64)
+    parts = (rows, labels, rows[:40], labels[:40])
+    data = Dataset("toy", *parts, n_classes=1, mean=(0.5,) * 3, std=(0.5,) * 3, manifest={})
+    tracemalloc.start()
+    made = federate(data, Partition((np.arange(400),)), valid=0.1, test=0.1, seed=0, public=public)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1.1 * (made.x.nbytes + made.server_x.nbytes)
+
+
+# ---- tokens
 
 
 @pytest.fixture
-def asked() -> list[int]:
-    return []
+def text() -> Dataset:
+    random = np.random.default_rng(0)
+    x, y = random.integers(0, 9, (N + 6, 5)), random.integers(0, CLASSES, N + 6)
+    parts = (x[:N], y[:N], x[N:], y[N:])
+    return Dataset("text", *parts, n_classes=CLASSES, mean=(), std=(), manifest={}, vocabulary=9)
 
 
-@pytest.fixture
-def store(asked: list[int]) -> Store:
-    def create(client: int) -> dict[str, torch.Tensor]:
-        asked.append(client)
-        return {"w": torch.full((2,), float(client))}
-
-    return Store(create)
-
-
-def test_store_creates_a_client_when_it_is_asked_for(store, asked):
-    rows = store.rows([2, 5])
-    assert asked == [2, 5]
-    assert list(rows) == [2, 5] and rows[5]["w"].tolist() == [5.0, 5.0]
+def test_tokens_stay_whole_numbers_and_are_not_copied(text, partition):
+    made = federate(text, partition, valid=0.25, test=0.25, seed=0)
+    assert made.x is text.train_x
+    np.testing.assert_array_equal(made.server_x, text.test_x)
+    assert made.server_x.dtype == np.int64
+    public = federate(text, partition, valid=0.25, test=0.25, seed=0, public=2)
+    assert public.x.dtype == np.int64 and public.x.shape == (N + 2, 5)
+    alone = federate(without_test(text), partition, valid=0.25, test=0.25, seed=0)
+    np.testing.assert_array_equal(
+        alone.server_x, text.train_x[np.concatenate([c.test for c in alone.clients])]
+    )
 
 
-def test_store_keeps_only_what_is_written(store, asked):
-    store.rows([1])
-    assert len(store) == 0
-    store.write({1: {"w": torch.zeros(2)}})
-    assert len(store) == 1
-    assert store.rows([1])[1]["w"].tolist() == [0.0, 0.0]
-    assert asked == [1]
-
-
-def test_store_state_restores_to_the_same_rows(store):
-    store.write({10: {"w": torch.ones(2)}, 2: {"w": torch.zeros(2)}})
-    state = store.state()
-    assert list(state) == ["2", "10"]
-    other = Store(lambda client: pytest.fail(f"client {client} was kept"))
-    other.write({3: {"w": torch.ones(2)}})
-    other.restore(state)
-    assert len(other) == 2
-    assert other.rows([10, 2])[10]["w"].tolist() == [1.0, 1.0]
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_workload_casts_numbers_and_leaves_tokens(dtype, dataset, text, partition):
+    options = {"seed": 0, "drop_single": False, "weighting": "samples", "dtype": dtype, "device": "cpu"}
+    for data, expected in ((dataset, dtype), (text, torch.int64)):
+        made = federate(data, partition, valid=0.25, test=0.25, seed=0)
+        work = Workload.place(made, **options)
+        rows = np.arange(3)
+        batch = work.batch(rows, np.ones(3, bool), rows, {"part": np.full(2, 0.25)})
+        assert work.x.dtype == batch.x.dtype == expected
+        assert batch.mask.dtype == batch.draws["part"].dtype == work.like.dtype == dtype
+        assert batch.draws["part"].tolist() == [0.25, 0.25]
+        assert {fact.dtype for fact in work.facts(0)} == {dtype}
+        np.testing.assert_array_equal(batch.x.numpy(), made.x[:3].astype(batch.x.numpy().dtype))

@@ -48,7 +48,7 @@ def test_uniform_weighting_is_not_the_centralised_step(lab):
 @pytest.mark.parametrize("weighting", ["uniform", "samples"])
 def test_identical_clients_average_to_each(lab, weighting):
     federation = lab.federation((9,))
-    twins = replace(federation, clients=federation.clients * 3)
+    twins = replace(federation, clients=tuple(federation.clients) * 3)
     alone = lab.run("fedavg", federation=federation, batch_size=EVERYTHING)
     together = lab.run("fedavg", federation=twins, batch_size=EVERYTHING, weighting=weighting)
     for t in range(4):

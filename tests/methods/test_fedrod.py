@@ -156,3 +156,19 @@ def test_reference_of_two_rounds_agrees(lab, plain, three, gamma, prior, engine)
     lab.close(trace.params, check.federated(trace.params[0], local))
     for client in range(3):
         lab.close(trace.slot(PART, client, 2)["weight"], heads[client])
+
+
+@ENGINES
+@pytest.mark.parametrize("form", ["kl", "soft_cross_entropy", "teacher_only"])
+@pytest.mark.parametrize("teacher", ["received_teacher", "inherited_teacher"])
+def test_distillation_sees_no_class_prior_in_either_order(lab, three, teacher, form, engine):
+    """With the prior of a class that a client lacks, log 0, the divergence from any teacher would be infinite."""
+    weight = "weight" if teacher == "received_teacher" else "transfer_weight"
+    term = f"{teacher}(transfer=kd, kd_form={form}, {weight}=0.5)"
+    one, two, without = (
+        lab.run(f"fedavg + {text}", engine=engine, **three)
+        for text in (f"{term} + personal_head", f"personal_head + {term}", "personal_head")
+    )
+    lab.same(one.params, two.params)
+    assert all(bool(torch.isfinite(p).all()) for p in one.params[2].values())
+    assert lab.differ(one.params[2], without.params[2])

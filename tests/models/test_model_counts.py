@@ -7,6 +7,7 @@ from idiolect.models import build, describe
 from idiolect.models.catalogue import names
 
 DIGIT_28, DIGIT_32, COLOUR, TINY = (1, 28, 28), (1, 32, 32), (3, 32, 32), (3, 64, 64)
+TEXT = (1, 1, 80)
 
 COUNTS = [
     ("mlpnet", DIGIT_32, 10, 792_576),
@@ -38,6 +39,21 @@ COUNTS = [
     ("superfed_cnn", TINY, 200, 181_416),
     ("persfl_cnn", COLOUR, 10, 62_006),
     ("persfl_dnn", DIGIT_28, 10, 79_510),
+    ("lenet_2d", DIGIT_28, 10, 156 + 2416 + 48_120 + 242 + 20),
+    ("lenet_2d(relu=False, head_bias=True)", DIGIT_32, 10, 156 + 2416 + 48_120 + 242 + 30),
+    ("tfcnn_tf", COLOUR, 10, 122_570),
+    ("vgg16_bn", COLOUR, 10, 14_728_256),
+    ("vgg16_bn", COLOUR, 100, 14_774_336),
+    ("resnet20", COLOUR, 10, 272_464),
+    ("resnet56", COLOUR, 10, 855_760),
+    ("resnet34", COLOUR, 10, 21_282_122),
+    ("resnet34(stem=imagenet)", COLOUR, 10, 21_289_802),
+    ("mobilenet_v1", COLOUR, 10, 3_217_226),
+    ("mobilenet_v1(blocks=11)", COLOUR, 10, 3_217_226 - 2 * (512 * 9 + 512 * 512 + 4 * 512)),
+    ("leaf_cnn", DIGIT_28, 62, 6_603_710),
+    ("femnistnet", DIGIT_28, 62, 115_584),
+    ("char_lstm", TEXT, 81, 820_185),
+    ("char_lstm(head_bias=False)", TEXT, 81, 820_104),
     ("linear_base", COLOUR, 100, 3072 * 512 + 512 + 512 * 100 + 100),
 ]
 

@@ -5,29 +5,34 @@ import torch
 from torch import nn
 
 from idiolect.errors import UserError
-from idiolect.models import How, MaskedBatchNorm, Net, PlannedDropout, Unit, build, describe, names
+from idiolect.models import LSTM, How, MaskedBatchNorm, Net, PlannedDropout, Unit, build, names
 
-SHAPES = {row.name: row.image_shape for row in describe()}
+from .samples import NORMALISED, SHAPES, STANDARD, rows_for
+
 FEATURES = {
     "mlpnet": 512, "lenet5": 84, "lenet_map": 256, "lenet_fedrepo": 84, "lenet_bn": 128, "tfcnn": 1024,
     "tfcnn_fc": 128, "vgg8": 512, "vgg8_bn": 512, "vgg11": 512, "vgg11_fc": 512, "superfed_cnn": 512,
-    "persfl_cnn": 84, "persfl_dnn": 100, "linear_base": 512,
+    "persfl_cnn": 84, "persfl_dnn": 100, "linear_base": 512, "lenet_2d": 2, "tfcnn_tf": 64, "vgg16_bn": 512,
+    "resnet20": 64, "resnet56": 64, "resnet34": 512, "mobilenet_v1": 1024, "leaf_cnn": 2048,
+    "femnistnet": 1024, "char_lstm": 256,
 }  # fmt: skip
 UNITS = {
     "mlpnet": 3, "lenet5": 5, "lenet_map": 3, "lenet_fedrepo": 5, "lenet_bn": 3, "tfcnn": 4, "tfcnn_fc": 5,
     "vgg8": 6, "vgg8_bn": 6, "vgg11": 9, "vgg11_fc": 11, "superfed_cnn": 5, "persfl_cnn": 5, "persfl_dnn": 2,
-    "linear_base": 2,
+    "linear_base": 2, "lenet_2d": 5, "tfcnn_tf": 5, "vgg16_bn": 14, "resnet20": 11, "resnet56": 29,
+    "resnet34": 18, "mobilenet_v1": 15, "leaf_cnn": 4, "femnistnet": 3, "char_lstm": 4,
 }  # fmt: skip
 
 
-def one_of_each(name, rows=2):
+def one_of_each(name, rows=2, shapes=SHAPES):
     torch.manual_seed(1)
-    return build(name, SHAPES[name], 7), torch.randn(rows, *SHAPES[name])
+    net = build(name, shapes[name], 7)
+    return net, rows_for(net, rows, shapes[name])
 
 
 @pytest.mark.parametrize("name", names())
 def test_head_of_features_equals_logits(name):
-    net, x = one_of_each(name)
+    net, x = one_of_each(name, shapes=STANDARD)
     how = How.plain(2, net.n_units)
     features, logits = net(x, how)
     assert features.shape == (2, FEATURES[name]) and logits.shape == (2, 7)
@@ -54,7 +59,7 @@ def test_layer_groups_are_the_layers_with_parameters_in_order(name):
     net, _ = one_of_each(name)
     groups = net.layer_groups()
     assert [key for group in groups for key in group] == [key for key, _ in net.named_parameters()]
-    kinds = nn.Conv2d | nn.Linear | MaskedBatchNorm
+    kinds = nn.Conv2d | nn.Linear | MaskedBatchNorm | nn.Embedding | LSTM
     layers = [path for path, module in net.named_modules() if isinstance(module, kinds)]
     assert [{key.rpartition(".")[0] for key in group} for group in groups] == [{path} for path in layers]
 
@@ -63,16 +68,19 @@ def test_layer_groups_are_the_layers_with_parameters_in_order(name):
 def test_every_head_is_a_single_linear_layer(name):
     net, _ = one_of_each(name)
     assert net.linear_head
-    assert net.has_batchnorm == name.endswith("_bn")
+    assert net.has_batchnorm == (name in NORMALISED)
+    assert net.takes_tokens == (name == "char_lstm")
 
 
 def test_a_head_of_two_layers_is_not_linear():
     assert not Net([Unit(linear=nn.Linear(2, 2), activation=nn.ReLU())]).linear_head
 
 
-@pytest.mark.parametrize("name", ["lenet_bn", "vgg11_fc", "lenet5"])
+@pytest.mark.parametrize("name", names())
 def test_padding_changes_nothing(name):
     net, x = one_of_each(name, rows=3)
+    net = net.double()
+    x = x.double() if x.is_floating_point() else x
     plain = How.plain(3, net.n_units, train=True)
     keys = torch.cat([plain.key, plain.key[:2]])
     padded = How(torch.tensor([1.0, 1.0, 1.0, 0.0, 0.0]), plain.train, keys)
@@ -80,10 +88,11 @@ def test_padding_changes_nothing(name):
     start = {key: value.clone() for key, value in start.items()}
     expected, after = net(x, plain)[1], {key: value.clone() for key, value in net.named_buffers()}
     net.load_state_dict(start)
-    found = net(torch.cat([x, 5 * x[:2]]), padded)[1][:3]
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    beside = 5 * x[:2] if x.is_floating_point() else x[:2].flip(1)
+    found = net(torch.cat([x, beside]), padded)[1][:3]
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9 * expected.abs().max().item())
     for key, value in net.named_buffers():
-        torch.testing.assert_close(value, after[key], rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(value, after[key], rtol=1e-9, atol=1e-10)
 
 
 def test_a_frozen_unit_runs_in_eval_mode():

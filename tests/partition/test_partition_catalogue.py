@@ -24,6 +24,17 @@ def test_by_id_receives_the_ids():
     assert made.clients[1].tolist() == list(range(1, 500, 2))
 
 
+def test_natural_is_another_name_of_by_id():
+    ids = np.arange(500) % 7
+    named, own = (
+        partition(f"{name}(min_samples=72)", LABELS, 2, 3, ids=ids) for name in ("natural", "by_id")
+    )
+    assert [rows.tolist() for rows in named.clients] == [rows.tolist() for rows in own.clients]
+    assert named.ids == own.ids
+    with pytest.raises(UserError, match="unknown partition 'naturel'; did you mean natural"):
+        partition("naturel", LABELS, 2, 0, ids=ids)
+
+
 def test_other_partitions_ignore_ids():
     with_ids, without = (partition("iid", LABELS, 2, 0, ids=ids) for ids in (np.arange(500), None))
     assert np.array_equal(with_ids.clients[0], without.clients[0])
@@ -60,4 +71,6 @@ def test_description_holds_idea_and_defaults():
     assert rows["map_incomplete"].options == {"sigma": 0.3, "min_samples": 5}
     assert rows["dirichlet_client"].options == {"alpha": 0.5, "sigma": 0.3, "min_samples": 5}
     assert rows["pathological_shards"].options == {"shards_per_client": 2, "deterministic": False}
-    assert rows["by_id"].options == {}
+    assert rows["by_id"].options == {"min_samples": 1, "max_samples": None}
+    assert rows["semantic_emnist"].options == {"clusters": 5, "low": 100, "high": 800}
+    assert rows["semantic_tiny"].options == {"groups": 10, "low": 100, "high": 400}

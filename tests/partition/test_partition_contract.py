@@ -25,10 +25,15 @@ SPECS = [
     "lognormal_2class(extra_low=0, extra_high=5)",
     "pathological_shards",
     "pathological_shards(shards_per_client=3, deterministic=True)",
+    "semantic_emnist(clusters=2, low=20, high=60)",
+    "semantic_tiny(groups=3, low=20, high=60)",
     "two_client_demo",
     "by_id",
+    "by_id(min_samples=2, max_samples=900)",
 ]
-RANDOM = [spec for spec in SPECS if spec not in ("two_client_demo", "by_id") and "deterministic" not in spec]
+UNRANDOM = ("two_client_demo", "by_id", "by_id(min_samples=2, max_samples=900)")
+RANDOM = [spec for spec in SPECS if spec not in UNRANDOM and "deterministic" not in spec]
+FROM_DATA = ("by_id", "semantic_emnist", "semantic_tiny")  # as many clients as the data have
 AMPLE = np.repeat(np.arange(6), 200)
 
 
@@ -38,7 +43,7 @@ def ids_of(labels):
 
 
 def clients_for(spec):
-    return {"two_client_demo": 2, "by_id": 9}.get(spec, 8)
+    return {"two_client_demo": 2, "by_id": 9}.get(spec.partition("(")[0], 8)
 
 
 @st.composite
@@ -99,11 +104,26 @@ def test_labels_are_left_untouched(spec):
     assert np.array_equal(labels, AMPLE)
 
 
-@pytest.mark.parametrize("name", names())
-@pytest.mark.parametrize("n_clients", [0, -1, 1201, 2.0, "3", True, None])
+@pytest.mark.parametrize(
+    ("name", "n_clients"),
+    [
+        (name, number)
+        for name in names()
+        for number in (0, -1, 1201, 2.0, "3", True, None)
+        if number != 0 or name not in FROM_DATA
+    ],
+)
 def test_wrong_number_of_clients_is_refused_by_value(name, n_clients):
     with pytest.raises(UserError, match=f"{name}: n_clients={n_clients!r} must be a whole number"):
         partition(name, AMPLE, n_clients, 0, ids=ids_of(AMPLE))
+
+
+@pytest.mark.parametrize("spec", [spec for spec in SPECS if spec.partition("(")[0] in FROM_DATA])
+def test_no_number_of_clients_takes_all_there_are(spec):
+    made = partition(spec, AMPLE, 0, 0, ids=ids_of(AMPLE))
+    assert made.dropped == {}
+    with pytest.raises(UserError, match=rf"from 1 to {len(made.clients)} \(the number of .*; 0 takes all"):
+        partition(spec, AMPLE, len(made.clients) + 1, 0, ids=ids_of(AMPLE))
 
 
 @pytest.mark.parametrize("name", names())

@@ -68,3 +68,8 @@ def test_report_with_other_labels_is_refused():
 
 def test_rows_left_are_those_nobody_holds():
     assert rows_left(5, [rows(1), rows(4, 0)]).tolist() == [2, 3]
+
+
+def test_ids_must_be_as_many_as_clients():
+    with pytest.raises(UserError, match="a partition of 2 clients has 1 ids"):
+        Partition((np.arange(2), np.arange(2, 4)), ids=("a",))

@@ -115,6 +115,39 @@ def test_fewer_clients_than_ids_draws_ids_and_drops_the_others():
     assert draws[0].report(ids)["dropped"] == {"id not drawn": 70}
 
 
+def test_no_number_takes_every_id_and_names_it():
+    made = by_id(np.zeros(5, dtype=int), seed=0, ids=["b", "a", "c", "a", "b"])
+    assert made.ids == ("a", "b", "c")
+    assert made.report(np.zeros(5, dtype=int))["ids"] == ["a", "b", "c"]
+
+
+def test_drawn_clients_keep_their_own_ids():
+    ids = np.repeat(np.arange(100, 120), 5)
+    made = by_id(ids, 6, seed=0, ids=ids)
+    assert made.ids == tuple(int(ids[rows[0]]) for rows in made.clients)
+    assert all(type(name) is int for name in made.ids)
+
+
+def test_ids_outside_the_range_of_sizes_are_left_out_before_any_is_drawn():
+    ids = np.repeat(np.arange(6), [1, 2, 3, 4, 5, 6])
+    for seed in range(8):
+        made = by_id(ids, 2, seed=seed, ids=ids, min_samples=3, max_samples=5)
+        assert set(made.ids) < {2, 3, 4}
+        assert all(3 <= rows.size <= 5 for rows in made.clients)
+        dropped = made.report(ids)["dropped"]
+        assert dropped["id with fewer than 3 samples"] == 3
+        assert dropped["id with more than 5 samples"] == 6
+    assert by_id(ids, seed=0, ids=ids, min_samples=3, max_samples=5).ids == (2, 3, 4)
+
+
+def test_range_of_sizes_that_no_id_fits_is_refused():
+    ids = np.repeat(np.arange(2), 4)
+    with pytest.raises(UserError, match="none of the 2 ids has from min_samples=5 to max_samples=9 samples"):
+        by_id(ids, seed=0, ids=ids, min_samples=5, max_samples=9)
+    with pytest.raises(UserError, match="max_samples=4 must be a whole number of at least 5"):
+        by_id(ids, seed=0, ids=ids, min_samples=5, max_samples=4)
+
+
 @pytest.mark.parametrize(
     ("ids", "message"),
     [
@@ -122,7 +155,10 @@ def test_fewer_clients_than_ids_draws_ids_and_drops_the_others():
         ([1, 2], "by_id: ids must be 3 whole numbers or strings, one per row"),
         ([0.5, 1.0, 2.0], "by_id: ids must be 3 whole numbers or strings"),
         (np.array(["a", 1, None], dtype=object), "by_id: ids must be 3 whole numbers or strings"),
-        (["a", "a", "a"], r"by_id: n_clients=2 must be a whole number from 1 to 1 \(the number of ids\)"),
+        (
+            ["a", "a", "a"],
+            r"by_id: n_clients=2 must be a whole number from 1 to 1 \(the number of ids; 0 takes",
+        ),
     ],
 )
 def test_wrong_ids_are_refused(ids, message):

@@ -31,7 +31,7 @@ def loss_of(part, inner):
     view = SimpleNamespace(
         facts=SimpleNamespace(class_counts=COUNTS), task=SimpleNamespace(criterion=criterion)
     )
-    return part.loss(inner, view)
+    return part.criterion(inner, view)
 
 
 def nothing(params, batch, out):

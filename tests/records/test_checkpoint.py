@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from idiolect.errors import UserError
-from idiolect.records import export_model, load_checkpoint, save_checkpoint
+from idiolect.records import RoundBuffer, RowBuffer, export_model, load_checkpoint, save_checkpoint
 
 
 def same(left: Any, right: Any) -> bool:
@@ -107,6 +107,67 @@ def test_missing_table_falls_back(tmp_path: Path, tables) -> None:
         save_checkpoint(tmp_path, number, state(number), tables)
     (tmp_path / "checkpoint-20-rounds.parquet").unlink()
     assert load_checkpoint(tmp_path)[0] == 10
+
+
+def growing(number: int) -> dict[str, Any]:
+    """The rows of one round."""
+    rounds, rows = RoundBuffer(), RowBuffer()
+    rounds.add(number, 0.5, 2, 10, 20, 0.7)
+    rows.extend(number, [0, 1], "test", "global", "after", "all", "accuracy", [0.25, number])
+    return {"rounds": rounds.table(), "rows": rows.table()}
+
+
+def test_tables_grow_by_what_is_new(tmp_path: Path) -> None:
+    last = None
+    for number in range(1, 6):
+        save_checkpoint(tmp_path, number, state(number), growing(number), last)
+        last = number
+    number, tree, tables = load_checkpoint(tmp_path)
+    assert number == 5 and same(tree, state(5))
+    assert tables["rounds"]["round"].to_pylist() == [1, 2, 3, 4, 5]
+    assert tables["rows"]["value"].to_pylist() == [v for n in range(1, 6) for v in (0.25, n)]
+    assert len(list(tmp_path.glob("*.safetensors"))) == 2
+    assert {path.stat().st_size for path in tmp_path.glob("*-rounds.parquet")} == {
+        next(tmp_path.glob("checkpoint-1-rounds.parquet")).stat().st_size
+    }
+
+
+def test_checkpoint_without_news_writes_no_file(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path, 1, state(1), growing(1))
+    nothing = {name: table.slice(0, 0) for name, table in growing(1).items()}
+    save_checkpoint(tmp_path, 2, state(2), nothing, 1)
+    assert len(list(tmp_path.glob("*.parquet"))) == 2
+    assert load_checkpoint(tmp_path)[2]["rows"].num_rows == 2
+
+
+def test_same_round_can_be_saved_again_with_more(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path, 1, state(1), growing(1))
+    save_checkpoint(tmp_path, 2, state(2), growing(2), 1)
+    save_checkpoint(tmp_path, 2, state(3), growing(3), 2)
+    number, tree, tables = load_checkpoint(tmp_path)
+    assert number == 2 and same(tree, state(3))
+    assert tables["rounds"]["round"].to_pylist() == [1, 2, 3]
+
+
+def test_run_that_goes_on_from_an_older_checkpoint_leaves_the_newer_ones_files(tmp_path: Path) -> None:
+    for number in (10, 20):
+        save_checkpoint(tmp_path, number, state(number), growing(number), number - 10 or None)
+    (tmp_path / "checkpoint-20.safetensors").write_bytes(b"rubbish")
+    assert load_checkpoint(tmp_path, say=lambda sentence: None)[0] == 10
+    save_checkpoint(tmp_path, 20, state(7), growing(7), 10)
+    number, tree, tables = load_checkpoint(tmp_path)
+    assert number == 20 and same(tree, state(7))
+    assert tables["rounds"]["round"].to_pylist() == [10, 7]
+
+
+def test_missing_piece_of_a_table_is_damage(tmp_path: Path) -> None:
+    for number in (1, 2, 3):
+        save_checkpoint(tmp_path, number, state(number), growing(number), number - 1 or None)
+    (tmp_path / "checkpoint-3-rows.parquet").unlink()
+    assert load_checkpoint(tmp_path, say=lambda sentence: None)[0] == 2
+    (tmp_path / "checkpoint-1-rows.parquet").unlink()
+    with pytest.raises(UserError, match=r"checkpoint-1-rows\.parquet is missing"):
+        load_checkpoint(tmp_path)
 
 
 def test_renamed_checkpoint_is_not_believed(tmp_path: Path) -> None:

@@ -33,10 +33,21 @@ def test_rows_keep_order_and_types() -> None:
     assert table["value"].to_pylist()[4:] == pytest.approx([0.2, 0.4, 0.6, 0.5])
 
 
-def test_rows_taken_up_again_give_the_same_file() -> None:
-    resumed = fill(RowBuffer(fill(RowBuffer(), range(1, 4)).table()), range(4, 6))
-    assert len(resumed) == 20
-    assert parquet(resumed) == parquet(fill(RowBuffer(), range(1, 6)))
+def test_rows_give_the_same_file_however_they_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = parquet(fill(RowBuffer(), range(1, 6)))
+    looked_at = fill(RowBuffer(), range(1, 4))
+    assert looked_at.table().num_rows == 12
+    assert parquet(fill(looked_at, range(4, 6))) == expected
+    monkeypatch.setattr("idiolect.records.buffer.SEAL", 5)
+    sealed = fill(RowBuffer(), range(1, 6))
+    assert len(sealed) == 20 and parquet(sealed) == expected
+
+
+def test_rows_that_were_taken_are_forgotten() -> None:
+    buffer = fill(RowBuffer(), range(1, 3))
+    assert buffer.take().equals(fill(RowBuffer(), range(1, 3)).table())
+    assert len(buffer) == 0 and buffer.table().num_rows == 0
+    assert fill(buffer, range(3, 4)).take().equals(fill(RowBuffer(), range(3, 4)).table())
 
 
 @pytest.mark.parametrize(
@@ -62,8 +73,3 @@ def test_rounds_keep_their_schema() -> None:
     buffer.add(1, 0.5, 10, 2**40, 7, 1.25)
     assert buffer.table().schema.equals(ROUND_SCHEMA)
     assert buffer.table().to_pylist()[0]["bytes_down"] == 2**40
-
-
-def test_buffer_from_a_foreign_table_is_refused() -> None:
-    with pytest.raises(ValueError, match="columns"):
-        RowBuffer(RoundBuffer().table())

@@ -6,11 +6,14 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from idiolect.errors import UserError
 from idiolect.records import RunWriter, finished, read_run, write_atomically
 from idiolect.records.atomic import replacing
+from idiolect.records.tables import write_pieces
 
 
 def test_run_is_partial_until_finished(tmp_path: Path, manifest, tables) -> None:
@@ -27,6 +30,23 @@ def test_run_is_partial_until_finished(tmp_path: Path, manifest, tables) -> None
     written = read_run(folder).manifest
     assert written["timings"] == {"total": 1.5}
     assert written["class_counts"] == [[1, 0], [0, 1]]
+
+
+@pytest.mark.parametrize("group", [1, 2, 3, 1 << 20])
+def test_table_in_pieces_gives_the_file_of_the_whole(tmp_path: Path, tables, group: int, monkeypatch) -> None:
+    monkeypatch.setattr("idiolect.records.tables.ROW_GROUP", group)
+    rows = pa.concat_tables([tables["rows"]] * 4)
+    pieces = [rows.slice(0, 1), rows.slice(1, 4), rows.slice(5, 0), rows.slice(5)]
+    whole = write_pieces(tmp_path / "whole", [rows], rows.schema)
+    assert write_pieces(tmp_path / "pieces", pieces, rows.schema) == whole
+    assert pq.read_table(tmp_path / "pieces").equals(rows)
+    pq.write_table(rows.combine_chunks(), tmp_path / "plain", row_group_size=group)
+    assert (tmp_path / "plain").read_bytes() == (tmp_path / "whole").read_bytes()
+
+
+def test_table_without_rows_has_its_columns(tmp_path: Path, tables) -> None:
+    write_pieces(tmp_path / "none", [], tables["rows"].schema)
+    assert pq.read_table(tmp_path / "none").schema.equals(tables["rows"].schema)
 
 
 def test_finished_run_is_never_overwritten(tmp_path: Path, finished_run: Path, manifest) -> None:

@@ -13,7 +13,8 @@ from idiolect.errors import UserError
 from idiolect.records import Run
 from idiolect.reports import write_report
 
-FILES = {"table.md", "table.csv", "curves.png", "curves.csv", "clients.png", "clients.csv", "partition.png"}
+ALONE = {"table.md", "table.csv", "curves.png", "curves.csv", "clients.png", "clients.csv", "intervals.csv"}
+FILES = {*ALONE, "partition.png", "scatter.png", "scatter.csv", "pairs.csv"}
 
 
 def test_report_writes_every_file_and_nothing_else(comparison: list[Run], tmp_path: Path) -> None:
@@ -36,7 +37,7 @@ def test_report_twice_gives_the_same_bytes(comparison: list[Run], tmp_path: Path
 
 def test_report_without_accuracies_or_counts_still_appears(make_run, tmp_path: Path) -> None:
     names = {path.name for path in write_report([make_run("Empty")], tmp_path / "report")}
-    assert names == FILES - {"partition.png"}
+    assert names == ALONE - {"intervals.csv"}
 
 
 def test_report_of_no_runs_is_refused_and_leaves_no_file(tmp_path: Path) -> None:
@@ -58,3 +59,27 @@ def test_reports_never_import_torch_or_pyplot() -> None:
     )
     run = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
+
+
+def test_report_of_one_method_compares_nothing(make_run, tmp_path: Path) -> None:
+    run = make_run("MAP", personal={(1, "after"): [0.4, 0.8]})
+    assert {path.name for path in write_report([run], tmp_path / "report")} == ALONE
+
+
+def test_report_of_methods_that_cannot_be_paired_tests_none(make_run, tmp_path: Path) -> None:
+    runs = [make_run("A", 0, {(1, "after"): [0.4, 0.8]}), make_run("B", 1, {(1, "after"): [0.4, 0.8]})]
+    names = {path.name for path in write_report(runs, tmp_path / "report")}
+    assert names == {*ALONE, "scatter.png", "scatter.csv"}
+
+
+def test_report_tests_every_two_methods_on_clients(comparison: list[Run], tmp_path: Path) -> None:
+    write_report(comparison, tmp_path / "report")
+    pairs = pd.read_csv(tmp_path / "report" / "pairs.csv")
+    assert len(pairs) == 9 * 8 / 2 and (pairs["clients"] == 30).all()
+    assert (pairs["wilcoxon_holm"] >= pairs["wilcoxon_p"]).all()
+    intervals = pd.read_csv(tmp_path / "report" / "intervals.csv")
+    assert intervals.groupby("over")["units"].unique().apply(list).to_dict() == {
+        "clients": [30],
+        "seeds": [3],
+    }
+    assert ((intervals["low"] <= intervals["mean"]) & (intervals["mean"] <= intervals["high"])).all()

@@ -26,7 +26,7 @@ from idiolect.core.part import (
 )
 from idiolect.core.seeds import derive
 from idiolect.core.server import broadcast, init_private, init_server, server_round, weighted_mean
-from idiolect.core.stage import Measure, Plan, Result, Stage, Trees, steps_of
+from idiolect.core.stage import Measure, Plan, Result, Stage, Trees, as_received, steps_of
 from idiolect.core.trees import Flat, Tree
 
 __all__ = [
@@ -62,6 +62,7 @@ __all__ = [
     "Trees",
     "View",
     "adam",
+    "as_received",
     "broadcast",
     "chain",
     "derive",

@@ -7,6 +7,7 @@ mark it calls ``upload``, and after the last stage of a phase ``finish``, ``scor
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,11 +20,13 @@ from idiolect.core.gradient import (
     bare_gradient,
     join_trained,
     split_trained,
-    with_own_carry,
+    wrapped_gradient,
 )
+from idiolect.core.hooks import call, view_of
 from idiolect.core.method import Method
 from idiolect.core.optimiser import Optimiser, sgd
-from idiolect.core.part import Batch, Clock, Forward, Loss, Model, Out, Part, Predictor, Scene, Task, View
+from idiolect.core.part import Batch, Clock, Model, Part, Predictor, Scene, Task, View
+from idiolect.core.sharing import Sharing
 from idiolect.core.stage import Result, Stage
 from idiolect.core.trees import Tree, pick, tree_leaves, tree_structure, where
 
@@ -44,30 +47,16 @@ class Program:
     clock: Clock
     differentiate: Differentiate
 
-    def view(self, part: Part | None, context: Context) -> View:
-        name = part.name if part else ""
-        broadcast = part is not None and part.broadcasts
-        return View(
-            origin=Model(
-                context.server["params"], {**context.server["buffers"], **context.private["buffers"]}
-            ),
-            server=context.server["slots"][name] if broadcast else {},
-            private=context.private["slots"].get(name, {}),
-            facts=context.facts,
-            clock=self.clock,
-            scene=self.scene,
-            task=self.task,
-            complete=self.method.is_complete(self.task.structure),
-            uploads=context.uploads.get(name, {}),
-        )
+    @property
+    def sharing(self) -> Sharing:
+        return Sharing(self.method, self.task.structure, self.scene.buffers)
 
-    def hook(self, part: Part, name: str, *arguments: Any) -> Any:
-        """Calls a part's hook; what goes wrong inside is reported under the part's and the hook's name."""
-        try:
-            return getattr(part, name)(*arguments)
-        except Exception as error:
-            error.add_note(f"in the hook {name!r} of the part {part.name!r}")
-            raise
+    def view(self, part: Part | None, context: Context) -> View:
+        return view_of(part, context, self.method, self.task, self.scene, self.clock)
+
+    def ask(self, context: Context, part: Part, hook: str, *arguments: Any) -> Any:
+        """Calls a hook whose last argument is the part's view."""
+        return call(part, hook, *arguments, self.view(part, context))
 
     def owner(self, stage: Stage) -> Part | None:
         return next((p for p in self.method.parts if p.name == stage.owner), None)
@@ -98,7 +87,13 @@ class Program:
         batches: tuple[Batch, ...],
         active: Tensor | None = None,
     ) -> State:
-        """One optimisation step; where ``active`` is given and false the client stands still."""
+        """One optimisation step; where ``active`` is given and false the client stands still.
+
+        All models of the step, teachers included, see the same augmented batches; measuring and predicting see the
+        examples as they are.
+        """
+        if self.task.augment is not None:
+            batches = tuple(self.task.augment(batch) for batch in batches)
         gradient = self._gradient(stage, context)
         grads, buffers, carry, loss = gradient(state.params, state.buffers, batches, state.carry)
         trained, fixed = split_trained(state.params, stage, self.task.structure)
@@ -136,11 +131,11 @@ class Program:
         messages: dict[str, tuple[Tree, Tensor]] = {}
         for part in self.method.parts:
             if part.upload:
-                message = self.hook(part, "upload", context.results, self.view(part, context))
-                value = self._public(message.value)
+                message = self.ask(context, part, "upload", context.results)
+                value = self.sharing.public(message.value)
                 if tree_leaves(value):
                     messages[part.name] = (value, message.weight)
-        averaged = pick(context.results[UPLOAD].buffers["model"], self.shares_buffer)
+        averaged = pick(context.results[UPLOAD].buffers["model"], self.sharing.shares_buffer)
         if averaged:
             updates = [p.name for p in self.method.parts if "server update" in p.roles and p.name in messages]
             weight = messages[updates[0]][1] if updates else context.facts.weight
@@ -152,12 +147,12 @@ class Program:
         slots = dict(context.private["slots"])
         for part in self.method.parts:
             if part.finish:
-                slot = self.hook(part, "finish", context.results, self.view(part, context))
+                slot = self.ask(context, part, "finish", context.results)
                 if tree_structure(slot) != tree_structure(slots[part.name]):
                     raise TypeError(f"{part.name}.finish returned a slot of another shape than init_client's")
                 slots[part.name] = slot
         trained = context.results[UPLOAD].buffers["model"]
-        return {"buffers": pick(trained, self.keeps_buffer), "slots": slots}
+        return {"buffers": pick(trained, self.sharing.keeps_buffer), "slots": slots}
 
     def score(self, context: Context) -> Tree:
         return self._settle("score", context)
@@ -171,14 +166,14 @@ class Program:
         results = context.results or None
         for part in self.method.parts:
             if part.predictors:
-                found |= self.hook(part, "predictors", self.view(part, context), results)
+                found |= call(part, "predictors", self.view(part, context), results)
         return found
 
     def serve(self, context: Context, model: Model) -> Model:
         """The server's model after its own stages."""
         for part in self.method.parts:
             if part.serve:
-                model = self.hook(part, "serve", context.results, self.view(part, context), model)
+                model = call(part, "serve", context.results, self.view(part, context), model)
         return model
 
     def shared_model(self, server: Tree) -> Predictor:
@@ -186,48 +181,25 @@ class Program:
         model = Model(server["params"], server["buffers"])
         for part in self.method.parts:
             if part.shared_model:
-                return self.hook(part, "shared_model", model, server["slots"].get(part.name, {}), self.task)
+                return call(part, "shared_model", model, server["slots"].get(part.name, {}), self.task)
         return Predictor.of(model)
 
     def remarks(self, context: Context) -> dict[str, Tensor]:
         found: dict[str, Tensor] = {}
         for part in self.method.parts:
             if part.remarks:
-                found |= self.hook(part, "remarks", self.view(part, context))
+                found |= self.ask(context, part, "remarks")
         return found
 
     def predict(self, predictor: Predictor, batch: Batch) -> Tensor:
-        forward = predictor.forward or self._bare
+        forward = predictor.forward or self.task.bare
         return forward(predictor.params, predictor.buffers, batch, False)[0].logits
-
-    def shares(self, name: str) -> bool:
-        return not self.method.is_private(name, self.task.structure)
-
-    def shares_buffer(self, name: str) -> bool:
-        some_shared = any(self.shares(n) for n in self.task.structure.params)
-        return self.scene.buffers == "average" and self.shares(name) and some_shared
-
-    def keeps_buffer(self, name: str) -> bool:
-        return self.scene.buffers == "private" or not self.shares(name)
-
-    def _bare(self, params: Tree, buffers: Tree, batch: Batch, train: Any) -> tuple[Out, Tree]:
-        out, new = self.task.forward(params["model"], buffers["model"], batch, train)
-        return out, {**buffers, "model": new}
-
-    def _public(self, value: Tree) -> Tree:
-        """A message without the tensors that never leave the client."""
-        if isinstance(value, list | tuple):
-            return [self._public(item) for item in value]
-        if not isinstance(value, dict):
-            return value
-        kept = {k: self._public(v) for k, v in value.items() if self.shares(k)}
-        return {k: v for k, v in kept.items() if not (isinstance(v, dict | list) and not tree_leaves(v))}
 
     def _settle(self, hook: str, context: Context) -> Tree:
         slots = dict(context.private["slots"])
         for part in self.method.parts:
             if getattr(part, hook):
-                slots[part.name] = self.hook(part, hook, context.results, self.view(part, context))
+                slots[part.name] = self.ask(context, part, hook, context.results)
         return {**context.private, "slots": slots}
 
     def _received(self, context: Context) -> tuple[Tree, Tree]:
@@ -236,12 +208,12 @@ class Program:
         buffers: Tree = {"model": view.origin.buffers}
         for part in self.method.parts:
             if part.start:
-                params, buffers = self.hook(part, "start", params, buffers, self.view(part, context))
+                params, buffers = self.ask(context, part, "start", params, buffers)
         return params, buffers
 
     def _carries(self, params: Tree, context: Context) -> Tree:
         return {
-            part.name: self.hook(part, "carry", params, self.view(part, context)) if part.carry else {}
+            part.name: self.ask(context, part, "carry", params) if part.carry else {}
             for part in self.method.parts
             if part.gradient
         }
@@ -250,23 +222,10 @@ class Program:
         scene = self.scene
         return stage.optimiser or sgd(scene.momentum, scene.weight_decay, scene.clip_norm)
 
-    def _wrapped(self, stage: Stage, context: Context) -> tuple[Forward, Loss]:
-        forward: Forward = self._bare
-        if stage.objective is not None:
-            return forward, stage.objective(self.view(self.owner(stage), context))
-        loss = self.task.criterion
-        for part in self.method.parts:
-            if part.forward:
-                forward = self.hook(part, "forward", forward, self.view(part, context))
-            if part.loss:
-                loss = self.hook(part, "loss", loss, self.view(part, context))
-        return forward, loss
-
     def _gradient(self, stage: Stage, context: Context) -> Gradient:
-        forward, loss = self._wrapped(stage, context)
-        function = bare_gradient(forward, loss, stage, self.task.structure, self.differentiate)
-        if stage.objective is None:
-            for part in self.method.parts:
-                if part.gradient:
-                    function = with_own_carry(part, function, self.view(part, context), self.hook)
-        return function
+        task = self.task
+        if stage.objective is not None:
+            loss = stage.objective(self.view(self.owner(stage), context))
+            return bare_gradient(task.bare, loss, stage, task.structure, self.differentiate)
+        ask = partial(self.ask, context)
+        return wrapped_gradient(stage, self.method.parts, task, self.differentiate, ask)

@@ -7,14 +7,16 @@ from typing import Any
 
 from torch import Tensor
 
-from idiolect.core.part import Batch, Forward, Loss, Part, Structure, View
+from idiolect.core.part import Batch, Forward, Loss, Part, Structure, Task
 from idiolect.core.stage import Stage
 from idiolect.core.trees import Tree, pick
 
-__all__ = ["Differentiate", "Gradient", "bare_gradient", "join_trained", "split_trained", "with_own_carry"]
+__all__ = ["Differentiate", "Gradient", "bare_gradient", "join_trained", "split_trained", "wrapped_gradient"]
 
 # (objective, params) -> (gradients, (value, what else the objective returns)): an engine's way to differentiate
 Differentiate = Callable[[Callable[[Tree], tuple[Tensor, Tree]], Tree], tuple[Tree, tuple[Tensor, Tree]]]
+# (part, hook, arguments before the view) -> what the hook returns
+Ask = Callable[..., Any]
 # (params, buffers, batches, carry) -> (gradients, buffers, carry, loss)
 Gradient = Callable[[Tree, Tree, tuple[Batch, ...], Tree], tuple[Tree, Tree, Tree, Tensor]]
 
@@ -42,7 +44,27 @@ def bare_gradient(
     return gradient
 
 
-def with_own_carry(part: Part, inner: Gradient, view: View, call: Callable[..., Any]) -> Gradient:
+def wrapped_gradient(
+    stage: Stage, parts: tuple[Part, ...], task: Task, differentiate: Differentiate, ask: Ask
+) -> Gradient:
+    """The gradient of what the parts make of the network and its loss, by the rules that they set."""
+    forward, loss = task.bare, task.criterion
+    for part in parts:
+        if part.criterion:
+            loss = ask(part, "criterion", loss)
+    for part in parts:
+        if part.forward:
+            forward = ask(part, "forward", forward)
+        if part.loss:
+            loss = ask(part, "loss", loss)
+    function = bare_gradient(forward, loss, stage, task.structure, differentiate)
+    for part in parts:
+        if part.gradient:
+            function = with_own_carry(part, function, ask)
+    return function
+
+
+def with_own_carry(part: Part, inner: Gradient, ask: Ask) -> Gradient:
     """``inner`` wrapped by ``part``, which sees its own carry; the others' pass through the calls it makes."""
 
     def gradient(params: Tree, buffers: Tree, batches: tuple[Batch, ...], carry: Tree) -> Any:
@@ -53,7 +75,7 @@ def with_own_carry(part: Part, inner: Gradient, view: View, call: Callable[..., 
             grads, new, rest, value = inner(params, buffers, batches, rest)
             return grads, new
 
-        wrapped = call(part, "gradient", plain, view)
+        wrapped = ask(part, "gradient", plain)
         grads, new, own = wrapped(params, buffers, batches, carry[part.name])
         return grads, new, {**rest, part.name: own}, value
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from idiolect.core.part import Batch, Model, View
+from idiolect.core.rows import mean_over_rows
 from idiolect.core.stage import Measure
 from idiolect.core.trees import Tree, zeros_like
 
@@ -20,12 +21,12 @@ def validation() -> Measure:
 
     def add(means: Tree, model: Model, batch: Batch, view: View) -> Tree:
         out = view.predict(model, batch)
-        hits = (out.logits.argmax(-1) == batch.y).to(batch.mask) * batch.mask
+        hits = (out.logits.argmax(-1) == batch.y).to(batch.mask)
         rows = means["rows"] + batch.mask.sum()
         share = batch.mask.sum() / rows.clamp(min=1)
         found = {
             "loss": view.task.criterion({"model": model.params}, batch, out),
-            "accuracy": hits.sum() / batch.mask.sum().clamp(min=1),
+            "accuracy": mean_over_rows(hits, batch.mask),
         }
         return {**{k: (1 - share) * means[k] + share * v for k, v in found.items()}, "rows": rows}
 

@@ -15,7 +15,7 @@ ROLES = {
     "logit map": "each sets what the one head gives while it trains",
     "companion training": "each trains a second model or head beside the main one",
     "gradient rule": "each decides what a local step is, or counts its steps",
-    "main stage": "each rebuilds the main stage of local training",
+    "main stage": "each sets how long the main stage of local training is, or what a step of it is",
     "main predictor": "each replaces what the network predicts while it trains",
     "proximal term": "each keeps the local model near the received one",
     "inherited model": "each keeps a moving average of the local models",
@@ -99,3 +99,9 @@ def _refuse_conflicts(parts: tuple[Part, ...]) -> None:
             if role in taken:
                 raise UserError(f"{taken[role]} and {part.name} cannot be combined: {ROLES[role]}")
             taken[role] = part.name
+    for keeper in (p for p in parts if p.private):
+        for part in (p for p in parts if p.needs_whole):
+            raise UserError(
+                f"{keeper.name} and {part.name} cannot be combined: {keeper.name} keeps layers on the clients, "
+                f"and {part.name} needs every layer of the shared model"
+            )

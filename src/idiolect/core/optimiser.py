@@ -35,11 +35,11 @@ def sgd(momentum: float = 0.0, weight_decay: float = 0.0, clip_norm: float | Non
         if clip_norm is not None:
             grads = {tree: _clipped(flat, clip_norm) for tree, flat in grads.items()}
         if weight_decay:
-            grads = tree_map(lambda g, p: g + weight_decay * p, grads, params)
+            grads = tree_map(lambda g, p: torch.add(g, p, alpha=weight_decay), grads, params)
         if momentum:
-            velocity = tree_map(lambda v, g: momentum * v + g, velocity, grads)
+            velocity = tree_map(lambda v, g: (momentum * v).add_(g), velocity, grads)
             grads = velocity
-        return tree_map(lambda p, g: p - lr * g, params, grads), velocity
+        return tree_map(lambda p, g: _descend(p, g, lr), params, grads), velocity
 
     return Optimiser(init, update)
 
@@ -75,6 +75,11 @@ def adam(
         return new, {"m": m, "v": v, "step": step}
 
     return Optimiser(init, update)
+
+
+def _descend(p: Tensor, g: Tensor, lr: float | Tensor) -> Tensor:
+    """``p - lr * g``, in one pass over memory where the rate is a number."""
+    return p - lr * g if isinstance(lr, Tensor) else torch.add(p, g, alpha=-lr)
 
 
 def _clipped(grads: Tree, norm_max: float) -> Tree:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from idiolect.core.stage import Plan, Result
 from idiolect.core.trees import Flat, Tree
+from idiolect.errors import UserError
 
 __all__ = [
     "Batch",
@@ -47,7 +48,7 @@ class Batch(NamedTuple):
     x: Tensor
     y: Tensor  # [B]
     mask: Tensor  # [B] 1 for a real example, 0 for padding
-    key: Tensor  # [B] int64, planned randomness of each example (dropout)
+    key: Tensor  # [B] int64, planned randomness of each example (dropout, augmentation)
     draws: dict[str, Tensor]  # by part: the U(0,1) draws it declared for this step
 
 
@@ -80,6 +81,7 @@ class Clock(NamedTuple):
     cohort_size: int
     population: int
     learning_rate: float  # of this round
+    newcomer: bool = False  # the client never took part and joins after the last round
 
 
 class Structure(NamedTuple):
@@ -93,6 +95,12 @@ class Structure(NamedTuple):
     linear_head: bool  # the last unit is one linear layer
     n_features: int  # d
     n_classes: int  # K
+    convolutional: bool = False  # some tensor slides over an image
+
+    @property
+    def classifier(self) -> str:
+        """The name of the weight of a linear head, [K, d]."""
+        return next(name for name in self.params if self.unit_of[name] == self.n_units - 1)
 
 
 class Scene(NamedTuple):
@@ -122,6 +130,12 @@ class Task(NamedTuple):
     criterion: Loss
     head: Callable[[Flat, Tensor], Tensor]  # parameters, features -> logits
     structure: Structure
+    augment: Callable[[Batch], Batch] | None = None  # of every batch that a step trains on
+
+    def bare(self, params: Tree, buffers: Tree, batch: Batch, train: Any) -> tuple[Out, Tree]:
+        """The network on the tree "model", as no part has wrapped it."""
+        out, new = self.forward(params["model"], buffers["model"], batch, train)
+        return out, {**buffers, "model": new}
 
 
 class Initial(NamedTuple):
@@ -138,6 +152,7 @@ class View:
     """All a part may read on one client in one round; it may write nothing."""
 
     origin: Model  # the model as received: shared tensors, and the client's own buffers
+    received: Model  # the same with the layers that the client keeps private in their place
     server: Tree  # this part's server slot, where it is broadcast
     private: Tree  # this part's slot on this client
     facts: Facts
@@ -150,11 +165,6 @@ class View:
     def predict(self, model: Model, batch: Batch) -> Out:
         """The bare network in evaluation mode."""
         return self.task.forward(model.params, model.buffers, batch, False)[0]
-
-    def bare(self, params: Tree, buffers: Tree, batch: Batch, train: Any) -> tuple[Out, Tree]:
-        """The bare network on the tree "model"."""
-        out, new = self.task.forward(params["model"], buffers["model"], batch, train)
-        return out, {**buffers, "model": new}
 
 
 class Predictor(NamedTuple):
@@ -177,12 +187,21 @@ class Choice:
     Args:
         name: what the picked predictor is called in results.
         family: prefix of the predictors to pick from.
-        oracle: name of the pick made on test data, reported beside it and labelled so.
+        oracle: name of the pick made on test data, reported beside it; it must hold the word ``oracle``, and
+            ``name`` must not.
     """
 
     name: str
     family: str
     oracle: str
+
+    def __post_init__(self) -> None:
+        if "oracle" not in self.oracle:
+            raise UserError(
+                f"a pick made on test data must have the word oracle in its name, got {self.oracle!r}"
+            )
+        if "oracle" in self.name:
+            raise UserError(f"a pick made on validation data is no oracle, got the name {self.name!r}")
 
 
 class GradientFunction(Protocol):
@@ -198,6 +217,7 @@ class Part(NamedTuple):
     private: Callable[[str, Structure], bool] | None = None  # claims tensors that never leave
     start: Callable[[Tree, Tree, View], tuple[Tree, Tree]] | None = None  # where local training begins
     forward: Callable[[Forward, View], Forward] | None = None  # wraps the training predictor
+    criterion: Callable[[Loss, View], Loss] | None = None  # wraps the loss on labels, beneath every ``loss``
     loss: Callable[[Loss, View], Loss] | None = None  # wraps the training loss
     carry: Callable[[Tree, View], Tree] | None = None  # initial carry of ``gradient``
     gradient: Callable[[GradientFunction, View], Callable[..., tuple[Tree, Tree, Tree]]] | None = None
@@ -220,6 +240,7 @@ class Part(NamedTuple):
     individual: bool = False  # the server looks at single uploads, not only at their mean
     needs_validation: bool = False  # chooses something on the validation split
     needs_public: bool = False  # trains on unlabelled public data on the server
+    needs_whole: bool = False  # works on the whole shared model: no part may keep layers of it private
     roles: tuple[str, ...] = ()  # exclusive roles; two parts with one role cannot be chained
     headline: str | None = None  # the predictor this part exists for
     choices: tuple[Choice, ...] = ()  # predictors picked on validation data

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from idiolect.core.method import Method
 from idiolect.core.part import Clock, Initial, Structure
+from idiolect.core.sharing import Sharing
 from idiolect.core.trees import Tree, pick, tree_map
 
 __all__ = ["broadcast", "init_private", "init_server", "server_round", "weighted_mean"]
@@ -25,7 +26,7 @@ def init_server(method: Method, initial: Initial, structure: Structure) -> Tree:
 
 def init_private(method: Method, initial: Initial, structure: Structure, buffers: str) -> Tree:
     """One client's first private state."""
-    own = pick(initial.buffers, lambda n: buffers == "private" or method.is_private(n, structure))
+    own = pick(initial.buffers, Sharing(method, structure, buffers).keeps_buffer)
     slots = {p.name: p.init_client(initial) if p.init_client else {} for p in method.parts}
     return {"buffers": own, "slots": slots}
 

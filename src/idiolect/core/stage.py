@@ -11,12 +11,14 @@ from torch import Tensor
 
 from idiolect.core.optimiser import Optimiser
 from idiolect.core.trees import Tree
+from idiolect.errors import refuse_unknown_choice
 
 if TYPE_CHECKING:
     from idiolect.core.part import Batch, Loss, Model, Scene, Structure, View
 
-__all__ = ["Measure", "Plan", "Result", "Stage", "Trees", "default_plan", "steps_of"]
+__all__ = ["Measure", "Plan", "Result", "Stage", "Trees", "as_received", "default_plan", "steps_of"]
 
+SPLITS = ("train", "valid", "public", "none")
 Trees = tuple[Tree, Tree]  # (params, buffers), each by the name of the tree
 
 
@@ -55,7 +57,8 @@ class Stage:
             evaluation mode.
         batches_per_step: batches that one step consumes.
         stream: which shuffle of the data is read; stages with one stream see the same batches.
-        split: the split read; on the server ``public``, or ``none`` where the objective needs no data.
+        split: the split read, never ``test``; on the server ``public``, or ``none`` where the objective needs no
+            data.
     """
 
     name: str = "main"
@@ -76,6 +79,9 @@ class Stage:
     split: Literal["train", "valid", "public", "none"] = "train"
     optimiser: Optimiser | None = None
 
+    def __post_init__(self) -> None:
+        refuse_unknown_choice(f"the split of the stage {self.name!r}", self.split, SPLITS)
+
 
 class Plan(NamedTuple):
     """The stages of a round around its upload mark, on the server, after the merge, at the end of the run."""
@@ -85,6 +91,12 @@ class Plan(NamedTuple):
     server: tuple[Stage, ...] = ()  # on the server, with the merged model
     merged: tuple[Stage, ...] = ()  # on every client, with the new shared model
     end: tuple[Stage, ...] = ()  # on every client, once
+
+
+def as_received(received: Trees, results: Any, view: View) -> Trees:
+    """A start of a stage: the main model alone, where a round would start."""
+    params, buffers = received
+    return {"model": params["model"]}, {"model": buffers["model"]}
 
 
 def default_plan() -> Plan:

@@ -5,12 +5,12 @@ A *flat* tree maps tensor names to tensors (the parameters or the buffers of one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves, tree_map, tree_structure
+from torch.utils._pytree import tree_structure
 
 __all__ = [
     "Flat",
@@ -28,11 +28,52 @@ __all__ = [
     "tree_structure",
     "unstack",
     "where",
+    "with_leaves",
     "zeros_like",
 ]
 
 Tree = Any
 Flat = dict[str, Tensor]
+
+
+def tree_map(function: Callable[..., Any], tree: Tree, *others: Tree) -> Tree:
+    """``function`` of every leaf, and of the leaves at the same place in ``others``.
+
+    >>> tree_map(lambda a, b: a + b, {"x": 1, "y": (2, [3])}, {"x": 10, "y": (20, [30])})
+    {'x': 11, 'y': (22, [33])}
+    """
+    if isinstance(tree, dict):
+        if any(other.keys() != tree.keys() for other in others):
+            raise ValueError(
+                f"trees with different names: {list(tree)} and {[list(other) for other in others]}"
+            )
+        return {k: tree_map(function, v, *(other[k] for other in others)) for k, v in tree.items()}
+    if isinstance(tree, tuple | list):
+        return _like(tree, [tree_map(function, *items) for items in zip(tree, *others, strict=True)])
+    return function(tree, *others)
+
+
+def tree_leaves(tree: Tree) -> list[Any]:
+    """All leaves, in order.
+
+    >>> tree_leaves({"x": 1, "y": (2, [3])})
+    [1, 2, 3]
+    """
+    if isinstance(tree, dict):
+        return [leaf for value in tree.values() for leaf in tree_leaves(value)]
+    if isinstance(tree, tuple | list):
+        return [leaf for item in tree for leaf in tree_leaves(item)]
+    return [tree]
+
+
+def with_leaves(tree: Tree, leaves: Iterable[Any]) -> Tree:
+    """A tree of the same form with these leaves, in the order of ``tree_leaves``.
+
+    >>> with_leaves({"x": 1, "y": (2, [3])}, "abc")
+    {'x': 'a', 'y': ('b', ['c'])}
+    """
+    each = iter(leaves)
+    return tree_map(lambda _: next(each), tree)
 
 
 def zeros_like(tree: Tree) -> Tree:

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from idiolect.data.dataset import Dataset
 from idiolect.data.embedded import EMBEDDED, TEST_PER_CLASS, TRAIN_PER_CLASS, load_embedded
-from idiolect.data.from_files import load_files
+from idiolect.data.from_files import load_files, options_of
 from idiolect.data.location import data_folder, destination, is_present
 from idiolect.data.sources import SOURCES, Source
 from idiolect.data.synthetic import synthetic
@@ -46,17 +46,19 @@ def load(name: str = DEFAULT, data_dir: str | os.PathLike[str] | None = None, **
         name: one of `names()`.
         data_dir: the folder that holds the datasets' folders, or the dataset's own folder; by default the
             environment variable IDIOLECT_DATA, then ~/.cache/idiolect.
-        options: only `synthetic` has any; they are its arguments.
+        options: the keyword arguments of `synthetic`, or of the dataset's reader: `split` of emnist, `stride` of
+            shakespeare-roles, `size`, `min_ratings` and `max_ratings` of flickr-aes; no other has any.
     """
     if name == SYNTHETIC:
         _refuse_unknown(name, options, inspect.signature(synthetic).parameters)
         return synthetic(**options)
     if name not in names():
         raise unknown_name("dataset", name, names())
-    _refuse_unknown(name, options, ())
     if name == EMBEDDED:
+        _refuse_unknown(name, options, ())
         return load_embedded()
-    return load_files(SOURCES[name], data_folder(data_dir))
+    _refuse_unknown(name, options, options_of(SOURCES[name]))
+    return load_files(SOURCES[name], data_folder(data_dir), **options)
 
 
 def describe(data_dir: str | os.PathLike[str] | None = None) -> list[Row]:

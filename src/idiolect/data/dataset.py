@@ -1,6 +1,6 @@
-"""A dataset as plain arrays: images, labels, the constants that normalise them, and where they came from.
+"""A dataset as plain arrays: images or tokens, labels, constants that normalise, and where all came from.
 
-    x' = (x / 255 - mean) / std        per channel; the division by 255 is for uint8 only
+    x' = (x / 255 - mean) / std        per channel of an image; the division by 255 is for uint8 only
 
 Nothing here knows of clients; `train_ids` merely names the natural owner of each training row, where it has
 one.
@@ -15,12 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from idiolect.data.checks import Array, check_ids, check_part, check_scale, what
 from idiolect.errors import UserError
 
-__all__ = ["Array", "Dataset", "Part", "normalised"]
-
-Array = npt.NDArray[Any]
-Part = tuple[Array, Array, dict[str, str]]  # rows, labels, sha256 of each file read
+__all__ = ["Array", "Dataset", "normalised"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,12 +27,14 @@ class Dataset:
 
     Args:
         name: what the catalogue calls it.
-        train_x, test_x: [N, C, H, W], uint8 (0..255) or float32.
+        train_x, test_x: images [N, C, H, W], uint8 (0..255) or float32; or, with a vocabulary, tokens [N, L],
+            int64 in 0..vocabulary-1.
         train_y, test_y: [N], int64 in 0..n_classes-1; the test part may be empty.
         n_classes: K.
-        mean, std: one number per channel, on the 0..1 scale for uint8 images.
+        mean, std: one number per channel, on the 0..1 scale for uint8 images; none for tokens.
         manifest: source, licence, sha256 of each file read, counts; plain values that JSON can hold.
         train_ids: [N] integers naming the natural owner of each training row, or None.
+        vocabulary: number of different tokens, or None for images.
     """
 
     name: str
@@ -47,11 +47,12 @@ class Dataset:
     std: tuple[float, ...]
     manifest: dict[str, Any]
     train_ids: Array | None = None
+    vocabulary: int | None = None
 
     def __post_init__(self) -> None:
         where = f"dataset {self.name!r}"
-        _check_part(f"{where}, train", self.train_x, self.train_y, self.n_classes)
-        _check_part(f"{where}, test", self.test_x, self.test_y, self.n_classes)
+        check_part(f"{where}, train", self.train_x, self.train_y, self.n_classes, self.vocabulary)
+        check_part(f"{where}, test", self.test_x, self.test_y, self.n_classes, self.vocabulary)
         if not len(self.train_x):
             raise UserError(f"{where} has no training rows; give at least one")
         if self.train_x.shape[1:] != self.test_x.shape[1:] or self.train_x.dtype != self.test_x.dtype:
@@ -59,68 +60,37 @@ class Dataset:
                 f"{where}: train rows are {self.train_x.dtype}{list(self.train_x.shape[1:])} but test rows "
                 f"are {self.test_x.dtype}{list(self.test_x.shape[1:])}; both need one type and one [C, H, W]"
             )
-        _check_scale(where, self.mean, self.std, self.train_x.shape[1])
+        check_scale(where, self.mean, self.std, 0 if self.is_tokens else self.shape[0])
         if self.train_ids is not None:
-            _check_ids(where, self.train_ids, len(self.train_x))
+            check_ids(where, self.train_ids, len(self.train_x))
+
+    @property
+    def is_tokens(self) -> bool:
+        return self.vocabulary is not None
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """[C, H, W] of one row."""
-        channels, height, width = self.train_x.shape[1:]
+        """(C, H, W) of an image, (1, 1, L) of L tokens: what a network is built for."""
+        channels, height, width = (1, 1, *self.train_x.shape[1:])[-3:]
         return channels, height, width
 
 
-def _check_part(where: str, x: Array, y: Array, n_classes: int) -> None:
-    if not isinstance(x, np.ndarray) or x.ndim != 4 or x.dtype not in (np.uint8, np.float32):
-        raise UserError(f"{where}_x must be a uint8 or float32 array [N, C, H, W], not {_what(x)}")
-    if not isinstance(y, np.ndarray) or y.ndim != 1 or y.dtype != np.int64:
-        raise UserError(f"{where}_y must be an int64 array [N], not {_what(y)}")
-    if len(x) != len(y):
-        raise UserError(
-            f"{where}_x has {len(x)} rows but {where.rsplit(', ', maxsplit=1)[-1]}_y has {len(y)}; they must match"
-        )
-    if x.dtype == np.float32 and not np.isfinite(x).all():
-        raise UserError(f"{where}_x holds NaN or infinity; remove or replace those values")
-    if len(y) and not (y.min() >= 0 and y.max() < n_classes):
-        raise UserError(
-            f"{where}_y holds labels {y.min()}..{y.max()}, but with n_classes={n_classes} they must lie in "
-            f"0..{n_classes - 1}"
-        )
+def normalised(
+    x: Array, mean: Sequence[float], std: Sequence[float], out: npt.NDArray[np.float32] | None = None
+) -> npt.NDArray[np.float32]:
+    """Returns (x - mean) / std as float32 rows [N, C, H, W], with uint8 first brought to 0..1.
 
-
-def _check_scale(where: str, mean: tuple[float, ...], std: tuple[float, ...], channels: int) -> None:
-    for key, values in (("mean", mean), ("std", std)):
-        if len(values) != channels or not np.isfinite(values).all():
-            raise UserError(
-                f"{where}: {key} must hold {channels} finite numbers, one per channel, not {values!r}"
-            )
-    if min(std) <= 0:
-        raise UserError(f"{where}: std must be above 0 in every channel, not {std!r}")
-
-
-def _check_ids(where: str, ids: Array, rows: int) -> None:
-    if not isinstance(ids, np.ndarray) or ids.ndim != 1 or ids.dtype.kind not in "iu":
-        raise UserError(f"{where}: train_ids must be an integer array [N], not {_what(ids)}")
-    if len(ids) != rows:
-        raise UserError(
-            f"{where}: train_ids has {len(ids)} entries for {rows} training rows; give one per row"
-        )
-
-
-def _what(value: object) -> str:
-    return f"{value.dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else type(value).__name__
-
-
-def normalised(x: Array, mean: Sequence[float], std: Sequence[float]) -> npt.NDArray[np.float32]:
-    """Returns (x - mean) / std as new float32 rows [N, C, H, W], with uint8 first brought to 0..1.
+    Args:
+        out: where to write them, [N, C, H, W]; new rows by default.  No other copy is held.
 
     >>> normalised(np.full((1, 1, 1, 2), 255, np.uint8), (0.5,), (0.5,)).ravel().tolist()
     [1.0, 1.0]
     """
     if x.ndim != 4 or x.dtype not in (np.uint8, np.float32):
-        raise UserError(f"normalised() takes a uint8 or float32 array [N, C, H, W], not {_what(x)}")
-    _check_scale("normalised()", tuple(mean), tuple(std), x.shape[1])
-    out = x.astype(np.float32)
+        raise UserError(f"normalised() takes a uint8 or float32 array [N, C, H, W], not {what(x)}")
+    check_scale("normalised()", tuple(mean), tuple(std), x.shape[1])
+    out = np.empty(x.shape, np.float32) if out is None else out
+    np.copyto(out, x)
     if x.dtype == np.uint8:
         out /= np.float32(255)
     out -= np.asarray(mean, np.float32)[:, None, None]

@@ -1,26 +1,24 @@
 """Fetching a dataset from its home: checked, whole, or not at all.
 
 Everything is written into a temporary folder beside the destination, compared with its checksum, and only
-then renamed into place.  From an archive only the expected members are taken, by name, as plain files.
+then renamed into place.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import shutil
-import tarfile
 import tempfile
 import urllib.request
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from http.client import HTTPException
 from pathlib import Path
 from typing import IO, Any
 
+from idiolect.data.archives import unpack
 from idiolect.data.catalogue import names
-from idiolect.data.location import data_folder, destination
+from idiolect.data.location import data_folder, destination, fetch_again, file_in, is_present
 from idiolect.data.sources import SOURCES, KnownFile, Source
 from idiolect.errors import UserError, unknown_name
 
@@ -58,13 +56,15 @@ def get(
     if name not in SOURCES:
         raise UserError(f"dataset {name!r} comes with idiolect; there is nothing to download")
     source, root = SOURCES[name], data_folder(data_dir)
+    if not source.base_url:
+        raise UserError(f"dataset {name!r} has no plain download; {fetch_again(source, root)}")
     folder = destination(source, root)
     try:
-        if any(_md5(folder / file.name) != file.md5 for file in source.files):
+        if not _is_whole(source, root, folder):
             root.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=root, prefix=f".{name}-") as stage:
                 _fetch(source, Path(stage), opener, progress)
-                _put_in_place(source, Path(stage), folder)
+                _put_in_place(Path(stage), folder)
     except OSError as problem:
         raise UserError(
             f"cannot write dataset {name!r} to {folder} ({problem.strerror or problem}); free some "
@@ -73,16 +73,27 @@ def get(
     return folder
 
 
-def _put_in_place(source: Source, stage: Path, folder: Path) -> None:
+def _is_whole(source: Source, root: Path, folder: Path) -> bool:
+    """Whether everything is there, with the canonical checksum where one is known."""
+    return is_present(source, root) and all(
+        _md5(folder / file.name) == file.md5 if file.md5 else file_in(folder, file.name) is not None
+        for file in source.files + source.more_files
+    )
+
+
+def _put_in_place(stage: Path, folder: Path) -> None:
+    """Moves what was fetched; a folder that it replaces goes to the stage and vanishes with it."""
     folder.mkdir(exist_ok=True)
-    for file in source.files:
-        os.replace(stage / file.name, folder / file.name)
+    for fetched in sorted(stage.iterdir()):
+        target = folder / fetched.name
+        if target.is_dir():
+            os.replace(target, stage / f"old {fetched.name}")
+        os.replace(fetched, target)
 
 
 def _fetch(source: Source, stage: Path, opener: Opener, progress: Progress | None) -> None:
     """Brings every file of the dataset into the stage, checked."""
-    downloads = (source.archive,) if source.archive else source.files
-    for file in downloads:
+    for file in (source.archive,) if source.archive else source.files:
         url = source.base_url + file.name
         with (stage / file.name).open("wb") as out:
             for chunk in _chunks(url, opener):
@@ -91,7 +102,7 @@ def _fetch(source: Source, stage: Path, opener: Opener, progress: Progress | Non
                     progress(file.name, out.tell())
         _verify(stage / file.name, file, url)
     if source.archive:
-        _unpack(source, stage / source.archive.name, stage)
+        _unpack(source, source.archive, stage)
 
 
 def _chunks(url: str, opener: Opener) -> Iterator[bytes]:
@@ -108,28 +119,21 @@ def _chunks(url: str, opener: Opener) -> Iterator[bytes]:
 
 def _verify(path: Path, file: KnownFile, origin: str) -> None:
     found = _md5(path)
-    if found != file.md5:
+    if file.md5 and found != file.md5:
         raise UserError(f"{origin} arrived damaged: expected md5 {file.md5}, found {found}; try again later")
 
 
-def _unpack(source: Source, archive: Path, stage: Path) -> None:
-    try:
-        with tarfile.open(archive, "r:gz") as tar:
-            for file in source.files:
-                content = tar.extractfile(_plain_member(tar, f"{source.folder}/{file.name}"))
-                assert content is not None  # so it is for a plain file
-                with content, (stage / file.name).open("wb") as out:
-                    shutil.copyfileobj(content, out)
-                _verify(stage / file.name, file, f"{archive.name}, member {file.name},")
-    except (tarfile.TarError, EOFError, zlib.error) as problem:
-        raise UserError(f"{source.base_url}{archive.name} is not a whole archive ({problem})") from problem
-
-
-def _plain_member(tar: tarfile.TarFile, name: str) -> tarfile.TarInfo:
-    member = next((member for member in tar if member.name == name), None)
-    if member is None or not member.isfile():
-        raise tarfile.TarError(f"it has no plain file {name}")
-    return member
+def _unpack(source: Source, archive: KnownFile, stage: Path) -> None:
+    """Takes the dataset's files out of the archive, which is then removed."""
+    origin = source.base_url + archive.name
+    written = unpack(stage / archive.name, source.members, stage, origin)
+    for file in source.files + source.more_files:
+        if file.name not in written:
+            raise UserError(f"{origin} is not a whole archive (it has no plain file {file.name})")
+        _verify(stage / file.name, file, f"{archive.name}, member {file.name},")
+    if not written:
+        raise UserError(f"{origin} is not a whole archive (it holds nothing of the dataset)")
+    (stage / archive.name).unlink()
 
 
 def _md5(path: Path) -> str | None:

@@ -1,39 +1,80 @@
-"""A dataset from its files: each part is read in the files' layout, then the two are put together."""
+"""A dataset from its files: read as its layout asks, then put together with what is known of it."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from idiolect.data.cifar import read_cifar_part
+from idiolect.data.cinic import read_cinic
+from idiolect.data.content import Content, Part
 from idiolect.data.dataset import Dataset
+from idiolect.data.emnist import read_emnist
+from idiolect.data.femnist import read_femnist
+from idiolect.data.flickr_aes import read_flickr_aes
 from idiolect.data.idx import read_idx_part
 from idiolect.data.location import fetch_again, locate
-from idiolect.data.sources import Source
+from idiolect.data.shakespeare import read_shakespeare_leaf, read_shakespeare_roles
+from idiolect.data.source import Source
+from idiolect.data.tiny_imagenet import read_tiny_imagenet
 
-__all__ = ["load_files"]
-
-_READERS = {"idx": read_idx_part, "cifar": read_cifar_part}
+__all__ = ["load_files", "options_of"]
 
 
-def load_files(source: Source, root: Path) -> Dataset:
+def _in_two_parts(read_part: Callable[..., Part]) -> Callable[..., Content]:
+    def read(source: Source, root: Path) -> Content:
+        folder, advice = locate(source, root), fetch_again(source, root)
+        train_x, train_y, train_sums = read_part(source.train_files, folder, advice)
+        test_x, test_y, test_sums = read_part(source.test_files, folder, advice)
+        return Content(train_x, train_y, test_x, test_y, train_sums | test_sums)
+
+    return read
+
+
+_READERS: dict[str, Callable[..., Content]] = {
+    "idx": _in_two_parts(read_idx_part),
+    "cifar": _in_two_parts(read_cifar_part),
+    "emnist": read_emnist,
+    "femnist": read_femnist,
+    "shakespeare-leaf": read_shakespeare_leaf,
+    "shakespeare-roles": read_shakespeare_roles,
+    "cinic": read_cinic,
+    "tiny-imagenet": read_tiny_imagenet,
+    "flickr-aes": read_flickr_aes,
+}
+
+
+def options_of(source: Source) -> dict[str, Any]:
+    """The options its reader takes, with their defaults."""
+    parameters = inspect.signature(_READERS[source.layout]).parameters.values()
+    return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+
+
+def load_files(source: Source, root: Path, **options: Any) -> Dataset:
     """Reads the dataset that lies under the data folder `root`."""
-    folder, advice = locate(source, root), fetch_again(source, root)
-    read_part = _READERS[source.layout]
-    train_x, train_y, train_sums = read_part(source.train_files, folder, advice)
-    test_x, test_y, test_sums = read_part(source.test_files, folder, advice)
+    found = _READERS[source.layout](source, root, **options)
+    manifest: dict[str, Any] = {
+        "source": source.home,
+        "licence": source.licence,
+        "sha256": found.sha256,
+        "counts": {"train": len(found.train_y), "test": len(found.test_y)},
+    }
+    if found.owners:
+        manifest["owners"] = list(found.owners)
+    if found.left_out:
+        manifest["left_out"] = found.left_out
     return Dataset(
         name=source.name,
-        train_x=train_x,
-        train_y=train_y,
-        test_x=test_x,
-        test_y=test_y,
-        n_classes=source.n_classes,
+        train_x=found.train_x,
+        train_y=found.train_y,
+        test_x=found.test_x,
+        test_y=found.test_y,
+        n_classes=found.n_classes or source.n_classes,
         mean=source.mean,
         std=source.std,
-        manifest={
-            "source": source.home,
-            "licence": source.licence,
-            "sha256": train_sums | test_sums,
-            "counts": {"train": len(train_y), "test": len(test_y)},
-        },
+        manifest=manifest,
+        train_ids=found.train_ids,
+        vocabulary=source.vocabulary,
     )

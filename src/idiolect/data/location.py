@@ -11,7 +11,7 @@ import os
 import shlex
 from pathlib import Path
 
-from idiolect.data.sources import Source
+from idiolect.data.source import Source
 from idiolect.errors import UserError
 
 __all__ = ["DATA_VARIABLE", "data_folder", "destination", "fetch_again", "file_in", "is_present", "locate"]
@@ -44,16 +44,16 @@ def destination(source: Source, root: Path) -> Path:
 
 
 def is_present(source: Source, root: Path) -> bool:
-    """Whether every file of the dataset is there."""
+    """Whether everything the dataset needs is there."""
     return not _missing(source, destination(source, root))
 
 
 def locate(source: Source, root: Path) -> Path:
-    """The folder holding every file of the dataset; otherwise says where it looked and how to get it."""
+    """The folder holding everything the dataset needs; otherwise says where it looked and how to get it."""
     folder = destination(source, root)
     missing = _missing(source, folder)
     if missing:
-        what = "found no" if len(missing) == len(source.files) else "is missing"
+        what = "found no" if len(missing) == len(source.files) + len(source.needs) else "is missing"
         raise UserError(
             f"dataset {source.name!r}: {what} {', '.join(missing)} in {folder}; {fetch_again(source, root)}"
         )
@@ -62,8 +62,19 @@ def locate(source: Source, root: Path) -> Path:
 
 def fetch_again(source: Source, root: Path) -> str:
     """The advice every error about a missing or broken file ends with."""
-    return f"get it with `idiolect datasets get {source.name} --data-dir {shlex.quote(str(root))}`"
+    folder = destination(source, root)
+    if not source.base_url:
+        return f"{source.by_hand} {folder}"
+    command = f"`idiolect datasets get {source.name} --data-dir {shlex.quote(str(root))}`"
+    if source.files or not os.path.isdir(folder):
+        return f"get it with {command}"
+    return f"remove {folder} and get it anew with {command}"
 
 
 def _missing(source: Source, folder: Path) -> list[str]:
-    return [file.name for file in source.files if file_in(folder, file.name) is None]
+    files = [file.name for file in source.files if file_in(folder, file.name) is None]
+    return files + [need.replace("|", " or ") for need in source.needs if not _met(need, folder)]
+
+
+def _met(need: str, folder: Path) -> bool:
+    return any(next(folder.glob(pattern), None) is not None for pattern in need.split("|"))

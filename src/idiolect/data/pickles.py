@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from idiolect.data.dataset import Array
+from idiolect.data.checks import Array
 from idiolect.errors import UserError
 
 __all__ = ["read_pickled_dict"]

@@ -1,4 +1,4 @@
-"""What is known of the datasets that live in files: folder, files, checksums, home, licence, constants.
+"""The datasets that live in files, by name.
 
 The md5 sums are those their homes or their best-known readers publish.  They guard downloads;
 a file that is merely read may be another compression of the same content, so it is parsed, not compared.
@@ -6,133 +6,10 @@ a file that is merely read may be another compression of the same content, so it
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from idiolect.data.classic_sources import CLASSIC
+from idiolect.data.federated_sources import FEDERATED
+from idiolect.data.source import KnownFile, Source
 
 __all__ = ["SOURCES", "KnownFile", "Source"]
 
-
-@dataclass(frozen=True)
-class KnownFile:
-    """A file by its canonical name, with the md5 of its canonical bytes."""
-
-    name: str
-    md5: str
-
-
-@dataclass(frozen=True)
-class Source:
-    """A dataset in files.  `archive`, where there is one, is the download that holds all of them."""
-
-    name: str
-    layout: Literal["idx", "cifar"]
-    folder: str
-    train_files: tuple[KnownFile, ...]
-    test_files: tuple[KnownFile, ...]
-    n_train: int
-    n_test: int
-    n_classes: int
-    shape: tuple[int, int, int]
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-    home: str
-    licence: str
-    base_url: str
-    archive: KnownFile | None = None
-
-    @property
-    def files(self) -> tuple[KnownFile, ...]:
-        return self.train_files + self.test_files
-
-
-_KRIZHEVSKY = "none stated by its authors; cite Krizhevsky (2009)"
-_CIFAR_SCALE = ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010))
-
-_ALL = (
-    Source(
-        name="fashion-mnist",
-        layout="idx",
-        folder="fashion-mnist",
-        train_files=(
-            KnownFile("train-images-idx3-ubyte.gz", "8d4fb7e6c68d591d4c3dfef9ec88bf0d"),
-            KnownFile("train-labels-idx1-ubyte.gz", "25c81989df183df01b3e8a0aad5dffbe"),
-        ),
-        test_files=(
-            KnownFile("t10k-images-idx3-ubyte.gz", "bef4ecab320f06d8554ea6380940ec79"),
-            KnownFile("t10k-labels-idx1-ubyte.gz", "bb300cfdad3c16e7a12a480ee83cd310"),
-        ),
-        n_train=60_000,
-        n_test=10_000,
-        n_classes=10,
-        shape=(1, 28, 28),
-        mean=(0.5,),
-        std=(0.5,),
-        home="https://github.com/zalandoresearch/fashion-mnist",
-        licence="MIT",
-        base_url="https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
-    ),
-    Source(
-        name="mnist",
-        layout="idx",
-        folder="mnist",
-        train_files=(
-            KnownFile("train-images-idx3-ubyte.gz", "f68b3c2dcbeaaa9fbdd348bbdeb94873"),
-            KnownFile("train-labels-idx1-ubyte.gz", "d53e105ee54ea40749a09fcbcd1e9432"),
-        ),
-        test_files=(
-            KnownFile("t10k-images-idx3-ubyte.gz", "9fb629c4189551a2d022fa330f9573f3"),
-            KnownFile("t10k-labels-idx1-ubyte.gz", "ec29112dd5afa0611ce80d1b7f02629c"),
-        ),
-        n_train=60_000,
-        n_test=10_000,
-        n_classes=10,
-        shape=(1, 28, 28),
-        mean=(0.1307,),
-        std=(0.3081,),
-        home="http://yann.lecun.com/exdb/mnist/",
-        licence="CC BY-SA 3.0",
-        base_url="https://ossci-datasets.s3.amazonaws.com/mnist/",
-    ),
-    Source(
-        name="cifar10",
-        layout="cifar",
-        folder="cifar-10-batches-py",
-        train_files=(
-            KnownFile("data_batch_1", "c99cafc152244af753f735de768cd75f"),
-            KnownFile("data_batch_2", "d4bba439e000b95fd0a9bffe97cbabec"),
-            KnownFile("data_batch_3", "54ebc095f3ab1f0389bbae665268c751"),
-            KnownFile("data_batch_4", "634d18415352ddfa80567beed471001a"),
-            KnownFile("data_batch_5", "482c414d41f54cd18b22e5b47cb7c3cb"),
-        ),
-        test_files=(KnownFile("test_batch", "40351d587109b95175f43aff81a1287e"),),
-        n_train=50_000,
-        n_test=10_000,
-        n_classes=10,
-        shape=(3, 32, 32),
-        mean=_CIFAR_SCALE[0],
-        std=_CIFAR_SCALE[1],
-        home="https://www.cs.toronto.edu/~kriz/cifar.html",
-        licence=_KRIZHEVSKY,
-        base_url="https://www.cs.toronto.edu/~kriz/",
-        archive=KnownFile("cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a"),
-    ),
-    Source(
-        name="cifar100",
-        layout="cifar",
-        folder="cifar-100-python",
-        train_files=(KnownFile("train", "16019d7e3df5f24257cddd939b257f8d"),),
-        test_files=(KnownFile("test", "f0ef6b0ae62326f3e7ffdfab6717acfc"),),
-        n_train=50_000,
-        n_test=10_000,
-        n_classes=100,
-        shape=(3, 32, 32),
-        mean=_CIFAR_SCALE[0],
-        std=_CIFAR_SCALE[1],
-        home="https://www.cs.toronto.edu/~kriz/cifar.html",
-        licence=_KRIZHEVSKY,
-        base_url="https://www.cs.toronto.edu/~kriz/",
-        archive=KnownFile("cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85"),
-    ),
-)
-
-SOURCES: dict[str, Source] = {source.name: source for source in _ALL}
+SOURCES: dict[str, Source] = {source.name: source for source in CLASSIC + FEDERATED}

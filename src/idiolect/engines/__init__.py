@@ -8,10 +8,11 @@ from idiolect.engines.group import Outcome
 from idiolect.engines.loop import Loop
 from idiolect.engines.pool import Pool
 from idiolect.engines.serve import serve
-from idiolect.engines.task import initialiser, make_task, structure_of
+from idiolect.engines.task import AUGMENTATIONS, initialiser, make_task, structure_of
 from idiolect.engines.workload import Workload
 
 __all__ = [
+    "AUGMENTATIONS",
     "ENGINES",
     "Cohort",
     "Engine",

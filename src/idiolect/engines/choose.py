@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import torch
@@ -45,7 +46,7 @@ class Where(NamedTuple):
 
 
 def place(engine: str, device: str) -> Where:
-    """Resolves ``auto``: a GPU runs the cohort as one program, several cores run a pool, one core a loop."""
+    """Resolves ``auto``: a GPU runs the cohort as one program, cores run a pool."""
     if engine not in ("auto", *ENGINES):
         raise unknown_name("engine", engine, ["auto", *ENGINES])
     if device not in ("auto", "cpu", "cuda"):
@@ -63,11 +64,16 @@ def place(engine: str, device: str) -> Where:
         return Where(engine, device, "as asked")
     if device == "cuda":
         return Where("cohort", device, "a GPU runs a whole cohort at once")
+    if torch.cuda.is_available():
+        return Where("loop", device, "one client at a time, because pool cannot fork beside a visible GPU")
     cores = len(os.sched_getaffinity(0))
-    if cores > 1 and not torch.cuda.is_available():
-        return Where("pool", device, f"{cores} cores, one worker process each")
-    return Where("loop", device, "one client at a time")
+    return Where("pool", device, "one worker process" + (f" for each of {cores} cores" if cores > 1 else ""))
 
 
-def choose_engine(where: Where, work: Workload) -> Engine:
-    return ENGINES[where.engine](work)  # type: ignore[no-any-return]
+def choose_engine(where: Where, work: Workload, say: Callable[[str], None] = lambda sentence: None) -> Engine:
+    """Args:
+    say: hears what the user should know, such as a worker that was replaced.
+    """
+    if where.engine == "pool":
+        return Pool(work, say=say)
+    return ENGINES[where.engine](work)

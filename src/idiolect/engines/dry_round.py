@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from idiolect.core import (
     Batch,
@@ -24,14 +25,23 @@ from idiolect.errors import UserError
 __all__ = ["dry_round"]
 
 
-def dry_round(program: Program, initial: Initial, image_shape: tuple[int, ...], n_classes: int) -> None:
-    """Runs one step of every stage, every phase and every predictor of one client.
+def dry_round(
+    program: Program, initial: Initial, x: Tensor, n_classes: int, device: str = "meta"
+) -> list[Tree]:
+    """Runs one step of every stage, every phase and every predictor of one client, on rows of zeros.
+
+    Args:
+        x: rows of the kind and shape that the run will see.
+        device: ``meta``, or ``cpu`` for a net that needs to see numbers.
+
+    Returns:
+        The private state at first and after each phase, on the meta device: every shape that it can have.
 
     Raises:
         UserError: a hook fails, for example because two parts do not fit; the sentence names part and hook.
     """
     try:
-        _attempt(program, _on_meta(initial), image_shape, n_classes)
+        return _attempt(program, _moved(initial, device), x, n_classes, device)
     except UserError:
         raise
     except Exception as error:
@@ -42,21 +52,24 @@ def dry_round(program: Program, initial: Initial, image_shape: tuple[int, ...], 
         ) from error
 
 
-def _attempt(program: Program, initial: Initial, image_shape: tuple[int, ...], n_classes: int) -> None:
+def _attempt(program: Program, initial: Initial, x: Tensor, n_classes: int, device: str) -> list[Tree]:
     method, structure = program.method, program.task.structure
     server = init_server(method, initial, structure)
     sent = broadcast(method, server)
-    private = _on_meta(init_private(method, initial, structure, program.scene.buffers))
+    private = _moved(init_private(method, initial, structure, program.scene.buffers), device)
     one = next(iter(initial.params.values())).new_ones(())
     context = Context(sent, private, Facts(one.new_ones(n_classes), one, one), {})
     draws = {p.name: one.new_ones(p.draws(structure)) for p in method.parts if p.draws}
-    key = torch.zeros(2, dtype=torch.int64, device="meta")
-    batch = Batch(one.new_zeros(2, *image_shape), key, one.new_ones(2), key, draws)
+    key = torch.zeros(2, dtype=torch.int64, device=device)
+    rows = torch.zeros(2, *x.shape[1:], dtype=x.dtype, device=device)
+    batch = Batch(rows, key, one.new_ones(2), key, draws)
 
     def feed(stage):  # type: ignore[no-untyped-def]
         return iter([((batch,) * stage.batches_per_step, None)])
 
+    held = [private]
     context, messages = run_round(program, SINGLE, context, feed)
+    held.append(context.private)
     _predict(program, context, batch)
     stacked = {part: (stack([value, value]), one.new_ones(2)) for part, (value, _) in messages.items()}
     server = server_round(method, server, stacked, program.clock)
@@ -67,7 +80,9 @@ def _attempt(program: Program, initial: Initial, image_shape: tuple[int, ...], n
     for phase in ("merged", "end"):
         private = run_settling(program, SINGLE, phase, context._replace(results={}), feed)
         context = context._replace(private=private, results={})
+        held.append(private)
         _predict(program, context, batch)
+    return held
 
 
 def _predict(program: Program, context: Context, batch: Batch) -> None:
@@ -75,5 +90,5 @@ def _predict(program: Program, context: Context, batch: Batch) -> None:
         program.predict(predictor, batch)
 
 
-def _on_meta(tree: Tree) -> Tree:
-    return tree_map(lambda leaf: leaf.to("meta") if isinstance(leaf, torch.Tensor) else leaf, tree)
+def _moved(tree: Tree, device: str) -> Tree:
+    return tree_map(lambda leaf: leaf.to(device) if isinstance(leaf, torch.Tensor) else leaf, tree)

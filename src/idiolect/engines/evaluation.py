@@ -88,7 +88,7 @@ def _rows(work: Workload, packing: Packing, clients: list[int], split: str) -> I
     plans = [in_order(getattr(work.federation.clients[c], split)) for c in clients]
     if packing is SINGLE:
         plan = plans[0]
-        yield from (work.batch(i[m], m[m], k[m], {}) for i, m, k in zip(*plan, strict=True))
+        yield from (work.single(i[m], m[m], k[m], {}) for i, m, k in zip(*plan, strict=True))
         return
     length = max(len(plan.index) for plan in plans)
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.func import grad_and_value, vmap
 
 from idiolect.core import Batch, Context, Program, Stage, State, Tree
-from idiolect.core.trees import stack, tree_leaves, tree_map, unstack
+from idiolect.core.trees import stack, tree_leaves, tree_map, unstack, with_leaves
 from idiolect.engines.workload import Workload
 from idiolect.layers import BatchedLayers
 
@@ -79,13 +79,36 @@ def _autograd(
 def _functional(
     objective: Callable[[Tree], tuple[Tensor, Tree]], params: Tree
 ) -> tuple[Tree, tuple[Tensor, Tree]]:
-    return grad_and_value(objective, has_aux=True)(params)
+    form: Tree = None
+
+    def flat(leaves: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        nonlocal form
+        value, form = objective(with_leaves(params, leaves))
+        return value, tree_leaves(form)
+
+    grads, (value, aux) = grad_and_value(flat, has_aux=True)(tree_leaves(params))
+    return with_leaves(params, grads), (value, with_leaves(form, aux))
 
 
 def _vmapped(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` of every client at once; the server's state is the same for all, the rest has a row for each.
+
+    vmap gets plain lists of tensors: with whole trees it would spend more time on them than small networks on
+    a step.
+    """
+
     def lifted(context: Context, *trees: Tree) -> Any:
-        in_dims = (Context(None, 0, 0, 0, None), *(0 for _ in trees))  # type: ignore[arg-type]
-        return vmap(function, in_dims=in_dims)(context, *trees)
+        server, form = context.server, None
+        given = (context._replace(server={}), *trees)
+
+        def flat(*leaves: Tensor) -> tuple[Tensor, ...]:
+            nonlocal form
+            own, *rest = with_leaves(given, leaves)
+            form = function(own._replace(server=server), *rest)
+            return tuple(tree_leaves(form))
+
+        found = vmap(flat)(*tree_leaves(given))
+        return with_leaves(form, found)
 
     return lifted
 

@@ -1,180 +1,171 @@
-"""pool: one worker process per core, one intra-op thread each, clients dealt out by work.
+"""pool: one worker process per core, one intra-op thread each; whoever is free takes the next clients.
 
-A worker is a fork: it inherits the data and the method, receives only the server's state and its clients'
-private rows, and runs the same code as ``loop``, so the numbers are those of ``loop``.
+A worker runs the same code as ``loop``, or as ``cohort`` where that is faster, so the numbers are theirs.
 """
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import pickle
-import traceback
-from contextlib import suppress
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from multiprocessing.connection import Connection
-from typing import Any, NamedTuple
-
-import torch
+from multiprocessing.connection import wait
+from typing import Any
 
 from idiolect.core import Program, Tree
-from idiolect.core.trees import tree_map
+from idiolect.engines.cohort import Cohort
 from idiolect.engines.evaluation import Logits
 from idiolect.engines.group import Outcome
 from idiolect.engines.loop import Loop
+from idiolect.engines.mailbox import Letter, Mailbox
+from idiolect.engines.worker import Task, Worker, start_worker
 from idiolect.engines.workload import Workload
 from idiolect.errors import UserError
 
-__all__ = ["Pool", "deal"]
+__all__ = ["Pool", "hands_of"]
+
+TRIES = 3  # of the same clients, whose worker died, before the run is given up
+HANDS_ONE_BY_ONE = 16  # of each worker at most: many, so that all workers end together
+HANDS_BATCHED = 2  # few, so that each is a large batch
 
 
-def deal(work: dict[int, int], workers: int) -> list[list[int]]:
-    """Clients to workers, the longest first to whoever has least.
+def hands_of(work: dict[int, int], most: int) -> list[list[int]]:
+    """Clients in at most ``most`` hands of equal size, those with most work first.
 
-    >>> deal({0: 5, 1: 3, 2: 2, 3: 1}, 2)
-    [[0, 3], [1, 2]]
+    >>> hands_of({0: 5, 1: 3, 2: 7, 3: 1, 4: 3}, 3)
+    [[2, 0], [1, 4], [3]]
     """
-    hands: list[list[int]] = [[] for _ in range(workers)]
-    loads = [0] * workers
-    for client in sorted(work, key=lambda c: (-work[c], c)):
-        least = loads.index(min(loads))
-        hands[least].append(client)
-        loads[least] += work[client]
-    return hands
-
-
-class Worker(NamedTuple):
-    process: multiprocessing.process.BaseProcess
-    pipe: Connection
+    order = sorted(work, key=lambda client: (-work[client], client))
+    size = -(-len(order) // most)
+    return [order[start : start + size] for start in range(0, len(order), size)]
 
 
 @dataclass
 class Pool:
     """Args:
     workers: processes; None takes one for every core this process may use.
+    say: hears of a worker that died and was replaced.
     """
 
     work: Workload
     workers: int | None = None
+    say: Callable[[str], None] = lambda sentence: None
     _running: list[Worker] = field(default_factory=list)
+    _server: Mailbox = field(default_factory=Mailbox)
     _program: Program | None = None
 
     def round(
         self, program: Program, server: Tree, privates: dict[int, Tree], observe: bool
     ) -> list[Outcome]:
-        return self._map("round", program, privates, (server, observe))
+        plan = program.method.plan(program.scene, program.clock)
+        amount = {c: self._steps(program, plan.before + plan.after, c) for c in privates}
+        return self._map("round", program, server, privates, observe, amount)
 
     def settle(self, program: Program, phase: str, server: Tree, privates: dict[int, Tree]) -> list[Tree]:
-        return self._map("settle", program, privates, (phase, server))
+        plan = program.method.plan(program.scene, program.clock)
+        stages = plan.merged if phase == "merged" else plan.end
+        amount = {c: self._steps(program, stages, c) for c in privates}
+        return self._map("settle", program, server, privates, phase, amount)
 
     def evaluate(self, program: Program, server: Tree, privates: dict[int, Tree], split: str) -> list[Logits]:
-        return self._map("evaluate", program, privates, (server, split))
+        amount = {c: len(getattr(self.work.federation.clients[c], split)) for c in privates}
+        return self._map("evaluate", program, server, privates, split, amount)
 
     def close(self) -> None:
         for worker in self._running:
-            worker.pipe.close()
-            worker.process.join(timeout=5)
-            if worker.process.is_alive():
-                worker.process.kill()
-                worker.process.join()
+            worker.close()
         self._running.clear()
 
+    def _steps(self, program: Program, stages: tuple[Any, ...], client: int) -> int:
+        return sum(self.work.steps(program, stage, client) for stage in stages)
+
     def _map(
-        self, call: str, program: Program, privates: dict[int, Tree], arguments: tuple[Any, ...]
+        self,
+        call: str,
+        program: Program,
+        server: Tree,
+        privates: dict[int, Tree],
+        option: Any,
+        amount: dict[int, int],
     ) -> list[Any]:
-        self._fork(program)
-        samples = {client: len(self.work.federation.clients[client].train) for client in privates}
-        hands = deal(samples, len(self._running))
-        for worker, hand in zip(self._running, hands, strict=True):
-            if hand:
-                mine = {client: privates[client] for client in hand}
-                with suppress(OSError):  # a dead worker is named when its answer is missing
-                    _send(worker.pipe, (call, program.clock, mine, arguments))
+        """Hands out ``call`` and puts the answers in the order of ``privates``."""
+        self._bind(program)
+        letter = self._server.put(server)
+        each = HANDS_BATCHED if batches_well(program) else HANDS_ONE_BY_ONE
+        waiting = deque(hands_of(amount, each * len(self._running)))
+        busy: dict[Any, tuple[Worker, list[int]]] = {}
+        died: dict[tuple[int, ...], int] = {}
         found: dict[int, Any] = {}
-        failed: Exception | None = None
-        for worker, hand in zip(self._running, hands, strict=True):
-            if hand:
-                answer = _answer(worker, hand)
-                if isinstance(answer, Exception):
-                    failed = answer
-                else:
-                    found |= dict(zip(hand, answer, strict=True))
-        if failed is not None:
+        try:
+            while waiting or busy:
+                for worker in self._running:
+                    if waiting and worker.pipe not in busy:
+                        hand = waiting.popleft()
+                        rows = worker.inbox.put({client: privates[client] for client in hand})
+                        busy[worker.pipe] = worker, hand
+                        _send(worker, Task(call, program.clock, option, letter, rows))
+                for pipe in wait(list(busy)):
+                    worker, hand = busy.pop(pipe)
+                    answer = _answer(worker)
+                    if answer is None:
+                        died[tuple(hand)] = died.get(tuple(hand), 0) + 1
+                        self._replace(worker, hand, died[tuple(hand)])
+                        waiting.appendleft(hand)
+                    else:
+                        found |= dict(zip(hand, answer, strict=True))
+        except BaseException:
             self.close()
-            raise failed
+            raise
         return [found[client] for client in privates]
 
-    def _fork(self, program: Program) -> None:
+    def _bind(self, program: Program) -> None:
         """Starts the workers for this method, task and scene; a moment of the run is sent with each call."""
         bound = self._program
         if self._running and bound is not None and replace(program, clock=bound.clock) == bound:
             return
         self.close()
         self._program = program
-        fork = multiprocessing.get_context("fork")
         for _ in range(self.workers or len(os.sched_getaffinity(0))):
-            ours, theirs = fork.Pipe()
-            others = [worker.pipe for worker in self._running] + [ours]
-            process = fork.Process(target=_serve, args=(theirs, others, program, self.work), daemon=True)
-            process.start()
-            theirs.close()
-            self._running.append(Worker(process, ours))
+            self._running.append(self._start(program))
+
+    def _start(self, program: Program) -> Worker:
+        engine = Cohort(self.work) if batches_well(program) else Loop(self.work)
+        return start_worker(engine, program, self._server, [worker.pipe for worker in self._running])
+
+    def _replace(self, worker: Worker, hand: list[int], deaths: int) -> None:
+        worker.process.join()
+        what = f"worker process {worker.process.pid} died with exit code {worker.process.exitcode}"
+        if deaths == TRIES:
+            raise UserError(
+                f"{what} as did {TRIES - 1} before it on clients {hand}; "
+                "the machine may be out of memory: try --engine loop"
+            )
+        self.say(f"{what}; another trains its clients {hand} again")
+        place = self._running.index(worker)
+        worker.close()
+        del self._running[place]
+        assert self._program is not None
+        self._running.insert(place, self._start(self._program))
 
 
-def _send(pipe: Connection, value: Any) -> None:
-    as_arrays = tree_map(
-        lambda leaf: leaf.detach().numpy() if isinstance(leaf, torch.Tensor) else leaf, value
-    )
-    pipe.send_bytes(pickle.dumps(as_arrays, protocol=5))
+def batches_well(program: Program) -> bool:
+    """Whether a core is faster with many clients at once: without convolutions it is."""
+    return not program.task.structure.convolutional
 
 
-def _receive(pipe: Connection) -> Any:
-    value = pickle.loads(pipe.recv_bytes())
-    # copied into memory of torch's own: rounding depends on how it is aligned
-    return tree_map(lambda leaf: torch.tensor(leaf) if type(leaf).__module__ == "numpy" else leaf, value)
-
-
-def _answer(worker: Worker, hand: list[int]) -> Any:
+def _send(worker: Worker, task: Task) -> None:
     try:
-        return _receive(worker.pipe)
+        worker.pipe.send(task)
+    except OSError:
+        """A dead worker is found when its answer is missing."""
+
+
+def _answer(worker: Worker) -> Any:
+    """What a worker sent back, copied out of its outbox; None when it died."""
+    try:
+        answer: Letter | Exception = worker.pipe.recv()
     except (EOFError, OSError):
-        worker.process.join(timeout=5)
-        return UserError(
-            f"the worker process for clients {hand} died with exit code {worker.process.exitcode}; "
-            "it may have run out of memory: try --engine loop"
-        )
-
-
-def _serve(pipe: Connection, others: list[Connection], program: Program, work: Workload) -> None:
-    """The life of a worker: one call after the other until the pipe closes."""
-    for other in others:
-        other.close()
-    torch.set_num_threads(1)
-    engine = Loop(work)
-    while True:
-        try:
-            call, clock, privates, arguments = _receive(pipe)
-        except (EOFError, OSError, KeyboardInterrupt):
-            return
-        program = replace(program, clock=clock)
-        try:
-            _send(pipe, _run(engine, call, program, privates, arguments))
-        except KeyboardInterrupt:
-            return
-        except UserError as error:
-            _send(pipe, error)
-        except Exception as error:
-            _send(pipe, RuntimeError(f"{error}\n{traceback.format_exc()}"))
-
-
-def _run(
-    engine: Loop, call: str, program: Program, privates: dict[int, Tree], arguments: tuple[Any, ...]
-) -> Any:
-    if call == "round":
-        server, observe = arguments
-        return engine.round(program, server, privates, observe)
-    if call == "settle":
-        phase, server = arguments
-        return engine.settle(program, phase, server, privates)
-    server, split = arguments
-    return engine.evaluate(program, server, privates, split)
+        return None
+    if isinstance(answer, Exception):
+        raise answer
+    return worker.outbox.take(answer)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -10,9 +10,12 @@ from torch import Tensor
 from torch.func import functional_call
 
 from idiolect.core import Batch, Flat, Initial, Model, Out, Structure, Task, Tree, derive
-from idiolect.models import How, MaskedBatchNorm, Net, build
+from idiolect.core.rows import mean_over_rows
+from idiolect.models import How, MaskedBatchNorm, Net, build, crop_and_flip, initialise
 
-__all__ = ["initialiser", "make_task", "structure_of"]
+__all__ = ["AUGMENTATIONS", "initialiser", "make_task", "structure_of"]
+
+AUGMENTATIONS = ("none", "crop_flip")
 
 
 def structure_of(net: Net) -> Structure:
@@ -29,17 +32,29 @@ def structure_of(net: Net) -> Structure:
         linear_head=net.linear_head,
         n_features=head[0].shape[1],
         n_classes=head[-1].shape[0],
+        convolutional=any(p.dim() > 2 for p in net.parameters()),
     )
 
 
-def make_task(net: Net, *, compute: torch.dtype | None = None) -> Task:
+def make_task(
+    net: Net,
+    augmentation: str = "none",
+    fill: Sequence[float] | None = None,
+    compute: torch.dtype | None = None,
+) -> Task:
     """Mean softmax cross-entropy over the real rows of a batch.
 
+    A net that takes tokens is given x as int64 [B, T], whatever its type and axes, so that a batch of token
+    images [B, 1, 1, T] of the run's precision serves it as well.
+
     Args:
+        augmentation: of training batches, one of ``AUGMENTATIONS``.
+        fill: by channel, what augmentation puts beyond the edges of an image.
         compute: precision that the network computes in; what enters and leaves it has the run's.  Normalisation
             keeps the run's, and None computes everything in it.
     """
-    n_units = net.n_units
+    n_units, tokens = net.n_units, net.takes_tokens
+    tied = len(list(net.named_parameters(remove_duplicate=False))) > len(list(net.parameters()))
     narrow = _narrowed(net, compute)
 
     def forward(
@@ -48,13 +63,14 @@ def make_task(net: Net, *, compute: torch.dtype | None = None) -> Task:
         modes = (train,) * n_units if isinstance(train, bool) else train
         tensors = {**narrow(params), **buffers}
         how = How(batch.mask, modes, batch.key)
-        found = functional_call(net, tensors, (_as(batch.x, compute), how), strict=True)
+        x = batch.x.flatten(1).long() if tokens else _as(batch.x, compute)
+        found = functional_call(net, tensors, (x, how), tie_weights=tied)
         features, logits = (_as(t, compute and batch.mask.dtype) for t in found)
         return Out(features, logits), {name: tensors[name] for name in buffers}
 
     def criterion(params: Tree, batch: Batch, out: Out) -> Tensor:
         each = F.cross_entropy(out.logits, batch.y, reduction="none")
-        return torch.where(batch.mask > 0, each, 0).sum() / batch.mask.sum().clamp(min=1)
+        return mean_over_rows(each, batch.mask)
 
     def head(params: Flat, features: Tensor) -> Tensor:
         ones = torch.ones_like(features[:, 0])
@@ -62,10 +78,13 @@ def make_task(net: Net, *, compute: torch.dtype | None = None) -> Task:
         last = f"units.{n_units - 1}."
         own = {name.removeprefix(last): p for name, p in narrow(params).items() if name.startswith(last)}
         inputs = (_as(features, compute), how.mask, False, how.key)
-        logits = functional_call(net.units[-1], own, inputs, strict=True)
+        logits = functional_call(net.units[-1], own, inputs, tie_weights=tied)
         return _as(logits, compute and features.dtype)
 
-    return Task(forward, criterion, head, structure_of(net))
+    def augment(batch: Batch) -> Batch:
+        return batch._replace(x=crop_and_flip(batch.x, batch.key, fill=fill))
+
+    return Task(forward, criterion, head, structure_of(net), augment if augmentation == "crop_flip" else None)
 
 
 def _narrowed(net: Net, compute: torch.dtype | None) -> Callable[[Flat], Flat]:
@@ -92,14 +111,15 @@ def initialiser(
     Args:
         like: a tensor with the run's precision and device.
     """
+    net = build(model, image_shape, n_classes, initialisation)
+    params, buffers = dict(net.named_parameters()), dict(net.named_buffers())
 
     def drawn(*position: str | int) -> Model:
-        net = build(model, image_shape, n_classes, initialisation, derive(seed, "initialisation", *position))
-        params = {k: v.detach().to(like) for k, v in net.named_parameters()}
-        return Model(params, {k: v.to(like) for k, v in net.named_buffers()})
+        initialise(net, initialisation, derive(seed, "initialisation", *position))
+        with torch.no_grad():
+            return Model(*({k: v.to(like, copy=True) for k, v in tree.items()} for tree in (params, buffers)))
 
-    first = drawn("shared")
-    structure = structure_of(build(model, image_shape, n_classes, initialisation))
+    first, structure = drawn("shared"), structure_of(net)
 
     def initial(client: int) -> Initial:
         def draw(purpose: str, own: bool) -> Model:

@@ -9,23 +9,23 @@ from torch import Tensor
 
 from idiolect.core import Choice
 from idiolect.errors import UserError
-from idiolect.evaluation.metrics import METRICS
+from idiolect.evaluation.judged import judge
+from idiolect.evaluation.metrics import METRICS, Metric
 
 __all__ = ["Scores", "choose", "score"]
 
 Scores = dict[str, dict[str, list[float]]]  # predictor -> metric -> one value per client
 
 
-def score(logits: Sequence[Mapping[str, Tensor]], labels: Sequence[Tensor]) -> Scores:
+def score(
+    logits: Sequence[Mapping[str, Tensor]], labels: Sequence[Tensor], metrics: Mapping[str, Metric] = METRICS
+) -> Scores:
     """Every metric of every predictor on every client."""
-    predictors = list(logits[0]) if logits else []
-    return {
-        predictor: {
-            name: [metric.function(found[predictor], y) for found, y in zip(logits, labels, strict=True)]
-            for name, metric in METRICS.items()
-        }
-        for predictor in predictors
-    }
+    found: Scores = {}
+    for predictor in logits[0] if logits else ():
+        judged = judge([each[predictor] for each in logits], labels)
+        found[predictor] = {name: metric.function(judged).tolist() for name, metric in metrics.items()}
+    return found
 
 
 def choose(choices: Sequence[Choice], valid: Scores, test: Scores) -> tuple[Scores, dict[str, str]]:

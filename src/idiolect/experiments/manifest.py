@@ -34,6 +34,10 @@ def describe_run(setting: Setting, where: Where) -> dict[str, Any]:
         "parts": [part.name for part in setting.method.parts],
         "seed": experiment.seed,
         "headline": setting.method.headline,
+        "metrics": {
+            name: {"higher_is_better": m.higher_is_better, "low": m.low, "high": m.high}
+            for name, m in setting.metrics.items()
+        },
         "dataset": experiment.dataset,
         "partition": experiment.partition,
         "model": experiment.model,
@@ -43,7 +47,8 @@ def describe_run(setting: Setting, where: Where) -> dict[str, Any]:
         "engine": where._asdict(),
         "dropped": setting.partition_report,
         "source": setting.dataset_manifest,
-        "class_counts": setting.federation.class_counts().tolist(),
+        "class_counts": setting.federation.class_counts(),
+        "newcomers": setting.federation.newcomers,
         "versions": _versions(),
         "hardware": _hardware(where),
         "notes": notes_of(experiment),

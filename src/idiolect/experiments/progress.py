@@ -20,6 +20,9 @@ class Watcher(Protocol):
     def say(self, sentence: str) -> None:
         """Something worth a line."""
 
+    def hint(self, sentence: str) -> None:
+        """Something worth a line to somebody who is looking on."""
+
 
 class Silent:
     """Nobody watches."""
@@ -34,4 +37,7 @@ class Silent:
         pass
 
     def say(self, sentence: str) -> None:
+        pass
+
+    def hint(self, sentence: str) -> None:
         pass

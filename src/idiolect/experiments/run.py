@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,18 +11,21 @@ from typing import Any
 from idiolect.engines import Where, choose_engine, place
 from idiolect.errors import UserError, refuse_outside
 from idiolect.experiments.manifest import describe_run, hash_of, notes_of
+from idiolect.experiments.private_state import announce, open_private_state, place_private_state
 from idiolect.experiments.progress import Silent, Watcher
 from idiolect.experiments.setting import Setting, prepare
 from idiolect.experiments.simulation import Simulation
 from idiolect.experiments.spec import Experiment, with_settings
+from idiolect.federation import Placement
 from idiolect.methods import label
 from idiolect.methods import method as read_method
 from idiolect.records import (
     Run,
     RunWriter,
+    checkpoint_tables,
+    find_checkpoint,
     finished,
     finished_folder,
-    load_checkpoint,
     partial_folder,
     read_run,
     run_name,
@@ -58,7 +61,10 @@ def run(
     data_dir: str | Path | None = None,
     resume: bool = False,
     checkpoint_every: int = CHECKPOINT_EVERY,
+    store: str = "auto",
+    store_cache: float | None = None,
     watcher: Watcher | None = None,
+    notes: Sequence[str] = (),
     **settings: Any,
 ) -> Run:
     """Runs one method and returns its record; a run that is finished already is read instead.
@@ -69,6 +75,9 @@ def run(
         engine: ``auto``, ``loop``, ``cohort`` or ``pool``; it changes no number.
         resume: goes on from the last checkpoint of an interrupted run.
         checkpoint_every: rounds between checkpoints.
+        store: where private state is kept, ``auto``, ``device``, ``host`` or ``disk``; it changes no number.
+        store_cache: megabytes of a disk store that stay in memory.
+        notes: sentences kept in the record, which change nothing.
         settings: fields of ``Experiment``.
 
     >>> import tempfile, idiolect
@@ -87,12 +96,17 @@ def run(
         watcher.say(f"{name} is finished already: read, not run again")
         return read_run(finished_folder(out, name))
     setting = prepare(experiment, where, data_dir)
+    if setting.cannot_batch and where.engine == "cohort":
+        where = where._replace(engine="loop", reason=f"the model cannot be batched: {setting.cannot_batch}")
+        watcher.say(f"engine loop on {where.device}: {where.reason}")
     if partial_folder(out, name).exists() and not resume:
         raise UserError(
             f"{partial_folder(out, name)} holds an interrupted run; continue it with --resume, or remove it"
         )
-    writer = RunWriter(out, name, describe_run(setting, where))
-    return read_run(_carry_out(setting, where, writer, checkpoint_every, watcher))
+    placement = place_private_state(setting, partial_folder(out, name), checkpoint_every, store, store_cache)
+    described = describe_run(setting, where) | {"private_state": placement.facts()}
+    writer = RunWriter(out, name, {**described, "notes": [*described["notes"], *notes]})
+    return read_run(_carry_out(setting, where, placement, writer, checkpoint_every, watcher, notes))
 
 
 def compare(
@@ -105,8 +119,11 @@ def compare(
     data_dir: str | Path | None = None,
     resume: bool = False,
     checkpoint_every: int = CHECKPOINT_EVERY,
+    store: str = "auto",
+    store_cache: float | None = None,
     watcher: Watcher | None = None,
-    experiment: Experiment | None = None,
+    experiment: Experiment | Callable[[str], Experiment] | None = None,
+    notes: Sequence[str] = (),
     **settings: Any,
 ) -> Comparison:
     """Runs several methods on the same clients, splits and batches, and writes table and pictures.
@@ -115,19 +132,24 @@ def compare(
         methods: names or compositions.
         seeds: every method runs once for each.
         out: folder in which the comparison's folder is made; the runs lie in it.
+        experiment: what all methods have in common, or a function that gives each method its experiment.
+        notes: sentences kept in every record, which change nothing.
         settings: fields of ``Experiment``, the same for all methods.
     """
     if not methods or not seeds:
         raise UserError("a comparison needs at least one method and one seed")
     if len(set(methods)) < len(methods):
         raise UserError(f"a method stands twice in {', '.join(methods)}; give each once")
-    base = _with_what_is_needed(with_settings(experiment or Experiment(), settings), methods)
+    one_each = experiment if callable(experiment) else _with_method(experiment or Experiment())
+    bases = [_with_what_is_needed(with_settings(one_each(m), settings), methods) for m in methods]
     where = place(engine, device)
-    experiments = [replace(base, method=m, seed=seed) for m in methods for seed in seeds]
+    experiments = [replace(base, seed=seed) for base in bases for seed in seeds]
     for checked in experiments:
-        prepare(checked, where, data_dir)
-    identity = spec_hash({"spec": hash_of(base), "methods": list(methods), "seeds": list(seeds)})
-    folder = Path(out) / run_name("compare", base.dataset, base.partition, identity, min(seeds))
+        place_private_state(
+            prepare(checked, where, data_dir), Path(out), checkpoint_every, store, store_cache
+        )
+    identity = spec_hash({"specs": [hash_of(base) for base in bases], "seeds": list(seeds)})
+    folder = Path(out) / run_name("compare", bases[0].dataset, bases[0].partition, identity, min(seeds))
     runs = [
         run(
             e,
@@ -137,7 +159,10 @@ def compare(
             data_dir=data_dir,
             resume=resume,
             checkpoint_every=checkpoint_every,
+            store=store,
+            store_cache=store_cache,
             watcher=watcher,
+            notes=notes,
         )
         for e in experiments
     ]
@@ -151,6 +176,10 @@ def _name(experiment: Experiment) -> str:
     )
 
 
+def _with_method(base: Experiment) -> Callable[[str], Experiment]:
+    return lambda method: replace(base, method=method)
+
+
 def _with_what_is_needed(base: Experiment, methods: Sequence[str]) -> Experiment:
     """One split for all: where one method needs validation or public data, every method gives some up."""
     chosen = [read_method(text) for text in methods]
@@ -162,45 +191,60 @@ def _with_what_is_needed(base: Experiment, methods: Sequence[str]) -> Experiment
 
 
 def _carry_out(
-    setting: Setting, where: Where, writer: RunWriter, checkpoint_every: int, watcher: Watcher
+    setting: Setting,
+    where: Where,
+    placement: Placement,
+    writer: RunWriter,
+    checkpoint_every: int,
+    watcher: Watcher,
+    notes: Sequence[str],
 ) -> Path:
     began = time.perf_counter()
-    engine = choose_engine(where, setting.work)
+    engine = choose_engine(where, setting.work, watcher.say)
+    store = open_private_state(setting, placement, writer.folder)
     try:
-        simulation = Simulation.start(setting, engine)
-        found = load_checkpoint(writer.folder, watcher.say)
+        announce(placement, watcher)
+        simulation = Simulation.start(setting, engine, store)
+        found = find_checkpoint(writer.folder, watcher.say)
         if found is not None:
             simulation.restore(*found)
+        last = found[0] if found else None
         rounds = setting.experiment.rounds
         watcher.begin(label(setting.experiment.method), rounds, simulation.round)
         while simulation.round < rounds:
             simulation.advance()
             watcher.advance(simulation.round, simulation.latest)
             if simulation.round % checkpoint_every == 0 or simulation.round == rounds:
-                _checkpoint(writer, simulation)
+                last = _checkpoint(writer, simulation, last)
         simulation.finish()
         watcher.advance(simulation.round, simulation.latest)
+        last = _checkpoint(writer, simulation, last)
     except UserError:
         if not any(writer.folder.glob("checkpoint-*")):
             writer.discard()
         raise
     finally:
         engine.close()
+        store.close()
         watcher.end()
-    _checkpoint(writer, simulation)
     seconds = time.perf_counter() - began
-    return writer.finish(simulation.rounds.table(), simulation.rows.table(), _outcome(simulation, seconds))
+    tables = checkpoint_tables(writer.folder, last)
+    return writer.finish(tables["rounds"], tables["rows"], _outcome(simulation, seconds, notes))
 
 
-def _checkpoint(writer: RunWriter, simulation: Simulation) -> None:
-    tables = {"rows": simulation.rows.table(), "rounds": simulation.rounds.table()}
-    save_checkpoint(writer.folder, simulation.round, simulation.state(), tables)
+def _checkpoint(writer: RunWriter, simulation: Simulation, last: int | None) -> int:
+    """Saves what changed since the checkpoint of the round ``last``; gives the round of this one."""
+    state = {**simulation.state(), "private": simulation.store.save()}
+    tables = {"rows": simulation.rows.take(), "rounds": simulation.rounds.take()}
+    save_checkpoint(writer.folder, simulation.round, state, tables, last)
+    simulation.store.saved()
+    return simulation.round
 
 
-def _outcome(simulation: Simulation, seconds: float) -> dict[str, Any]:
+def _outcome(simulation: Simulation, seconds: float, given: Sequence[str]) -> dict[str, Any]:
     """What is known of a run only at its end."""
     setting = simulation.setting
-    notes = notes_of(setting.experiment)
+    notes = [*notes_of(setting.experiment), *given]
     notes += [f"{name} is {member}" for name, member in simulation.picks.items()]
     idle = setting.federation.population - len(simulation.selected)
     if idle:

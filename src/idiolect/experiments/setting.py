@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from idiolect.calls import parse_call
 from idiolect.core import Clock, Initial, Method, Program, Task, Tree, init_private, init_server
@@ -15,13 +17,16 @@ from idiolect.engines import Where, Workload, dry_round, initialiser, make_task
 from idiolect.engines.packing import SINGLE
 from idiolect.engines.precision import PRECISIONS
 from idiolect.errors import UserError
+from idiolect.evaluation import METRICS, Metric, per_batch_metrics
 from idiolect.experiments.spec import Experiment
 from idiolect.federation import Federation, cohort_size, federate
 from idiolect.methods import method
-from idiolect.models import Net, build
+from idiolect.models import Net, build, is_own, trial
 from idiolect.partition import partition
 
 __all__ = ["Setting", "prepare"]
+
+LEAST_SIDE = 8  # of images that are augmented: moved by four pixels, half of the image stays
 
 
 @dataclass(frozen=True)
@@ -35,15 +40,37 @@ class Setting:
     dataset_manifest: dict[str, Any]
     n_parameters: int
     initial: Callable[[int], Initial]
+    cannot_batch: str = ""  # why the network cannot run for many clients at once; nothing if it can
 
-    def program(self, round: int) -> Program:
-        """The method at a round counted from 0; one past the last is the end of the run."""
+    def program(self, round: int, newcomer: bool = False) -> Program:
+        """The method at a round counted from 0; one past the last is the end of the run.
+
+        Args:
+            newcomer: for clients who join then and never took part.
+        """
         experiment, population = self.experiment, self.federation.population
         rate = experiment.participation_rate
         learning_rate = experiment.learning_rate_at(min(round, experiment.rounds - 1))
         size = cohort_size(rate, population)
-        clock = Clock(round, experiment.rounds, rate, size, population, learning_rate)
+        clock = Clock(round, experiment.rounds, rate, size, population, learning_rate, newcomer)
         return Program(self.method, self.task, experiment.scene, clock, SINGLE.differentiate)
+
+    @cached_property
+    def private_shapes(self) -> list[Tree]:
+        """Trees of every shape that a client's private state can have; a method that cannot work is refused."""
+        device, n_classes = "cpu" if self.cannot_batch else "meta", self.federation.n_classes
+        moments = [self.program(round) for round in _rounds_with_every_stage(self)]
+        if self.experiment.newcomers:
+            moments.append(self.program(self.experiment.rounds, newcomer=True))
+        found = [dry_round(moment, self.initial(0), self.work.x, n_classes, device) for moment in moments]
+        return [shape for shapes in found for shape in shapes]
+
+    @property
+    def metrics(self) -> dict[str, Metric]:
+        """What is measured of every predictor."""
+        if self.experiment.calibration == "whole":
+            return METRICS
+        return METRICS | per_batch_metrics(self.experiment.batch_size)
 
     def first_server(self) -> Tree:
         return init_server(self.method, self.initial(0), self.task.structure)
@@ -52,10 +79,19 @@ class Setting:
         return init_private(self.method, self.initial(client), self.task.structure, self.experiment.buffers)
 
 
-def prepare(experiment: Experiment, where: Where, data_dir: str | Path | None = None) -> Setting:
-    """Loads, partitions, splits, builds and checks."""
+def prepare(
+    experiment: Experiment,
+    where: Where,
+    data_dir: str | Path | None = None,
+    dataset: Dataset | None = None,
+) -> Setting:
+    """Loads, partitions, splits, builds and checks.
+
+    Args:
+        dataset: taken in place of the one that the experiment names.
+    """
     chosen = method(experiment.method)
-    dataset = _dataset(experiment.dataset, str(data_dir) if data_dir else None)
+    dataset = dataset or _dataset(experiment.dataset, str(data_dir) if data_dir else None)
     parted = partition(
         experiment.partition, dataset.train_y, experiment.clients, experiment.seed, ids=dataset.train_ids
     )
@@ -67,13 +103,18 @@ def prepare(experiment: Experiment, where: Where, data_dir: str | Path | None = 
         seed=experiment.seed,
         public=experiment.public,
         public_in_test=experiment.public_in_test,
+        newcomers=experiment.newcomers,
     )
     image_shape = dataset.shape
     net = build(experiment.model, image_shape, dataset.n_classes, experiment.initialisation, experiment.seed)
     precision = PRECISIONS[experiment.precision]
-    task = make_task(net, compute=precision.compute if precision.compute != precision.storage else None)
+    black = [-mean / std for mean, std in zip(dataset.mean, dataset.std, strict=True)]
+    compute = precision.compute if precision.compute != precision.storage else None
+    task = make_task(net, experiment.augmentation, black, compute)
     chosen.check(task.structure, experiment.scene)
     _refuse_unusable(experiment, chosen, federation, net)
+    _refuse_inputs(experiment, federation, net)
+    cannot_batch = trial(net, image_shape, dataset.n_classes) if is_own(experiment.model) else ""
     work = Workload.place(
         federation,
         seed=experiment.seed,
@@ -87,9 +128,25 @@ def prepare(experiment: Experiment, where: Where, data_dir: str | Path | None = 
     scheme, seed = experiment.initialisation, experiment.seed
     initial = initialiser(experiment.model, image_shape, dataset.n_classes, scheme, seed, work.like)
     source = dict(dataset.manifest)
-    setting = Setting(experiment, chosen, federation, work, task, report, source, n_parameters, initial)
-    dry_round(setting.program(experiment.rounds - 1), initial(0), image_shape, dataset.n_classes)
+    setting = Setting(
+        experiment, chosen, federation, work, task, report, source, n_parameters, initial, cannot_batch
+    )
+    setting.private_shapes  # noqa: B018 - tries the method
     return setting
+
+
+def _rounds_with_every_stage(setting: Setting) -> list[int]:
+    """The last round, and before it the latest that has a stage which those after it lack."""
+    rounds: list[int] = []
+    seen: set[tuple[str, str]] = set()
+    for round in reversed(range(setting.experiment.rounds)):
+        program = setting.program(round)
+        plan = program.method.plan(program.scene, program.clock)
+        stages = {(phase, stage.name) for phase, found in plan._asdict().items() for stage in found}
+        if not rounds or not stages <= seen:
+            rounds.append(round)
+            seen |= stages
+    return rounds
 
 
 @lru_cache(maxsize=1)
@@ -104,13 +161,38 @@ def _refuse_unusable(experiment: Experiment, chosen: Method, federation: Federat
     """Clients that the method or the network cannot serve, by name."""
     if chosen.needs_public and experiment.public < 1:
         raise UserError(f"{chosen.name} trains on public data on the server; set public, for example to 500")
-    for client, rows in enumerate(federation.clients):
-        if chosen.needs_validation and len(rows.valid) == 0:
-            raise UserError(
-                f"{chosen.name} chooses on validation data and client {client} holds none; set valid above 0"
-            )
-        if net.has_batchnorm and (len(rows.train) < 2 or experiment.batch_size < 2):
-            raise UserError(
-                f"client {client} would train on batches of one sample, which batch normalisation cannot; "
-                "use fewer clients, a larger batch or a network without it"
-            )
+    without = np.flatnonzero(federation.clients.sizes("valid") == 0)
+    if chosen.needs_validation and len(without):
+        raise UserError(
+            f"{chosen.name} chooses on validation data and client {without[0]} holds none; set valid above 0"
+        )
+    batches = np.minimum(federation.clients.sizes("train"), experiment.batch_size)
+    single = np.flatnonzero(batches < 2)
+    if net.has_batchnorm and len(single):
+        raise UserError(
+            f"client {single[0]} would train on batches of one sample, which batch normalisation cannot; "
+            "use fewer clients, a larger batch or a network without it"
+        )
+
+
+def _refuse_inputs(experiment: Experiment, federation: Federation, net: Net) -> None:
+    """Data that the network or the augmentation cannot read."""
+    x, augmented = federation.x, experiment.augmentation != "none"
+    if x.dtype.kind == "i" and not net.takes_tokens:
+        raise UserError(
+            f"model {experiment.model} reads images and {experiment.dataset} holds tokens; use char_lstm or another "
+            "model with an embedding"
+        )
+    if augmented and (net.takes_tokens or min(x.shape[2:]) < LEAST_SIDE):
+        raise UserError(
+            f"augmentation {experiment.augmentation} moves images and these are {experiment.dataset}'s "
+            f"inputs of {'x'.join(map(str, x.shape[1:]))} for {experiment.model}; set augmentation to none"
+        )
+    if net.vocabulary is None:
+        return
+    whole = x.dtype.kind == "i" or bool((x == np.floor(x)).all())
+    if not whole or x.min() < 0 or x.max() >= net.vocabulary:
+        raise UserError(
+            f"model {experiment.model} reads tokens 0..{net.vocabulary - 1} and the data hold numbers from "
+            f"{x.min():g} to {x.max():g}; use a dataset of tokens or another model"
+        )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from idiolect.core import Scene
+from idiolect.engines import AUGMENTATIONS
 from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice
 
 __all__ = ["PRECISIONS", "Experiment", "with_settings"]
@@ -20,6 +21,9 @@ class Experiment:
 
     Args:
         method: a name, a name with options, or a composition: ``map(alpha=0.5)``.
+        clients: their number; 0 for as many as there are, where it follows from the data (``natural``).
+        newcomers: clients, drawn by the seed and numbered last, who never train; after the last round each joins by
+            the method's own rule and is scored as the population ``new``.
         valid, test: shares of each client's samples held out.
         public: samples of the server's test set that the server may train on without their labels; they leave
             the test set unless ``public_in_test``.
@@ -27,7 +31,14 @@ class Experiment:
         buffers: running statistics are ``average``d, kept ``private`` or left ``frozen``.
         warmup_rounds: learning rate grows linearly over this many rounds.
         lr_decay: factor on the learning rate after every round.
+        augmentation: ``crop_flip`` trains on images moved by up to four pixels and mirrored at random; measuring
+            and evaluating always see them as they are.
         evaluate_every: rounds between evaluations of all clients; the last round is always evaluated.
+        observe: when the selected clients are scored before and after their training: in ``evaluated`` rounds, or
+            ``always``, which local degradation and the mean over the last rounds need.
+        calibration: ``whole`` measures calibration on each client's whole split; ``per_batch`` also records it averaged
+            over batches of ``batch_size``, as SuPerFed's code does, under names of its own.
+        score_valid: evaluations score the validation split too, as sweeps need it.
         precision: ``float32``; ``float64``; ``tf32``: float32 whose products a GPU may round; or ``bf16``: networks
             compute in bfloat16, all else is float32.
     """
@@ -36,6 +47,7 @@ class Experiment:
     dataset: str = "fashion-mnist-12k"
     partition: str = "dirichlet_client(alpha=0.3)"
     clients: int = 50
+    newcomers: int = 0
     model: str = "lenet_map"
     initialisation: str = "default"
     rounds: int = 40
@@ -56,6 +68,10 @@ class Experiment:
     public: int = 0
     public_in_test: bool = False
     evaluate_every: int = 5
+    augmentation: str = "none"
+    observe: str = "evaluated"
+    calibration: str = "whole"
+    score_valid: bool = False
     precision: str = "float32"
     seed: int = 0
 
@@ -76,7 +92,12 @@ class Experiment:
             )
         refuse_unknown_choice("weighting", self.weighting, ("uniform", "samples"))
         refuse_unknown_choice("buffers", self.buffers, ("average", "private", "frozen"))
+        refuse_unknown_choice("augmentation", self.augmentation, AUGMENTATIONS)
+        refuse_unknown_choice("observe", self.observe, ("evaluated", "always"))
+        refuse_unknown_choice("calibration", self.calibration, ("whole", "per_batch"))
         refuse_unknown_choice("precision", self.precision, PRECISIONS)
+        if self.score_valid and self.valid <= 0:
+            raise UserError("score_valid needs validation data; set valid above 0")
         if self.clip_norm is not None:
             refuse_outside("clip_norm", self.clip_norm, 1e-9)
 
@@ -91,7 +112,8 @@ class Experiment:
 
 
 LEAST = {
-    "clients": 1,
+    "clients": 0,
+    "newcomers": 0,
     "rounds": 1,
     "local_epochs": 0,
     "batch_size": 1,

@@ -22,13 +22,16 @@ def bytes_up(method: Method, messages: list[dict[str, Tree]]) -> int:
     return BYTES_PER_SCALAR * scalars
 
 
-def bytes_down(sent: Tree, plan: Plan, round: int, cohort_size: int, population: int) -> int:
+def bytes_down(
+    sent: Tree, plan: Plan, round: int, cohort_size: int, population: int, buffers: str = "average"
+) -> int:
     """What the clients download.
 
     A method whose every client scores the new model sends it to all of them after each merge; the next round
-    then starts from what they hold already.
+    then starts from what they hold already.  Statistics travel where they are averaged: private ones stay where
+    they are, frozen ones are those of the initial model.
     """
-    scalars = count_scalars(sent)
+    scalars = count_scalars(sent if buffers == "average" else {**sent, "buffers": {}})
     if not plan.merged:
         return BYTES_PER_SCALAR * scalars * cohort_size
     return BYTES_PER_SCALAR * scalars * (population + (cohort_size if round == 0 else 0))

@@ -1,20 +1,35 @@
 """Clients as rows: splits, batch plans, cohort sampling, the store of private state."""
 
 from idiolect.federation.batches import BatchPlan, batches_per_epoch, plan_batches
+from idiolect.federation.capacity import readable
+from idiolect.federation.clients import Clients
 from idiolect.federation.federation import Federation, federate
-from idiolect.federation.selection import cohort_size, select
+from idiolect.federation.members import Members
+from idiolect.federation.placement import STORES, Demand, Placement, choose_store, open_store
+from idiolect.federation.row_format import RowFormat
+from idiolect.federation.selection import cohort_size, newcomers_last, select
 from idiolect.federation.splits import ClientRows, split_rows
 from idiolect.federation.store import Store
 
 __all__ = [
+    "STORES",
     "BatchPlan",
     "ClientRows",
+    "Clients",
+    "Demand",
     "Federation",
+    "Members",
+    "Placement",
+    "RowFormat",
     "Store",
     "batches_per_epoch",
+    "choose_store",
     "cohort_size",
     "federate",
+    "newcomers_last",
+    "open_store",
     "plan_batches",
+    "readable",
     "select",
     "split_rows",
 ]

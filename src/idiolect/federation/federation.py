@@ -9,7 +9,9 @@ import numpy as np
 from idiolect.core.seeds import derive
 from idiolect.data import Dataset, normalised
 from idiolect.errors import UserError
-from idiolect.federation.splits import ClientRows, split_rows
+from idiolect.federation.clients import Clients
+from idiolect.federation.selection import newcomers_last
+from idiolect.federation.splits import split_rows
 from idiolect.partition import Partition
 
 __all__ = ["Federation", "federate"]
@@ -18,27 +20,34 @@ __all__ = ["Federation", "federate"]
 @dataclass(frozen=True)
 class Federation:
     """Args:
-    x, y: the pool that rows point into; x is float32, normalised.
-    server_x, server_y: the official test set, which no client trains on.
+    x, y: the pool that rows point into; x is normalised images, float32, or tokens, int64.
+    server_x, server_y: the official test set, which no client trains on; where the data have none, the test
+        parts of all clients together.
+    clients: any sequence of ``ClientRows``; kept packed.
+    newcomers: the last of the clients, who never train and are not of the population: what the partition
+        numbered them.
     """
 
-    x: np.ndarray  # [N, C, H, W]
+    x: np.ndarray  # [N, C, H, W] or [N, L]
     y: np.ndarray  # [N]
     server_x: np.ndarray
     server_y: np.ndarray
     n_classes: int
-    clients: tuple[ClientRows, ...]
+    clients: Clients
     public: np.ndarray  # rows of the pool without labels, for the server to train on
+    newcomers: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.clients, Clients):
+            object.__setattr__(self, "clients", Clients(self.clients))
 
     @property
     def population(self) -> int:
-        return len(self.clients)
+        return len(self.clients) - len(self.newcomers)
 
     def class_counts(self, split: str = "train") -> np.ndarray:
         """[clients, classes]"""
-        return np.stack(
-            [np.bincount(self.y[getattr(c, split)], minlength=self.n_classes) for c in self.clients]
-        )
+        return self.clients.class_counts(self.y, self.n_classes, split)
 
 
 def federate(
@@ -50,6 +59,7 @@ def federate(
     seed: int,
     public: int = 0,
     public_in_test: bool = False,
+    newcomers: int = 0,
 ) -> Federation:
     """Splits every client's rows; a client without rows is refused by name.
 
@@ -57,6 +67,7 @@ def federate(
         valid, test: shares of each client's rows.
         public: samples of the official test set that the server may look at without their labels.
         public_in_test: keeps them in the server's test set as well.
+        newcomers: clients drawn by the seed who never train; they are numbered last.
     """
     if valid < 0 or test < 0 or valid + test >= 1:
         raise UserError(
@@ -65,22 +76,41 @@ def federate(
     for client, rows in enumerate(partition.clients):
         if len(rows) == 0:
             raise UserError(f"client {client} has no data; use fewer clients or another partition")
-    if public >= len(dataset.test_y):
+    if public and public >= len(dataset.test_y):
         raise UserError(
             f"public is {public} but the server's test set has only {len(dataset.test_y)} samples"
         )
+    numbered = newcomers_last(len(partition.clients), newcomers, seed=seed)
     order = np.random.default_rng(derive(seed, "public")).permutation(len(dataset.test_y))
     seen, kept = np.sort(order[:public]), np.sort(order if public_in_test else order[public:])
-    pool = np.concatenate([dataset.train_x, dataset.test_x[seen]]) if public else dataset.train_x
-    return Federation(
-        x=normalised(pool, dataset.mean, dataset.std),
-        y=np.concatenate([dataset.train_y, np.zeros(public, np.int64)]),
-        server_x=normalised(dataset.test_x[kept], dataset.mean, dataset.std),
-        server_y=dataset.test_y[kept],
-        n_classes=dataset.n_classes,
-        clients=tuple(
-            split_rows(rows, client, valid=valid, test=test, seed=seed)
-            for client, rows in enumerate(partition.clients)
-        ),
-        public=np.arange(len(dataset.train_y), len(dataset.train_y) + public),
+    clients = Clients(
+        split_rows(partition.clients[client], client, valid=valid, test=test, seed=seed)
+        for client in numbered
     )
+    x = _ready(dataset, dataset.train_x, dataset.test_x[seen])
+    y = np.concatenate([dataset.train_y, np.zeros(public, np.int64)])
+    official = len(dataset.test_y) > 0
+    tested = kept if official else np.concatenate([rows.test for rows in clients])
+    return Federation(
+        x=x,
+        y=y,
+        server_x=_ready(dataset, dataset.test_x[tested]) if official else x[tested],
+        server_y=dataset.test_y[tested] if official else y[tested],
+        n_classes=dataset.n_classes,
+        clients=clients,
+        public=np.arange(len(dataset.train_y), len(dataset.train_y) + public),
+        newcomers=tuple(numbered[len(numbered) - newcomers :]),
+    )
+
+
+def _ready(dataset: Dataset, *parts: np.ndarray) -> np.ndarray:
+    """Rows as a network takes them, one part after the other; beside them no copy of the pool is held."""
+    filled = [part for part in parts if len(part)]
+    if dataset.is_tokens:
+        return filled[0] if len(filled) == 1 else np.concatenate(filled)
+    ready = np.empty((sum(map(len, filled)), *dataset.shape), np.float32)
+    done = 0
+    for part in filled:
+        normalised(part, dataset.mean, dataset.std, out=ready[done : done + len(part)])
+        done += len(part)
+    return ready

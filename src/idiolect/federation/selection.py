@@ -1,12 +1,13 @@
-"""Which clients take part in a round."""
+"""Which clients take part in a round, and which never do."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from idiolect.core.seeds import derive
+from idiolect.errors import UserError
 
-__all__ = ["cohort_size", "select"]
+__all__ = ["cohort_size", "newcomers_last", "select"]
 
 
 def cohort_size(participation_rate: float, population: int) -> int:
@@ -23,3 +24,18 @@ def select(participation_rate: float, population: int, *, seed: int, round: int)
     random = np.random.default_rng(derive(seed, "selection", round))
     chosen = random.choice(population, cohort_size(participation_rate, population), replace=False)
     return sorted(int(client) for client in chosen)
+
+
+def newcomers_last(n_clients: int, newcomers: int, *, seed: int) -> list[int]:
+    """All clients, those held out as newcomers at the end; both in the order of their numbers.
+
+    >>> newcomers_last(4, 0, seed=0)
+    [0, 1, 2, 3]
+    """
+    if not 0 <= newcomers < n_clients:
+        raise UserError(
+            f"newcomers is {newcomers} but there are {n_clients} clients; leave at least one to train"
+        )
+    random = np.random.default_rng(derive(seed, "newcomers"))
+    held_out = set(random.choice(n_clients, newcomers, replace=False).tolist())
+    return sorted(range(n_clients), key=lambda client: (client in held_out, client))

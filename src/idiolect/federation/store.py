@@ -2,36 +2,100 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import torch
+from torch import Tensor
 
 from idiolect.core.trees import Tree
+from idiolect.errors import UserError
+from idiolect.federation.memory_shelf import MemoryShelf
+from idiolect.federation.row_format import RowFormat
+from idiolect.federation.shelf import Shelf
+from idiolect.federation.slot_index import Mark
 
 __all__ = ["Store"]
+
+GROUP_BYTES = 32 << 20  # rows packed or unpacked at once
+CHUNK_BYTES = 64 << 20  # rows of all clients at a time
 
 
 class Store:
     """Keeps what never leaves a client.
 
+    Trees that come back are copies of their own, bit for bit what was written, whatever the shelf.
+
     Args:
         create: client -> its first private state; a client that was only looked at is not stored.
+        shelf: where rows are kept.
+        form: of the rows.
+        device: where trees are computed on.
     """
 
-    def __init__(self, create: Callable[[int], Tree]) -> None:
+    def __init__(
+        self, create: Callable[[int], Tree], shelf: Shelf, form: RowFormat, device: torch.device | str = "cpu"
+    ) -> None:
         self._create = create
-        self._kept: dict[int, Tree] = {}
+        self._shelf = shelf
+        self._form = form
+        self._device = torch.device(device)
+
+    @classmethod
+    def in_memory(
+        cls,
+        create: Callable[[int], Tree],
+        population: int,
+        examples: Iterable[Tree],
+        device: torch.device | str = "cpu",
+    ) -> Store:
+        """A store without a folder, which cannot be saved."""
+        form = RowFormat(examples)
+        return cls(create, MemoryShelf(form, population, device), form, device)
 
     def rows(self, clients: Iterable[int]) -> dict[int, Tree]:
-        return {c: self._kept[c] if c in self._kept else self._create(c) for c in clients}
+        clients = list(clients)
+        found: dict[int, Tree] = {}
+        for group in self._groups([client for client in clients if client in self._shelf]):
+            trees = self._form.unpack(self._shelf.get(group), self._device)
+            found |= dict(zip(group, trees, strict=True))
+        return {client: found[client] if client in found else self._create(client) for client in clients}
 
     def write(self, rows: dict[int, Tree]) -> None:
-        self._kept.update(rows)
+        for group in self._groups(list(rows)):
+            self._shelf.put(group, self._form.pack([rows[client] for client in group], self._shelf.device))
 
-    def state(self) -> dict[str, Tree]:
-        """Everything kept, for a checkpoint."""
-        return {str(client): tree for client, tree in sorted(self._kept.items())}
+    def prefetch(self, clients: Iterable[int]) -> None:
+        """These clients are asked for next: their rows are read while others train."""
+        self._shelf.prefetch([client for client in clients if client in self._shelf])
 
-    def restore(self, state: dict[str, Tree]) -> None:
-        self._kept = {int(client): tree for client, tree in state.items()}
+    def at_once(self, most: int, least: int = 1) -> int:
+        """How many clients to ask for together where all are wanted: memory for ``least`` is there anyway."""
+        return max(1, min(most, max(least, CHUNK_BYTES // max(self._form.row_bytes, 1))))
+
+    def save(self) -> dict[str, Tensor]:
+        """Brings all rows to the disk; what a checkpoint must remember to find them there."""
+        mark = {**self._shelf.save()._asdict(), "row_bytes": self._form.row_bytes}
+        return {name: torch.tensor(value) for name, value in mark.items()}
+
+    def saved(self) -> None:
+        """The checkpoint that remembers the last ``save`` is on disk."""
+        self._shelf.saved()
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """All rows as they were when ``save`` gave ``state``."""
+        mark = {name: int(value) for name, value in state.items() if isinstance(value, Tensor)}
+        if mark.pop("row_bytes", None) != self._form.row_bytes or mark.keys() != set(Mark._fields):
+            raise UserError(
+                "the checkpoint's private state has another shape than this run's; start it afresh"
+            )
+        self._shelf.restore(Mark(**mark))
+
+    def close(self) -> None:
+        self._shelf.close()
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._shelf)
+
+    def _groups(self, clients: Sequence[int]) -> Iterator[Sequence[int]]:
+        size = max(1, GROUP_BYTES // max(self._form.row_bytes, 1))
+        return (clients[i : i + size] for i in range(0, len(clients), size))

@@ -1,7 +1,8 @@
 """Methods: one published method per file, a chain of parts with the paper's defaults."""
 
 from idiolect.methods.cards import PERSONALISES, Card, Pair, card, of_kind, page, pairs, pairs_page
-from idiolect.methods.catalogue import label, method, names, register
+from idiolect.methods.catalogue import label, names, register
+from idiolect.methods.composition import method
 
 __all__ = [
     "PERSONALISES",

@@ -1,15 +1,12 @@
-"""Methods by name, and methods composed as text: ``fedper(count=2) + restricted_softmax(alpha=0.5)``."""
+"""Methods and parts by name."""
 
 from __future__ import annotations
 
-import inspect
-import re
 from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 from idiolect import parts
-from idiolect.calls import parse_call, split_outside_brackets
-from idiolect.core import Method, Part, chain
+from idiolect.core import Method, Part
 from idiolect.errors import UserError, unknown_name
 from idiolect.methods import (
     apfl,
@@ -45,7 +42,7 @@ from idiolect.methods import (
     superfed,
 )
 
-__all__ = ["METHODS", "PARTS", "Entry", "find", "label", "method", "names", "register"]
+__all__ = ["METHODS", "PARTS", "Entry", "find", "identifier", "label", "names", "register"]
 
 PARTS: dict[str, Callable[..., Part]] = {name: getattr(parts, name) for name in parts.__all__}
 
@@ -104,45 +101,21 @@ def names() -> list[str]:
     return list(METHODS)
 
 
-def method(text: str) -> Method:
-    """The method that ``text`` names or composes.
-
-    >>> method("fedper(count=2)").parts[1].name
-    'private_layers'
-    >>> method("fedavg + restricted_softmax(alpha=0.5)").name
-    'fedavg + restricted_softmax(alpha=0.5)'
-    """
-    terms = split_outside_brackets(text, "+")
-    if not all(terms):
-        raise UserError(f"cannot read the method {text!r}; write name, name(key=value) or a + b")
-    pieces = [_piece(term) for term in terms]
-    if len(pieces) == 1 and isinstance(pieces[0], Method):
-        return pieces[0]
-    whole = [piece.name for piece in pieces if isinstance(piece, Method)]
-    if len(whole) > 1:
-        raise UserError(
-            f"{' and '.join(whole)} are whole methods and cannot be combined; add parts to one of them"
-        )
-    if not any("server update" in part.roles for part in chain(*pieces).parts):
-        pieces.insert(0, parts.average())
-    return chain(*pieces, name=" + ".join(terms))
-
-
 def label(text: str) -> str:
     """How a method is called in tables: its published name; a composition as it was written.
 
     >>> label("superfed-mm(phase_one=0.5)")
     'SuPerFed-MM'
     """
-    name = _identifier(text.partition("(")[0])
+    name = identifier(text.partition("(")[0])
     return METHODS[name].label if name in METHODS and "+" not in text else text
 
 
 def find(name: str) -> tuple[str, Entry]:
     """A method's entry, and the name it is listed under."""
-    if _identifier(name) not in METHODS:
+    if identifier(name) not in METHODS:
         raise unknown_name("method", name, METHODS)
-    return _identifier(name), METHODS[_identifier(name)]
+    return identifier(name), METHODS[identifier(name)]
 
 
 def register(name: str, make: Callable[..., Method | Part], label: str | None = None) -> None:
@@ -157,12 +130,14 @@ def register(name: str, make: Callable[..., Method | Part], label: str | None = 
         make: returns a ``Method`` or a ``Part`` when it is called without arguments.
         label: how a method is called in tables; its name unless given.
 
+    >>> from idiolect.core import chain
+    >>> from idiolect.methods import method
     >>> register("prox_twice", lambda weight=0.1: chain(method("fedprox"), parts.fine_tune(2)))
     >>> method("prox_twice").headline
     'LU'
     >>> del METHODS["prox_twice"]
     """
-    if not name.isidentifier() or name != _identifier(name):
+    if not name.isidentifier() or name != identifier(name):
         raise UserError(f"{name!r} cannot name a method or part; use small letters, digits and underscores")
     if name in METHODS or name in PARTS:
         raise UserError(f"{name} is a method or part already; choose another name")
@@ -177,49 +152,6 @@ def register(name: str, make: Callable[..., Method | Part], label: str | None = 
         raise UserError(f"{name} must make a Method or a Part, it made {type(made).__name__}")
 
 
-def _identifier(name: str) -> str:
+def identifier(name: str) -> str:
+    """The name that something is listed under, however it was written."""
     return name.strip().lower().replace("-", "_")
-
-
-def _piece(term: str) -> Method | Part:
-    name, bracket, rest = term.partition("(")
-    name, options = parse_call(_identifier(name) + bracket + rest)
-    if name in METHODS:
-        entry = METHODS[name]
-        chosen = options.pop("preset", None)
-        if chosen is not None and chosen not in ("paper", *entry.presets):
-            known = ", ".join(("paper", *entry.presets))
-            raise UserError(f"{name} has no preset {chosen!r}; known: {known}")
-        return _call(name, entry.make, {**entry.presets.get(chosen or "paper", {}), **options})
-    if name in PARTS:
-        return _call(name, PARTS[name], options)
-    raise unknown_name("method", name, [*METHODS, *PARTS])
-
-
-def _call(name: str, make: Callable[..., Any], options: dict[str, Any]) -> Any:
-    known = inspect.signature(make).parameters
-    for option in options:
-        if option not in known:
-            listed = ", ".join(known) or "it takes none"
-            raise UserError(f"{name} has no option {option!r}; known: {listed}")
-    for option, value in options.items():
-        _refuse_type(name, option, value, known[option].annotation)
-    return make(**options)
-
-
-def _refuse_type(name: str, option: str, value: Any, annotation: Any) -> None:
-    """A value of another kind than the signature says is refused by name."""
-    written = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
-    kinds = re.split(r"\s*\|\s*", written)
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    fits = {
-        "int": isinstance(value, int) and not isinstance(value, bool),
-        "float": number,
-        "str": isinstance(value, str),
-        "None": value is None,
-        "bool": isinstance(value, bool),
-        "tuple[float, ...]": isinstance(value, tuple | list)
-        and all(isinstance(v, int | float) and not isinstance(v, bool) for v in value),
-    }
-    if not any(fits.get(kind, True) for kind in kinds):
-        raise UserError(f"{name}: option {option} must be {written}, got {value!r}")

@@ -73,7 +73,6 @@ presets = {
         "private_share": 0.1,
         "private_lr_scale": 0.2,
         "private_min_steps": 5,
-        "rounding": "ceil",
     },
     "complete": {"rule": "freq"},
     "complete_official": {"rule": "freq_max"},

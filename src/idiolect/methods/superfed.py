@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from idiolect.core import Method, chain
+from idiolect.methods.options import with_options_of
 from idiolect.parts import average, mixed_subspace
 
 __all__ = ["superfed_lm", "superfed_mm"]
@@ -33,21 +36,14 @@ def superfed_mm(
     return chain(average(), part, name="superfed_mm")
 
 
-def superfed_lm(
-    orthogonality: float = 2.0,
-    proximity: float = 0.01,
-    phase_one: float = 0.4,
-    own_init: str = "shared",
-    fixed_alpha: float | None = None,
-    proximity_form: str = "sq",
-) -> Method:
+@with_options_of(superfed_mm)
+def superfed_lm(**options: Any) -> Method:
     """SuPerFed with an independent mixing coefficient for every layer.
 
     Args:
         orthogonality, proximity, phase_one, own_init, fixed_alpha, proximity_form: as in SuPerFed-MM.
     """
-    part = mixed_subspace("layer", orthogonality, proximity, phase_one, own_init, fixed_alpha, proximity_form)
-    return chain(average(), part, name="superfed_lm")
+    return chain(average(), mixed_subspace("layer", **options), name="superfed_lm")
 
 
 presets = {"official": {"own_init": "client", "proximity_form": "norm"}}

@@ -5,16 +5,22 @@ else that decides its output is in a `How` (which rows are real, which units tra
 to the rows).
 """
 
+from idiolect.models.augment import crop_and_flip
 from idiolect.models.batchnorm import MaskedBatchNorm, batch_statistics
 from idiolect.models.catalogue import Description, build, describe, names, options
 from idiolect.models.dropout import PlannedDropout, planned_uniform
+from idiolect.models.from_module import from_module
 from idiolect.models.how import How
 from idiolect.models.initialise import SCHEMES, initialise
+from idiolect.models.lstm import LSTM
 from idiolect.models.net import Net
+from idiolect.models.own import is_own, register_model
 from idiolect.models.stack import Convolution, stack
+from idiolect.models.trial import trial
 from idiolect.models.unit import Unit
 
 __all__ = [
+    "LSTM",
     "SCHEMES",
     "Convolution",
     "Description",
@@ -25,10 +31,15 @@ __all__ = [
     "Unit",
     "batch_statistics",
     "build",
+    "crop_and_flip",
     "describe",
+    "from_module",
     "initialise",
+    "is_own",
     "names",
     "options",
     "planned_uniform",
+    "register_model",
     "stack",
+    "trial",
 ]

@@ -5,7 +5,8 @@
     xavier    weights N(0, 2/(fan_in + fan_out)) (Glorot and Bengio, AISTATS 2010), biases 0
 
 `map` is the scheme of MAP's released code (Li et al., IEEE TKDE 2024), `xavier` that of SuPerFed's (Hahn et
-al., KDD 2022).  Normalisation always starts at weight 1, bias 0, running mean 0 and running variance 1.
+al., KDD 2022).  Under every scheme, normalisation starts at weight 1, bias 0, running mean 0 and running
+variance 1, an embedding at N(0, 1) and all tensors of an LSTM layer of H units at U(-1/sqrt(H), 1/sqrt(H)).
 
 All numbers are drawn in float32 by a generator of our own on the CPU and then copied, layer by layer in the
 net's order: one seed gives one start on every device and in every precision, and torch's global random state
@@ -23,49 +24,34 @@ from torch import Generator, Tensor, nn
 
 from idiolect.errors import unknown_name
 from idiolect.models.batchnorm import MaskedBatchNorm
+from idiolect.models.lstm import LSTM
 from idiolect.models.net import Net
 
-__all__ = ["SCHEMES", "default", "initialise", "map_", "xavier"]
+__all__ = ["SCHEMES", "initialise"]
 
 Weighted = nn.Conv2d | nn.Linear
 Draw = Callable[[Weighted, Generator], tuple[Tensor, Tensor]]
 
 
-def default(net: Net, seed: int) -> None:
-    """The framework's default."""
-    _fill(net, seed, _default_layer)
+@torch.no_grad()
+def initialise(net: Net, scheme: str, seed: int, known_only: bool = False) -> None:
+    """Overwrites the parameters and buffers of the net, layer by layer, by a scheme's values for this seed.
 
-
-def map_(net: Net, seed: int) -> None:
-    """The scheme of MAP's released code."""
-    _fill(net, seed, _map_layer)
-
-
-def xavier(net: Net, seed: int) -> None:
-    """The scheme of SuPerFed's released code."""
-    _fill(net, seed, _xavier_layer)
-
-
-SCHEMES: dict[str, Callable[[Net, int], None]] = {"default": default, "map": map_, "xavier": xavier}
-
-
-def initialise(net: Net, scheme: str, seed: int) -> None:
-    """Overwrites every parameter and buffer of the net by a scheme's values for this seed."""
+    Args:
+        known_only: a layer that no scheme knows is left as it is; otherwise it is refused.
+    """
     if scheme not in SCHEMES:
         raise unknown_name("initialisation", scheme, SCHEMES)
-    SCHEMES[scheme](net, seed)
-
-
-@torch.no_grad()
-def _fill(net: Net, seed: int, draw: Draw) -> None:
-    """Gives each layer its values in order; a layer that no scheme knows is refused, not left as it is."""
     generator = Generator(device="cpu").manual_seed(seed)
     for layer in net.modules():
         if isinstance(layer, nn.Conv2d | nn.Linear):
-            weight, bias = draw(layer, generator)
+            weight, bias = SCHEMES[scheme](layer, generator)
             layer.weight.copy_(weight)
             if layer.bias is not None:
                 layer.bias.copy_(bias)
+        elif isinstance(layer, nn.Embedding | LSTM):
+            for parameter in layer.parameters():
+                parameter.copy_(_recurrent(layer, parameter.shape, generator))
         elif isinstance(layer, MaskedBatchNorm):
             for start, tensors in (
                 (1.0, (layer.weight, layer.running_var)),
@@ -73,7 +59,7 @@ def _fill(net: Net, seed: int, draw: Draw) -> None:
             ):
                 for tensor in tensors:
                     tensor.fill_(start)
-        elif next(layer.parameters(recurse=False), None) is not None:
+        elif not known_only and next(layer.parameters(recurse=False), None) is not None:
             raise TypeError(f"no initialisation scheme covers {type(layer).__name__}")
 
 
@@ -99,6 +85,18 @@ def _xavier_layer(layer: Weighted, generator: Generator) -> tuple[Tensor, Tensor
     weight, bias = _empty(layer)
     nn.init.xavier_normal_(weight, generator=generator)
     return weight, bias
+
+
+def _recurrent(layer: nn.Embedding | LSTM, shape: torch.Size, generator: Generator) -> Tensor:
+    """A tensor of an embedding or an LSTM layer, which every scheme leaves to the framework's default."""
+    drawn = torch.empty(shape, dtype=torch.float32, device="cpu")
+    if isinstance(layer, nn.Embedding):
+        return nn.init.normal_(drawn, generator=generator)
+    bound = 1 / math.sqrt(layer.n_hidden)
+    return nn.init.uniform_(drawn, -bound, bound, generator=generator)
+
+
+SCHEMES: dict[str, Draw] = {"default": _default_layer, "map": _map_layer, "xavier": _xavier_layer}
 
 
 def _empty(layer: Weighted) -> tuple[Tensor, Tensor]:

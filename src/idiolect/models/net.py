@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from idiolect.errors import unknown_name
 from idiolect.models.batchnorm import MaskedBatchNorm
 from idiolect.models.how import How
-from idiolect.models.unit import Unit
 
 __all__ = ["Net"]
 
@@ -30,10 +29,10 @@ class Net(nn.Module):
     keeps the new values to itself.
 
     Args:
-        units: at least one, from input to output.
+        units: at least one, from input to output; each is called with (x, mask, train, key).
     """
 
-    def __init__(self, units: Iterable[Unit]) -> None:
+    def __init__(self, units: Iterable[nn.Module]) -> None:
         super().__init__()
         self.units = nn.ModuleList(units)
 
@@ -66,6 +65,17 @@ class Net(nn.Module):
     @property
     def has_batchnorm(self) -> bool:
         return any(isinstance(module, MaskedBatchNorm) for module in self.modules())
+
+    @property
+    def vocabulary(self) -> int | None:
+        """How many tokens the net knows, if it looks tokens up; None for a net that reads images."""
+        tables = [module.num_embeddings for module in self.modules() if isinstance(module, nn.Embedding)]
+        return max(tables, default=None)
+
+    @property
+    def takes_tokens(self) -> bool:
+        """Whether x is int64 tokens [B, T] and not images [B, C, H, W]."""
+        return self.vocabulary is not None
 
     def unit_names(self, i: int) -> tuple[str, ...]:
         """Names of unit i's parameters, then of its buffers; a negative i counts from the output."""

@@ -70,6 +70,7 @@ def stack(
     hidden: Sequence[int] = (),
     head_bias: bool = True,
     dropout: float | None = None,
+    last_activation: bool = True,
 ) -> Net:
     """Convolution blocks, hidden linear layers with ReLU, a linear classifier.
 
@@ -81,6 +82,7 @@ def stack(
         hidden: widths of the hidden linear layers, in order.
         head_bias: whether the classifier has a bias.
         dropout: rate after each hidden layer; None puts no dropout layer there.
+        last_activation: whether a ReLU stands between the last hidden layer and the classifier.
     """
     units, channels, size = [], in_channels, image_size
     for convolution in convolutions:
@@ -88,16 +90,19 @@ def stack(
         channels, size = convolution.channels, convolution.size_after(size)
     width = channels * size[0] * size[1]
     for index, next_width in enumerate(hidden):
-        units.append(_hidden(width, next_width, index, dropout))
+        active = last_activation or index < len(hidden) - 1
+        units.append(_hidden(width, next_width, index, active, dropout))
         width = next_width
     units.append(Unit(linear=nn.Linear(width, n_classes, bias=head_bias)))
     return Net(units)
 
 
-def _hidden(width: int, next_width: int, index: int, dropout: float | None) -> Unit:
+def _hidden(width: int, next_width: int, index: int, active: bool, dropout: float | None) -> Unit:
     """A hidden linear unit; the first of a net flattens the image or map that enters it."""
     layers: dict[str, nn.Module] = {"flatten": nn.Flatten()} if index == 0 else {}
-    layers |= {"linear": nn.Linear(width, next_width), "activation": nn.ReLU()}
+    layers["linear"] = nn.Linear(width, next_width)
+    if active:
+        layers["activation"] = nn.ReLU()
     if dropout is not None:
         layers["dropout"] = PlannedDropout(dropout, index)
     return Unit(**layers)

@@ -1,8 +1,9 @@
 """TFCNN: the three-convolution net of the TensorFlow tutorial, used on CIFAR by FedPHP and MAP.
 
 FedPHP: Li et al., ECML-PKDD 2021; MAP: Li et al., IEEE TKDE 2024.  3x3 convolutions with padding 1 and 32,
-64, 64 filters, each followed by ReLU and 2x2 max-pooling. Units: each convolution block, the hidden linear
-layer with its ReLU (`tfcnn_fc`), the classifier. MAP's authors initialise by the scheme `map`; the
+64, 64 filters, each followed by ReLU and 2x2 max-pooling. `tfcnn_tf` is the tutorial's own net, without
+padding. Units: each convolution block, the hidden linear layer with its ReLU (`tfcnn_fc`, `tfcnn_tf`), the
+classifier. MAP's authors initialise by the scheme `map`; the
 framework's default is the default here.
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 from idiolect.models.net import Net
 from idiolect.models.stack import Convolution, stack
 
-__all__ = ["tfcnn", "tfcnn_fc"]
+__all__ = ["tfcnn", "tfcnn_fc", "tfcnn_tf"]
 
 _CONVOLUTIONS = tuple(Convolution(channels, 3, padding=1, pool=2) for channels in (32, 64, 64))
 
@@ -42,4 +43,19 @@ def tfcnn_fc(*, in_channels: int, image_size: tuple[int, int], n_classes: int) -
         n_classes=n_classes,
         convolutions=_CONVOLUTIONS,
         hidden=(128,),
+    )
+
+
+def tfcnn_tf(*, in_channels: int, image_size: tuple[int, int], n_classes: int) -> Net:
+    """The tutorial's net, pooled after the first two of three convolutions: 122 570 parameters at 3x32x32.
+
+    3x3 convolutions without padding and 32, 64, 64 filters, linear layers 64-K, everything with biases; the
+    count is for 10 classes.  The net that federated benchmarks call "small CNN".
+    """
+    return stack(
+        in_channels=in_channels,
+        image_size=image_size,
+        n_classes=n_classes,
+        convolutions=(Convolution(32, 3, pool=2), Convolution(64, 3, pool=2), Convolution(64, 3)),
+        hidden=(64,),
     )

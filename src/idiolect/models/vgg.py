@@ -12,11 +12,12 @@ from __future__ import annotations
 from idiolect.models.net import Net
 from idiolect.models.stack import Convolution, stack
 
-__all__ = ["vgg8", "vgg8_bn", "vgg11", "vgg11_fc"]
+__all__ = ["vgg8", "vgg8_bn", "vgg11", "vgg11_fc", "vgg16_bn"]
 
 # Filters of the convolutions between one pooling and the next.
 _VGG8 = ((64,), (128,), (256,), (512,), (512,))
 _VGG11 = ((64,), (128,), (256, 256), (512, 512), (512, 512))
+_VGG16 = ((64,) * 2, (128,) * 2, (256,) * 3, (512,) * 3, (512,) * 3)
 
 
 def vgg8(*, in_channels: int, image_size: tuple[int, int], n_classes: int, head_bias: bool = False) -> Net:
@@ -75,6 +76,19 @@ def vgg11_fc(*, in_channels: int, image_size: tuple[int, int], n_classes: int, d
         convolutions=_convolutions(_VGG11),
         hidden=(512, 512),
         dropout=dropout,
+    )
+
+
+def vgg16_bn(
+    *, in_channels: int, image_size: tuple[int, int], n_classes: int, head_bias: bool = False
+) -> Net:
+    """Thirteen normalised convolutions, one linear head: 14 728 256 parameters at 3x32x32, 10 classes."""
+    return stack(
+        in_channels=in_channels,
+        image_size=image_size,
+        n_classes=n_classes,
+        convolutions=_convolutions(_VGG16, normalised=True),
+        head_bias=head_bias,
     )
 
 

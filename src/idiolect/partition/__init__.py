@@ -10,6 +10,8 @@ from idiolect.partition.lognormal_2class import lognormal_2class
 from idiolect.partition.map_incomplete import map_incomplete
 from idiolect.partition.partition import Partition
 from idiolect.partition.pathological_shards import pathological_shards
+from idiolect.partition.semantic_emnist import semantic_emnist
+from idiolect.partition.semantic_tiny import semantic_tiny
 from idiolect.partition.two_client_demo import two_client_demo
 
 __all__ = [
@@ -26,5 +28,7 @@ __all__ = [
     "names",
     "partition",
     "pathological_shards",
+    "semantic_emnist",
+    "semantic_tiny",
     "two_client_demo",
 ]

@@ -19,6 +19,8 @@ from idiolect.partition.lognormal_2class import lognormal_2class
 from idiolect.partition.map_incomplete import map_incomplete
 from idiolect.partition.partition import Partition
 from idiolect.partition.pathological_shards import pathological_shards
+from idiolect.partition.semantic_emnist import semantic_emnist
+from idiolect.partition.semantic_tiny import semantic_tiny
 from idiolect.partition.two_client_demo import two_client_demo
 
 __all__ = ["Description", "describe", "names", "partition"]
@@ -33,10 +35,13 @@ PARTITIONS: dict[str, Callable[..., Partition]] = {
         dirichlet_class,
         lognormal_2class,
         pathological_shards,
+        semantic_emnist,
+        semantic_tiny,
         two_client_demo,
         by_id,
     )
 }
+ALIASES = {"natural": "by_id"}  # the papers' word for it
 
 
 class Description(NamedTuple):
@@ -53,15 +58,18 @@ def partition(
     """Partitions labels as a call says, for example "label_k(k=2)" or "dirichlet_client".
 
     Args:
-        spec: a name of `names()`, with options in brackets where they differ from the defaults.
+        spec: a name of `names()`, with options in brackets where they differ from the defaults; `natural` is
+            `by_id`.
         labels: the label of each row.
-        n_clients: K.
+        n_clients: K; where the number of clients follows from the data (`by_id`, `semantic_emnist`,
+            `semantic_tiny`), 0 takes them all.
         seed: decides all draws.
         ids: the client each row came from, where the data know it; only `by_id` looks at it.
     """
-    name, options = parse_call(spec)
+    called, options = parse_call(spec)
+    name = ALIASES.get(called, called)
     if name not in PARTITIONS:
-        raise unknown_name("partition", name, PARTITIONS)
+        raise unknown_name("partition", called, [*PARTITIONS, *ALIASES])
     known = _options(name)
     for option in options:
         if option not in known:

@@ -28,11 +28,13 @@ class Partition:
         dropped: reason -> rows that nobody holds for that reason; reasons without rows are left out.
         removed: number a client had when drawn -> rows it had, for the clients taken out (their rows are in
             `dropped`); the clients that stay are numbered anew, in order.
+        ids: the id of each client, where the data name their owners.
     """
 
     clients: tuple[Rows, ...]
     dropped: dict[str, Rows] = field(default_factory=dict)
     removed: dict[int, int] = field(default_factory=dict)
+    ids: tuple[int | str, ...] = ()
 
     def __post_init__(self) -> None:
         clients = tuple(_row_array(f"client {number}", rows) for number, rows in enumerate(self.clients))
@@ -40,7 +42,7 @@ class Partition:
         object.__setattr__(self, "clients", clients)
         object.__setattr__(self, "dropped", {reason: rows for reason, rows in dropped.items() if rows.size})
         object.__setattr__(self, "removed", dict(self.removed))
-        _check_clients(clients)
+        _check_clients(clients, self.ids)
         _check_coverage([*clients, *dropped.values()])
 
     @property
@@ -56,7 +58,8 @@ class Partition:
                 f"the partition covers {self.n_rows} rows but labels has shape {label_of_row.shape};"
                 " pass the labels that were partitioned"
             )
-        return {
+        named = {"ids": list(self.ids)} if self.ids else {}
+        return named | {
             "n_rows": self.n_rows,
             "n_clients": len(self.clients),
             "samples_per_client": _spread([rows.size for rows in self.clients]),
@@ -86,9 +89,13 @@ def _row_array(holder: str, rows: ArrayLike) -> Rows:
     return ascending
 
 
-def _check_clients(clients: tuple[Rows, ...]) -> None:
+def _check_clients(clients: tuple[Rows, ...], ids: tuple[int | str, ...]) -> None:
     if not clients:
         raise UserError("a partition needs at least one client; it has none")
+    if ids and len(ids) != len(clients):
+        raise UserError(
+            f"a partition of {len(clients)} clients has {len(ids)} ids; give one for each or none"
+        )
     empty = [number for number, rows in enumerate(clients) if rows.size == 0]
     if empty:
         raise UserError(f"client {empty[0]} of the partition holds no rows; use fewer clients or more data")

@@ -37,15 +37,15 @@ class Pool(NamedTuple):
         return [self.random.permutation(rows) for rows in self.rows_of_class]
 
 
-def open_pool(partition: str, labels: ArrayLike, n_clients: int, seed: int) -> Pool:
-    """Checks what every partition is given, and prepares it."""
+def open_pool(partition: str, labels: ArrayLike, n_clients: int, seed: int, least: int = 1) -> Pool:
+    """Checks what every partition is given, and prepares it; `least` is 0 where 0 clients means all there are."""
     array = np.asarray(labels)
     if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu":
         raise UserError(
             f"{partition}: labels must be a flat, non-empty array of whole numbers,"
             f" not {array.dtype} of shape {array.shape}"
         )
-    check_whole(partition, "n_clients", n_clients, 1, array.size, "each client needs one of the samples")
+    check_whole(partition, "n_clients", n_clients, least, array.size, "each client needs one of the samples")
     check_whole(partition, "seed", seed, 0)
     classes, class_of_row = np.unique(array, return_inverse=True)
     order = np.argsort(class_of_row, kind="stable").astype(np.int64)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from idiolect.core import Clock, Part, Plan, Scene, Structure
 from idiolect.errors import refuse_outside
-from idiolect.parts.private_layers import private_layers
+from idiolect.parts.private_layers import own_units, private_layers
 
 __all__ = ["alternating_layers"]
 
@@ -25,13 +25,12 @@ def alternating_layers(
         head_epochs, body_epochs: E_h and E_b >= 0.
         head_init: ``random`` or ``shared``.
 
-    Deviations: none.  A frozen part runs in evaluation mode, so its normalisation statistics stay.
+    Deviations: none.  A frozen part runs in evaluation mode, so its normalisation statistics stay.  A newcomer trains
+    its head alone.
     """
     refuse_outside("head_epochs", head_epochs, 0)
     refuse_outside("body_epochs", body_epochs, 0)
-    layers = private_layers(count, head_init)
-    private = layers.private
-    assert private is not None
+    private = own_units(count)
 
     def shared(name: str, structure: Structure) -> bool:
         return not private(name, structure)
@@ -41,8 +40,8 @@ def alternating_layers(
         others = tuple(stage for stage in plan.before if stage.name != "main")
         head = replace(main, name="head", epochs=head_epochs, trainable=private)
         body = replace(main, name="body", epochs=body_epochs, trainable=shared)
-        return plan._replace(before=(head, body, *others))
+        return plan._replace(before=(head, *others) if clock.newcomer else (head, body, *others))
 
-    return layers._replace(
+    return private_layers(count, head_init)._replace(
         name="alternating_layers", stages=stages, roles=("main stage", "composed predictor")
     )

@@ -27,9 +27,9 @@ from idiolect.core import (
     Scene,
     Stage,
     Tree,
-    Trees,
     View,
 )
+from idiolect.core.rows import mean_over_rows
 from idiolect.errors import refuse_outside, refuse_unknown_choice
 
 __all__ = ["class_prototypes"]
@@ -71,12 +71,8 @@ def class_prototypes(weight: float = 1.0, reduction: str = "mean") -> Part:
         like = next(iter(initial.params.values()))
         return {"prototypes": like.new_full((structure.n_classes, structure.n_features), float("nan"))}
 
-    def measured_at(received: Trees, results: Results, view: View) -> Trees:
-        last = list(results.values())[-1]
-        return last.params, last.buffers
-
     def stages(plan: Plan, scene: Scene, clock: Clock) -> Plan:
-        measure = Stage(STAGE, NAME, measured_at, measure=class_sums())
+        measure = Stage(STAGE, NAME, measure=class_sums())
         return plan._replace(before=(*plan.before, measure))
 
     def loss(inner: Loss, view: View) -> Loss:
@@ -87,8 +83,8 @@ def class_prototypes(weight: float = 1.0, reduction: str = "mean") -> Part:
         def total(params: Tree, batch: Batch, out: Out) -> Tensor:
             gap = (out.features - filled[batch.y]) ** 2
             each = gap.mean(-1) if reduction == "mean" else gap.sum(-1)
-            counted = each * known[batch.y].to(each) * batch.mask
-            return inner(params, batch, out) + weight * counted.sum() / batch.mask.sum().clamp(min=1)
+            counted = each * known[batch.y].to(each)
+            return inner(params, batch, out) + weight * mean_over_rows(counted, batch.mask)
 
         return total
 

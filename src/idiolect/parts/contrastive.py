@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from idiolect.core import UPLOAD, Batch, Initial, Loss, Model, Out, Part, Results, Tree, View
+from idiolect.core.rows import mean_over_rows
 from idiolect.core.trees import where
 from idiolect.errors import refuse_outside, refuse_unknown_choice
 
@@ -27,7 +28,8 @@ def contrastive(weight: float = 1.0, temperature: float = 0.5, previous_init: st
         previous_init: the last model at a client's first selection: ``received``, or ``theta0`` (the authors'
             code).
 
-    Deviations: on the features themselves, without the paper's projection head.
+    Deviations: on the features themselves, without the paper's projection head.  With private layers the received
+    model has the client's own in their place.
     """
     refuse_outside("weight (mu)", weight, 0)
     refuse_outside("temperature (tau)", temperature, 1e-6)
@@ -41,7 +43,7 @@ def contrastive(weight: float = 1.0, temperature: float = 0.5, previous_init: st
         kept = Model(view.private["params"], view.private["buffers"])
         if previous_init == "theta0":
             return kept
-        return Model(*where(view.private["seen"] > 0, tuple(kept), tuple(view.origin)))
+        return Model(*where(view.private["seen"] > 0, tuple(kept), tuple(view.received)))
 
     def loss(inner: Loss, view: View) -> Loss:
         last = previous(view)
@@ -49,11 +51,10 @@ def contrastive(weight: float = 1.0, temperature: float = 0.5, previous_init: st
         def total(params: Tree, batch: Batch, out: Out) -> Tensor:
             near, far = (
                 F.cosine_similarity(out.features, view.predict(model, batch).features.detach()) / temperature
-                for model in (view.origin, last)
+                for model in (view.received, last)
             )
             each = F.softplus(far - near)
-            mean = torch.where(batch.mask > 0, each, 0).sum() / batch.mask.sum().clamp(min=1)
-            return inner(params, batch, out) + weight * mean
+            return inner(params, batch, out) + weight * mean_over_rows(each, batch.mask)
 
         return total
 

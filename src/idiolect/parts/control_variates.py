@@ -75,7 +75,8 @@ def control_variates(control: str = "mean_gradient", momentum: float = 0.0) -> P
         momentum: of the corrected local SGD, in [0, 1]; 0 in the paper, whatever the scene says.
 
     Deviations: the two controls are the same number for plain SGD; the mean gradient stays right under
-    momentum, clipping and schedules.  Buffers have no control.
+    momentum, clipping and schedules.  Buffers have no control.  The mean of the controls is uniform, as c counts
+    clients: with ``weighting=samples`` the models are averaged by samples and the controls are not.
     """
     refuse_unknown_choice("control", control, CONTROLS)
     refuse_outside("momentum", momentum, 0, 1)

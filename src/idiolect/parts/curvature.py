@@ -29,7 +29,6 @@ from idiolect.core import (
     Scene,
     Stage,
     Tree,
-    Trees,
     View,
 )
 from idiolect.core.trees import tree_map, zeros_like
@@ -85,12 +84,8 @@ def curvature(weight: float = 0.01) -> Part:
             "round": never,
         }
 
-    def measured_at(received: Trees, results: Results, view: View) -> Trees:
-        last = list(results.values())[-1]
-        return last.params, last.buffers
-
     def stages(plan: Plan, scene: Scene, clock: Clock) -> Plan:
-        fisher = Stage(STAGE, NAME, measured_at, measure=squared_gradients())
+        fisher = Stage(STAGE, NAME, measure=squared_gradients())
         return plan._replace(before=(*plan.before, fisher))
 
     def loss(inner: Loss, view: View) -> Loss:

@@ -86,4 +86,6 @@ def ensemble_distillation(
         distilled = results[STAGE]
         return Model(distilled.params["model"], distilled.buffers["model"])
 
-    return average()._replace(name=NAME, stages=stages, serve=serve, individual=True, needs_public=True)
+    return average()._replace(
+        name=NAME, stages=stages, serve=serve, individual=True, needs_public=True, needs_whole=True
+    )

@@ -118,6 +118,7 @@ def feature_fusion(operator: str = "multi", initial_share: float = 0.5, fixed: b
         predictors=predictors,
         shared_model=shared_model,
         broadcasts=True,
+        needs_whole=True,
         roles=("main predictor", "logit map"),
         headline="global",
     )

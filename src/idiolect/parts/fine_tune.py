@@ -6,7 +6,20 @@ Wang et al. 2019, https://arxiv.org/abs/1910.10252; as compared with in SuPerFed
 
 from __future__ import annotations
 
-from idiolect.core import Clock, Loss, Model, Part, Plan, Predictor, Results, Scene, Stage, Tree, Trees, View
+from idiolect.core import (
+    Clock,
+    Loss,
+    Model,
+    Part,
+    Plan,
+    Predictor,
+    Results,
+    Scene,
+    Stage,
+    Tree,
+    View,
+    as_received,
+)
 from idiolect.errors import refuse_outside
 
 __all__ = ["fine_tune"]
@@ -24,17 +37,11 @@ def fine_tune(epochs: float = 1, lr_scale: float = 1.0) -> Part:
     refuse_outside("epochs", epochs, 0)
     refuse_outside("lr_scale", lr_scale, 0)
 
-    def start(received: Trees, results: Results, view: View) -> Trees:
-        params, buffers = received
-        return {"model": params["model"]}, {"model": buffers["model"]}
-
     def objective(view: View) -> Loss:
         return view.task.criterion
 
     def stages(plan: Plan, scene: Scene, clock: Clock) -> Plan:
-        tune = Stage(
-            "fine tune", owner="fine_tune", start=start, objective=objective, epochs=epochs, lr_scale=lr_scale
-        )
+        tune = Stage("fine tune", "fine_tune", as_received, objective, epochs=epochs, lr_scale=lr_scale)
         return plan._replace(end=(*plan.end, tune))
 
     def personalise(results: Results, view: View) -> Tree:

@@ -72,7 +72,7 @@ def gated_companion(companion_init: str = "fresh", fixed_gate: float | None = No
         slot = view.private
         params = {"model": view.origin.params, "own": slot["own"], "gate": slot["gate"]}
         buffers = {"model": view.origin.buffers, "own": slot["buffers"]}
-        return {"composed": Predictor(params, buffers, forward(view.bare, view))}
+        return {"composed": Predictor(params, buffers, forward(view.task.bare, view))}
 
     return Part(
         NAME,

@@ -90,8 +90,10 @@ class Inheritance:
         return Model(view.private["params"], view.private["buffers"])
 
     def exists(self, view: View) -> Tensor:
-        """1 once there is an HPM to learn from, else 0."""
+        """1 once there is an HPM to learn from, else 0; a newcomer has none, whatever ``hpm_init``."""
         seen = view.private["seen"]
+        if view.clock.newcomer:
+            return torch.zeros_like(seen)
         return torch.ones_like(seen) if self.hpm_init == "theta0" else (seen > 0).to(seen)
 
     def inherit(self, local: Result, view: View) -> Model:

@@ -25,8 +25,8 @@ from idiolect.core import (
     Stage,
     Structure,
     Tree,
-    Trees,
     View,
+    as_received,
     sgd,
 )
 from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice
@@ -66,10 +66,6 @@ def meta_gradient(
     refuse_outside("difference (d)", difference, 1e-9)
     refuse_outside("adapt_steps", adapt_steps, 0)
 
-    def start(received: Trees, results: Results, view: View) -> Trees:
-        params, buffers = received
-        return {"model": params["model"]}, {"model": buffers["model"]}
-
     def objective(view: View) -> Loss:
         return view.task.criterion
 
@@ -89,7 +85,7 @@ def meta_gradient(
         adapt = Stage(
             "adapt",
             NAME,
-            start,
+            as_received,
             objective,
             steps=adapt_steps,
             lr_scale=inner,

@@ -68,9 +68,12 @@ def mixed_companion(alpha: float = 0.5, learned: bool = False, shared_first: boo
             base = shared
             if shared_first:
                 optimiser = sgd(scene.momentum, scene.weight_decay, scene.clip_norm)
-                memory = {"model": velocity} if scene.momentum else {}
-                moved, memory = optimiser.update(pulled, memory, {"model": shared}, rate)
-                base, velocity = moved["model"], memory.get("model", velocity)
+                trained = {"model": {name: shared[name] for name in pulled["model"]}}
+                memory = (
+                    {"model": {name: velocity[name] for name in pulled["model"]}} if scene.momentum else {}
+                )
+                moved, memory = optimiser.update(pulled, memory, trained, rate)
+                base, velocity = {**shared, **moved["model"]}, {**velocity, **memory.get("model", {})}
             mixture = interpolate(base, own, share)
             mixed, mixed_buffers = inner({"model": mixture}, {"model": buffers["own"]}, batches)
             if learned:
@@ -89,7 +92,7 @@ def mixed_companion(alpha: float = 0.5, learned: bool = False, shared_first: boo
 
     def predictors(view: View, results: Results | None) -> dict[str, Predictor]:
         own = view.private
-        mixture = interpolate(view.origin.params, own["params"], own["alpha"])
+        mixture = interpolate(view.received.params, own["params"], own["alpha"])
         return {"mix(alpha)": Predictor.of(Model(mixture, own["buffers"]), recalibrate=True)}
 
     def remarks(view: View) -> dict[str, torch.Tensor]:

@@ -122,7 +122,7 @@ def mixed_subspace(
 
     def predictors(view: View, results: Results | None) -> dict[str, Predictor]:
         grid = GRID if mixes(view.clock) else (0.0,)
-        shared, own = view.origin.params, view.private
+        shared, own = view.received.params, view.private
         return {
             f"mix({alpha:.1f})": Predictor.of(
                 Model(interpolate(shared, own, alpha), view.origin.buffers), recalibrate=True

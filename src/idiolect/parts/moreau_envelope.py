@@ -86,11 +86,12 @@ def moreau_envelope(
             shared, personal = params["model"], carry["personal"]
             for _ in range(inner_steps):
                 grads, buffers = inner({**params, "model": personal}, buffers, batches)
-                personal = {
-                    name: p - inner_rate * (grads["model"][name] + weight * (p - shared[name]))
-                    for name, p in personal.items()
+                solved = {
+                    name: personal[name] - inner_rate * (g + weight * (personal[name] - shared[name]))
+                    for name, g in grads["model"].items()
                 }
-            pull = {name: weight * (shared[name] - personal[name]) for name in shared}
+                personal = {**personal, **solved}
+            pull = {name: weight * (shared[name] - personal[name]) for name in grads["model"]}
             return {**grads, "model": pull}, buffers, {"personal": personal}
 
         return towards

@@ -84,7 +84,7 @@ def normalised_average(proximal_weight: float = 0.0, global_momentum: float = 0.
         return Message({"direction": direction, "norm": norm}, view.facts.weight)
 
     def merge(params: Flat, slot: Tree, mean: Tree, clock: Clock) -> tuple[Flat, Tree]:
-        step = {name: mean["norm"] * d for name, d in mean["direction"].items()}
+        step = {name: mean["norm"] * d for name, d in mean.get("direction", {}).items()}
         if global_momentum:
             step = slot = {name: global_momentum * slot[name] + d for name, d in step.items()}
         return {**params, **{name: params[name] - d for name, d in step.items()}}, slot

@@ -58,7 +58,7 @@ def personal_head(gamma: float = 1.0, prior: str = "additive", head_init: str = 
         prior: ``additive`` (the paper's balanced softmax) or ``multiplicative``.
         head_init: ``zero``, ``copy`` of the shared head's first rows, or ``fresh`` from the client's own seed.
 
-    Deviations: none with the defaults.
+    Deviations: none with the defaults.  Other terms of the objective see the logits without the prior.
     """
     refuse_outside("gamma", gamma, 0)
     refuse_unknown_choice("prior", prior, PRIORS)
@@ -72,15 +72,14 @@ def personal_head(gamma: float = 1.0, prior: str = "additive", head_init: str = 
         structure = initial.structure
         weight = next(iter(initial.params.values())).new_zeros(structure.n_classes, structure.n_features)
         if head_init != "zero":
-            last = next(n for n in structure.params if structure.unit_of[n] == structure.n_units - 1)
             source = initial.params if head_init == "copy" else initial.draw(NAME, True).params
-            weight = source[last]
+            weight = source[structure.classifier]
         return {"weight": weight}
 
     def start(params: Tree, buffers: Tree, view: View) -> tuple[Tree, Tree]:
         return {**params, "head": view.private}, buffers
 
-    def loss(inner: Loss, view: View) -> Loss:
+    def criterion(inner: Loss, view: View) -> Loss:
         def total(params: Tree, batch: Batch, out: Out) -> Tensor:
             balanced = out._replace(logits=PRIORS[prior](out.logits, view.facts.class_counts, gamma))
             personal = out.logits.detach() + F.linear(out.features.detach(), params["head"]["weight"])
@@ -94,7 +93,7 @@ def personal_head(gamma: float = 1.0, prior: str = "additive", head_init: str = 
 
     def summed(view: View) -> Forward:
         def forward(params: Tree, buffers: Tree, batch: Batch, train: bool) -> tuple[Out, Tree]:
-            out, new = view.bare(params, buffers, batch, train)
+            out, new = view.task.bare(params, buffers, batch, train)
             return out._replace(logits=out.logits + F.linear(out.features, params["head"]["weight"])), new
 
         return forward
@@ -108,7 +107,7 @@ def personal_head(gamma: float = 1.0, prior: str = "additive", head_init: str = 
         init_client=init_client,
         check=check,
         start=start,
-        loss=loss,
+        criterion=criterion,
         finish=finish,
         predictors=predictors,
         roles=("logit map", "companion training", "composed predictor"),

@@ -6,6 +6,9 @@ https://arxiv.org/abs/1912.00818
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 from idiolect.core import (
     UPLOAD,
     Clock,
@@ -16,14 +19,24 @@ from idiolect.core import (
     Predictor,
     Results,
     Scene,
-    Stage,
     Structure,
     Tree,
     View,
 )
 from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice
 
-__all__ = ["private_layers"]
+__all__ = ["own_units", "private_layers"]
+
+
+def own_units(count: int | None, side: str = "output") -> Callable[[str, Structure], bool]:
+    """Whether a tensor belongs to the units that a client keeps, by ``count`` and ``side`` of the part."""
+
+    def private(name: str, structure: Structure) -> bool:
+        if name not in structure.unit_of or count is None:
+            return name in structure.unit_of
+        return (structure.unit_of[name] >= structure.n_units - count) == (side == "output")
+
+    return private
 
 
 def private_layers(
@@ -41,7 +54,8 @@ def private_layers(
         side: ``output`` keeps the last ``count`` units private; ``input`` keeps all the others, so that the last
             ``count`` are shared (LG-FedAvg).
 
-    Deviations: none.  Normalisation statistics of private units stay private with them.
+    Deviations: none.  Normalisation statistics of private units stay private with them.  A newcomer trains its
+    private layers alone, under or over the shared ones as they are.
     """
     refuse_unknown_choice("head_init", head_init, ("random", "shared"))
     refuse_outside("fine_tune_epochs", fine_tune_epochs, 0)
@@ -49,11 +63,7 @@ def private_layers(
     if count is not None:
         refuse_outside("count (K_P)", count, 0)
 
-    def private(name: str, structure: Structure) -> bool:
-        kept = structure.n_units if count is None else count
-        if name not in structure.unit_of:
-            return False
-        return (structure.unit_of[name] >= structure.n_units - kept) == (side == "output")
+    private = own_units(count, side)
 
     def check(structure: Structure, scene: Scene) -> None:
         if count is not None and count > structure.n_units:
@@ -66,13 +76,29 @@ def private_layers(
         return {name: source[name] for name in source if private(name, initial.structure)}
 
     def start(params: Tree, buffers: Tree, view: View) -> tuple[Tree, Tree]:
-        return {**params, "model": {**params["model"], **view.private}}, buffers
+        whole = {**params["model"], **view.private}
+        ordered = {name: whole[name] for name in view.task.structure.params if name in whole}
+        return {**params, "model": ordered}, buffers
+
+    def private_if_any(name: str, structure: Structure) -> bool:
+        return private(name, structure) or not any(private(n, structure) for n in structure.params)
 
     def stages(plan: Plan, scene: Scene, clock: Clock) -> Plan:
-        if fine_tune_epochs == 0:
-            return plan
-        head = Stage("head", epochs=fine_tune_epochs, trainable=private, stream="head")
-        return plan._replace(before=(head, *plan.before))
+        before = plan.before
+        if clock.newcomer:
+            before = tuple(s if s.measure else replace(s, trainable=private_if_any) for s in before)
+        if fine_tune_epochs > 0:
+            main = next(stage for stage in plan.before if stage.name == "main")
+            head = replace(
+                main,
+                name="head",
+                epochs=fine_tune_epochs,
+                has_minimum=False,
+                trainable=private,
+                stream="head",
+            )
+            before = (head, *before)
+        return plan._replace(before=before)
 
     def finish(results: Results, view: View) -> Tree:
         trained = results[UPLOAD].params["model"]
@@ -84,7 +110,7 @@ def private_layers(
     return Part(
         "private_layers",
         init_client=init_client,
-        private=private,
+        private=None if count == 0 and side == "output" else private,
         check=check,
         start=start,
         stages=stages,

@@ -25,14 +25,17 @@ def received_teacher(
         weight: lambda >= 0; 0.1 in the paper.
         temperature, kd_form: of ``kd``.
 
-    Deviations: the MMD estimator is the one of FedPHP and MAP (five kernels, bandwidth from the batch).
+    Deviations: the MMD estimator is the one of FedPHP and MAP (five kernels, bandwidth from the batch).  With private
+    layers the teacher has the client's own in their place, and ``prox`` covers the shared parameters only.
     """
     refuse_outside("weight (lambda)", weight, 0)
     term = transfer_of(transfer, temperature, kd_form)
 
     def loss(inner: Loss, view: View) -> Loss:
+        teacher = view.origin if transfer == "prox" else view.received
+
         def total(params: Tree, batch: Batch, out: Out) -> Tensor:
-            return inner(params, batch, out) + weight * term(params["model"], out, batch, view.origin, view)
+            return inner(params, batch, out) + weight * term(params["model"], out, batch, teacher, view)
 
         return total
 

@@ -60,19 +60,16 @@ def spread_out(
     refuse_outside("learning_rate", learning_rate, 0)
     refuse_outside("momentum", momentum, 0, 1)
 
-    def rows_of(structure: Structure) -> str:
-        return next(n for n in structure.params if structure.unit_of[n] == structure.n_units - 1)
-
     def check(structure: Structure, scene: Scene) -> None:
         if not structure.linear_head:
             raise UserError("spread_out needs a network whose classifier is a single linear layer")
 
     def is_rows(name: str, structure: Structure) -> bool:
-        return name == rows_of(structure)
+        return name == structure.classifier
 
     def objective(view: View) -> Loss:
         def total(params: Tree, batch: Batch, out: Out) -> Tensor:
-            return spread_loss(params["model"][rows_of(view.task.structure)], margin)
+            return spread_loss(params["model"][view.task.structure.classifier], margin)
 
         return total
 
@@ -93,4 +90,4 @@ def spread_out(
         spread = results[STAGE]
         return Model(spread.params["model"], spread.buffers["model"])
 
-    return Part(NAME, check=check, stages=stages, serve=serve)
+    return Part(NAME, check=check, stages=stages, serve=serve, needs_whole=True)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from idiolect.core import Batch, Model, Out, View
+from idiolect.core.rows import mean_over_rows
 from idiolect.core.trees import squared_distance
 from idiolect.errors import refuse_outside, refuse_unknown_choice
 from idiolect.parts.distillation import FORMS, SoftLoss
@@ -72,7 +73,7 @@ def mmd(params: dict[str, Tensor], out: Out, batch: Batch, teacher: Model, view:
 
 def l2(params: dict[str, Tensor], out: Out, batch: Batch, teacher: Model, view: View) -> Tensor:
     gap = ((out.features - view.predict(teacher, batch).features.detach()) ** 2).sum(-1)
-    return (gap * batch.mask).sum() / (2 * batch.mask.sum().clamp(min=1))
+    return mean_over_rows(gap, batch.mask) / 2
 
 
 def prox(params: dict[str, Tensor], out: Out, batch: Batch, teacher: Model, view: View) -> Tensor:

@@ -16,7 +16,12 @@ from idiolect.records.rows import NO_CLIENT, ROUND_SCHEMA, ROW_SCHEMA, RoundBuff
 from idiolect.records.writer import RunWriter
 
 if TYPE_CHECKING:
-    from idiolect.records.checkpoint import load_checkpoint, save_checkpoint
+    from idiolect.records.checkpoint import (
+        checkpoint_tables,
+        find_checkpoint,
+        load_checkpoint,
+        save_checkpoint,
+    )
     from idiolect.records.models import export_model
 
 __all__ = [
@@ -27,7 +32,9 @@ __all__ = [
     "RowBuffer",
     "Run",
     "RunWriter",
+    "checkpoint_tables",
     "export_model",
+    "find_checkpoint",
     "finished",
     "finished_folder",
     "load_checkpoint",
@@ -44,8 +51,10 @@ __all__ = [
 
 _NEEDS_TORCH = {
     "export_model": "idiolect.records.models",
-    "load_checkpoint": "idiolect.records.checkpoint",
-    "save_checkpoint": "idiolect.records.checkpoint",
+    **dict.fromkeys(
+        ("checkpoint_tables", "find_checkpoint", "load_checkpoint", "save_checkpoint"),
+        "idiolect.records.checkpoint",
+    ),
 }
 
 

@@ -10,19 +10,20 @@ import pyarrow as pa
 __all__ = ["TableBuffer"]
 
 
-class TableBuffer:
-    """Collects columns for one schema.  New values wait in lists until `table` is asked for, which seals them
-    into one contiguous table: the same rows give the same file, however often the buffer was read between."""
+SEAL = 1 << 14  # rows that may wait as Python objects
 
-    def __init__(self, schema: pa.Schema, table: pa.Table | None = None) -> None:
-        """Starts empty, or from a table saved earlier."""
-        if table is not None and not table.schema.equals(schema):
-            raise ValueError(f"the table has columns {table.schema.names}, expected {schema.names}")
-        self._sealed = schema.empty_table() if table is None else table.replace_schema_metadata(None)
+
+class TableBuffer:
+    """Collects columns for one schema.  New values wait in lists until there are many, or until a table is asked
+    for, which seals them into one contiguous table: the same rows give the same table, however they came."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._sealed: list[pa.Table] = []
         self._waiting: list[list[Any]] = [[] for _ in schema]
 
     def __len__(self) -> int:
-        return int(self._sealed.num_rows) + len(self._waiting[0])
+        return sum(table.num_rows for table in self._sealed) + len(self._waiting[0])
 
     def extend(self, columns: Sequence[Sequence[Any]]) -> None:
         """Appends equally long columns, in the order of the schema."""
@@ -33,12 +34,23 @@ class TableBuffer:
             )
         for waiting, column in zip(self._waiting, columns, strict=True):
             waiting.extend(column)
+        if len(self._waiting[0]) >= SEAL:
+            self._seal()
 
     def table(self) -> pa.Table:
-        """Everything collected so far."""
+        """Everything collected and not taken yet."""
+        self._seal()
+        whole = pa.concat_tables([self._schema.empty_table(), *self._sealed]).combine_chunks()
+        self._sealed = [whole]
+        return whole
+
+    def take(self) -> pa.Table:
+        """The same, and forgets it."""
+        whole = self.table()
+        self._sealed = []
+        return whole
+
+    def _seal(self) -> None:
         if self._waiting[0]:
-            schema = self._sealed.schema
-            fresh = pa.table(self._waiting, schema=schema)
-            self._sealed = pa.concat_tables([self._sealed, fresh]).combine_chunks()
-            self._waiting = [[] for _ in schema]
-        return self._sealed
+            self._sealed.append(pa.table(self._waiting, schema=self._schema))
+            self._waiting = [[] for _ in self._schema]

@@ -1,16 +1,16 @@
 """Checkpoints: everything a run needs to go on as if it had never stopped.
 
-A checkpoint of round r is `checkpoint-<r>.safetensors` (the tree, and checksums of all) with
-`checkpoint-<r>-<table>.parquet` beside it.  The tables are written first, so the safetensors file is what
-makes a checkpoint whole.  The last two are kept: a damaged newest one costs a few rounds, not the run.
+A checkpoint of round r is `checkpoint-<r>.safetensors`: the tree, and the list of Parquet files with checksums that
+its tables consist of.  A table grows by a file `checkpoint-<r>-<table>.parquet` at a time, so that a checkpoint costs
+what happened since the last one.  Those files are written first: the safetensors file is what makes a checkpoint
+whole.  The last two are kept: a damaged newest one costs a few rounds, not the run.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,13 @@ import pyarrow.parquet as pq
 import torch
 
 from idiolect.errors import UserError
+from idiolect.records.checkpoint_files import files_of, keep_only, new_file, rounds_in, tree_path
 from idiolect.records.digest import file_digest
 from idiolect.records.layout import flatten, unflatten
 from idiolect.records.tables import write_table
 from idiolect.records.tensors import DamagedFile, read_tensors, write_tensors
 
-__all__ = ["load_checkpoint", "save_checkpoint"]
+__all__ = ["checkpoint_tables", "find_checkpoint", "load_checkpoint", "save_checkpoint"]
 
 LOGGER = logging.getLogger(__name__)
 
@@ -33,7 +34,11 @@ Tables = dict[str, pa.Table]
 
 
 def save_checkpoint(
-    folder: Path, round: int, tree: Mapping[Any, Any], tables: Mapping[str, pa.Table]
+    folder: Path,
+    round: int,
+    tree: Mapping[Any, Any],
+    tables: Mapping[str, pa.Table],
+    after: int | None = None,
 ) -> Path:
     """Saves the state after `round`, and removes all older checkpoints but one.
 
@@ -42,18 +47,22 @@ def save_checkpoint(
     Args:
         folder: the run's partial folder.
         tree: nested dicts of tensors; empty dicts are kept, integer keys come back as strings.
-        tables: the rows and rounds so far, by name.
+        tables: the rows and rounds, by name: all, or those after the checkpoint of the round `after`.
     """
     layout, leaves = flatten(tree)
     for name, leaf in leaves.items():
         if not isinstance(leaf, torch.Tensor):
             raise TypeError(f"a checkpoint holds tensors; {name} is {type(leaf).__name__}")
-    digests = {name: write_table(_table_path(folder, round, name), table) for name, table in tables.items()}
-    facts = {"round": round, "layout": layout, "tables": digests}
-    path = _tree_path(folder, round)
+    files = {name: {} for name in tables} if after is None else files_of(folder, after)
+    for name, table in tables.items():
+        if table.num_rows or not files[name]:
+            file = new_file(round, name, files[name])
+            files[name][file] = write_table(Path(folder) / file, table)
+    facts = {"round": round, "layout": layout, "tables": files}
+    path = tree_path(folder, round)
     write_tensors(path, leaves, {key: json.dumps(value) for key, value in facts.items()})
-    earlier = [other for other in _rounds(folder) if other < round]
-    _remove(folder, [other for other in _rounds(folder) if other not in {round, max(earlier, default=round)}])
+    earlier = [other for other in rounds_in(folder) if other < round]
+    keep_only(folder, {round, max(earlier, default=round)})
     return path
 
 
@@ -69,16 +78,26 @@ def load_checkpoint(
     Raises:
         UserError: there are checkpoints and all are damaged.
     """
+    found = find_checkpoint(folder, say)
+    if found is None:
+        return None
+    round, tree = found
+    tables = {name: pa.concat_tables(pieces) for name, pieces in checkpoint_tables(folder, round).items()}
+    return round, tree, tables
+
+
+def find_checkpoint(folder: Path, say: Callable[[str], None] = LOGGER.warning) -> tuple[int, Tree] | None:
+    """As `load_checkpoint`, without reading the tables into memory."""
     problems: list[str] = []
-    for round in sorted(_rounds(folder), reverse=True):
+    for round in sorted(rounds_in(folder), reverse=True):
         try:
-            tree, tables = _read(folder, round)
+            tree = _read(folder, round)
         except DamagedFile as error:
             problems.append(str(error))
             continue
         for problem in problems:
             say(f"a checkpoint in {folder} is damaged ({problem}); going on from round {round}")
-        return round, tree, tables
+        return round, tree
     if problems:
         raise UserError(
             f"every checkpoint in {folder} is damaged ({'; '.join(problems)}); start the run afresh"
@@ -86,39 +105,23 @@ def load_checkpoint(
     return None
 
 
-def _read(folder: Path, round: int) -> tuple[Tree, Tables]:
-    leaves, facts = read_tensors(_tree_path(folder, round))
+def checkpoint_tables(folder: Path, round: int) -> dict[str, Iterator[pa.Table]]:
+    """The tables of a sound checkpoint, each in the pieces that it grew by."""
+    return {
+        name: (pq.read_table(Path(folder) / file) for file in files)
+        for name, files in files_of(folder, round).items()
+    }
+
+
+def _read(folder: Path, round: int) -> Tree:
+    leaves, facts = read_tensors(tree_path(folder, round))
     if json.loads(facts["round"]) != round:
-        raise DamagedFile(f"{_tree_path(folder, round).name} holds round {facts['round']}")
-    tables: Tables = {}
-    for name, digest in json.loads(facts["tables"]).items():
-        path = _table_path(folder, round, name)
-        if not path.is_file():
-            raise DamagedFile(f"{path.name} is missing")
-        if file_digest(path) != digest:
-            raise DamagedFile(f"{path.name} does not match its checksum")
-        tables[name] = pq.read_table(path)
-    return unflatten(json.loads(facts["layout"]), leaves), tables
-
-
-def _tree_path(folder: Path, round: int) -> Path:
-    return Path(folder) / f"checkpoint-{round}.safetensors"
-
-
-def _table_path(folder: Path, round: int, name: str) -> Path:
-    return Path(folder) / f"checkpoint-{round}-{name}.parquet"
-
-
-def _rounds(folder: Path) -> list[int]:
-    names = (
-        re.fullmatch(r"checkpoint-(\d+)\.safetensors", path.name)
-        for path in Path(folder).glob("checkpoint-*")
-    )
-    return [int(name.group(1)) for name in names if name]
-
-
-def _remove(folder: Path, rounds: list[int]) -> None:
-    for round in rounds:
-        _tree_path(folder, round).unlink(missing_ok=True)
-        for path in Path(folder).glob(f"checkpoint-{round}-*.parquet"):
-            path.unlink(missing_ok=True)
+        raise DamagedFile(f"{tree_path(folder, round).name} holds round {facts['round']}")
+    for files in json.loads(facts["tables"]).values():
+        for file, digest in files.items():
+            path = Path(folder) / file
+            if not path.is_file():
+                raise DamagedFile(f"{path.name} is missing")
+            if file_digest(path) != digest:
+                raise DamagedFile(f"{path.name} does not match its checksum")
+    return unflatten(json.loads(facts["layout"]), leaves)

@@ -1,7 +1,8 @@
 """The two tables of a run: one row per measurement, one row per round.
 
 A measurement says what was measured (`metric`, `value`), on whom (`client`, `population`), on which data
-(`split`), with which inference rule (`predictor`) and when (`round`, `moment`).
+(`split`; `none` for a number about a client that no data gave), with which inference rule (`predictor`) and when
+(`round`, `moment`).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ __all__ = [
 ]
 
 NO_CLIENT = -1
-SPLITS = ("train", "valid", "test", "server")
+SPLITS = ("train", "valid", "test", "server", "none")
 MOMENTS = ("before", "after", "end")
 POPULATIONS = ("selected", "all", "new")
 
@@ -56,9 +57,8 @@ ROUND_SCHEMA = pa.schema(
 class RowBuffer:
     """Collects measurements."""
 
-    def __init__(self, table: pa.Table | None = None) -> None:
-        """Starts empty, or from the rows of a checkpoint."""
-        self._buffer = TableBuffer(ROW_SCHEMA, table)
+    def __init__(self) -> None:
+        self._buffer = TableBuffer(ROW_SCHEMA)
 
     def __len__(self) -> int:
         return len(self._buffer)
@@ -97,16 +97,19 @@ class RowBuffer:
         self._buffer.extend([[int(round)] * len(ids), ids, *same, numbers])
 
     def table(self) -> pa.Table:
-        """All measurements so far, with `ROW_SCHEMA`."""
+        """All measurements that nobody took, with `ROW_SCHEMA`."""
         return self._buffer.table()
+
+    def take(self) -> pa.Table:
+        """The same, and forgets them."""
+        return self._buffer.take()
 
 
 class RoundBuffer:
     """Collects what each round cost."""
 
-    def __init__(self, table: pa.Table | None = None) -> None:
-        """Starts empty, or from the rounds of a checkpoint."""
-        self._buffer = TableBuffer(ROUND_SCHEMA, table)
+    def __init__(self) -> None:
+        self._buffer = TableBuffer(ROUND_SCHEMA)
 
     def __len__(self) -> int:
         return len(self._buffer)
@@ -119,8 +122,12 @@ class RoundBuffer:
         self._buffer.extend([[value] for value in row])
 
     def table(self) -> pa.Table:
-        """All rounds so far, with `ROUND_SCHEMA`."""
+        """All rounds that nobody took, with `ROUND_SCHEMA`."""
         return self._buffer.table()
+
+    def take(self) -> pa.Table:
+        """The same, and forgets them."""
+        return self._buffer.take()
 
 
 def _check(kind: str, name: str, known: tuple[str, ...]) -> None:

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 
 from idiolect.records.atomic import replacing
 
-__all__ = ["DamagedFile", "read_tensors", "write_tensors"]
+__all__ = ["DamagedFile", "read_metadata", "read_tensors", "write_tensors"]
 
 CHECKSUM = "sha256"
 
@@ -46,6 +46,19 @@ def read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
     if metadata.pop(CHECKSUM, None) != _checksum(tensors, metadata):
         raise DamagedFile(f"{path.name} does not match its checksum")
     return tensors, metadata
+
+
+def read_metadata(path: Path) -> dict[str, str]:
+    """The metadata alone, unchecked.
+
+    Raises:
+        DamagedFile: the file is truncated or of another kind.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            return dict(file.metadata() or {})
+    except (SafetensorError, OSError, ValueError) as error:
+        raise DamagedFile(f"{path.name} cannot be read: {error}") from error
 
 
 def _apart(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from idiolect.errors import UserError
 from idiolect.records.atomic import sync_folder
 from idiolect.records.folder import finished_folder, partial_folder
 from idiolect.records.manifest import write_manifest
-from idiolect.records.tables import CLIENTS_FILE, ROUNDS_FILE, SCHEMAS, write_table
+from idiolect.records.tables import CLIENTS_FILE, ROUNDS_FILE, SCHEMAS, write_pieces
 
 __all__ = ["RunWriter"]
 
@@ -49,24 +49,28 @@ class RunWriter:
         write_manifest(self.folder, {**self._manifest, "status": "running"})
 
     def finish(
-        self, rounds: pa.Table, rows: pa.Table, extra_manifest: Mapping[str, Any] | None = None
+        self,
+        rounds: pa.Table | Iterable[pa.Table],
+        rows: pa.Table | Iterable[pa.Table],
+        extra_manifest: Mapping[str, Any] | None = None,
     ) -> Path:
         """Writes both tables and the manifest with their checksums, then gives the folder its final name.
 
         Args:
-            rounds: one row per round (`RoundBuffer.table()`).
-            rows: one row per measurement (`RowBuffer.table()`).
+            rounds: one row per round (`RoundBuffer.table()`), whole or in pieces.
+            rows: one row per measurement (`RowBuffer.table()`), whole or in pieces.
             extra_manifest: what was known only at the end, such as timings; it may replace earlier keys.
 
         Returns:
             The folder of the finished run.
         """
         self._refuse_to_overwrite()
-        tables = {ROUNDS_FILE: rounds, CLIENTS_FILE: rows}
-        for file, table in tables.items():
-            if not table.schema.equals(SCHEMAS[file]):
-                raise ValueError(f"{file} needs the columns {SCHEMAS[file].names}, got {table.schema.names}")
-        digests = {file: write_table(self.folder / file, table) for file, table in tables.items()}
+        digests = {
+            file: write_pieces(
+                self.folder / file, [table] if isinstance(table, pa.Table) else table, SCHEMAS[file]
+            )
+            for file, table in ((ROUNDS_FILE, rounds), (CLIENTS_FILE, rows))
+        }
         last = {"name": self.final.name, "status": "finished", "sha256": digests}
         write_manifest(self.folder, {**self._manifest, **(extra_manifest or {}), **last})
         for stray in self.folder.glob(".*.tmp"):

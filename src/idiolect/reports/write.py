@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
+import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
@@ -13,8 +15,11 @@ from idiolect.errors import UserError
 from idiolect.records import Run, write_atomically
 from idiolect.reports.appearance import DPI
 from idiolect.reports.clients import clients_data, clients_figure
+from idiolect.reports.comparison import intervals_data, pairs_data
 from idiolect.reports.curves import curves_data, curves_figure
+from idiolect.reports.grouping import group_runs
 from idiolect.reports.partition_figure import partition_figure
+from idiolect.reports.scatter import scatter_data, scatter_figure
 from idiolect.reports.summary import summarise
 from idiolect.reports.table import csv_table, markdown_table, notes_of
 
@@ -25,8 +30,9 @@ def write_report(runs: Iterable[Run], folder: str | Path) -> list[Path]:
     """Writes tables, pictures and the numbers behind the pictures; gives the paths back.
 
     `table.md`, `table.csv`, `curves.png`, `curves.csv`, `clients.png`, `clients.csv`, and `partition.png`
-    where a manifest holds `class_counts` (the first such run is drawn).  Each file is replaced in one
-    piece.
+    where a manifest holds `class_counts` (the first such run is drawn).  Of several methods `scatter.png` and
+    `scatter.csv`; of methods on the same clients and seeds `pairs.csv` (paired tests), and `intervals.csv` (bootstrap)
+    where a method's seeds have the same clients.  Each file is replaced in one piece.
     """
     runs = list(runs)
     folder = Path(folder)
@@ -34,7 +40,7 @@ def write_report(runs: Iterable[Run], folder: str | Path) -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"cannot make the folder {folder}: {error.strerror}") from error
-    contents = {**_tables(runs), **_pictures(runs)}
+    contents = {**_tables(runs), **_pictures(runs), **_certainty(runs)}
     return [write_atomically(folder / name, content) for name, content in contents.items()]
 
 
@@ -50,10 +56,28 @@ def _tables(runs: list[Run]) -> dict[str, str]:
     return {"table.md": markdown_table(summary, notes_of(runs)), "table.csv": csv_table(summary)}
 
 
+def _certainty(runs: list[Run]) -> dict[str, str]:
+    """How sure the numbers are, as far as the runs can be paired."""
+    found: dict[str, str] = {}
+    with suppress(UserError):
+        found["intervals.csv"] = _csv(intervals_data(runs))
+    if len(group_runs(runs)) > 1:
+        with suppress(UserError):
+            found["pairs.csv"] = _csv(pairs_data(runs))
+    return found
+
+
+def _csv(table: pd.DataFrame) -> str:
+    return str(table.to_csv(index=False, lineterminator="\n"))
+
+
 def _pictures(runs: list[Run]) -> dict[str, bytes | str]:
-    curves, clients = curves_data(runs), clients_data(runs)
+    curves, clients, scatter = curves_data(runs), clients_data(runs), scatter_data(runs)
     methods = list(dict.fromkeys(curves["method"]))
     pictures = {"curves.png": curves_figure(curves), "clients.png": clients_figure(clients, methods)}
+    numbers = {"curves.csv": curves, "clients.csv": clients}
+    if len(scatter) > 1:
+        pictures["scatter.png"], numbers["scatter.csv"] = scatter_figure(scatter, methods), scatter
     counted = next((run.manifest for run in runs if run.manifest.get("class_counts")), None)
     if counted:
         title = ", ".join(str(counted[key]) for key in ("dataset", "partition") if key in counted)
@@ -64,6 +88,5 @@ def _pictures(runs: list[Run]) -> dict[str, bytes | str]:
     for name, figure in pictures.items():
         figure.set_dpi(DPI)
         contents[name] = png(figure)
-    numbers = {"curves.csv": curves, "clients.csv": clients}
-    contents.update({name: table.to_csv(index=False, lineterminator="\n") for name, table in numbers.items()})
+    contents.update({name: _csv(table) for name, table in numbers.items()})
     return contents

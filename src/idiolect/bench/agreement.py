@@ -1,0 +1,36 @@
+"""Whether two rows trained the same model: a row that did not is not compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+__all__ = ["difference", "tolerance", "verdict"]
+
+
+def difference(after: Path, base: Path, start: Path) -> float:
+    """||after - base|| / ||base - start||, over all tensors of models that lie in npz files."""
+    with np.load(after) as one, np.load(base) as other, np.load(start) as first:
+        gaps = [_squared(one[name] - other[name]) for name in other.files]
+        moves = [_squared(other[name] - first[name]) for name in other.files]
+    return float(np.sqrt(sum(gaps) / sum(moves)))
+
+
+def _squared(array: np.ndarray) -> float:
+    return float(np.square(array.astype(np.float64)).sum())
+
+
+def tolerance(precision: str, device: str) -> float:
+    """Of one round: float64 equal, float32 up to rounding, anything coarser (TF32 on a GPU) up to its digits."""
+    if precision == "float64":
+        return 1e-9
+    return 1e-3 if precision == "float32" and device == "cpu" else 5e-2
+
+
+def verdict(found: float, precision: str, device: str) -> str:
+    """Empty, or the sentence that keeps the row from being compared."""
+    allowed = tolerance(precision, device)
+    if found <= allowed:
+        return ""
+    return f"its model after one round differs from the plain loop's by {found:.1e} of the way, over {allowed:.0e}"

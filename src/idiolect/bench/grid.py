@@ -1,0 +1,120 @@
+"""The grid: workloads x methods x cohort sizes x precisions, each cell with every engine beside the plain loop."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+
+import torch
+
+from idiolect.bench.cell import Cell
+from idiolect.bench.floor import Peaks
+from idiolect.bench.machine import cores, describe_machine
+from idiolect.bench.methods import entry_of
+from idiolect.bench.process import Process
+from idiolect.bench.report import Report, lines_of
+from idiolect.bench.row import Row, rows_of
+from idiolect.bench.turns import measure_cell
+from idiolect.engines import ENGINES
+from idiolect.errors import UserError, refuse_outside, unknown_name
+
+__all__ = ["Grid", "bench"]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Args:
+    workloads: names among ``workloads()``.
+    engines: names of engines, or ``auto``: whichever the library picks.
+    clients: cohort sizes; a population grows to the largest cohort asked of it.
+    repeats, warmup: timed rounds of every row, and rounds before them.
+    peers: times pfl-research and Flower's simulation as well, where they are installed.
+    """
+
+    workloads: tuple[str, ...] = ("w", "lenet", "dnn")
+    engines: tuple[str, ...] = ("loop", "cohort", "pool", "auto")
+    clients: tuple[int, ...] = (20,)
+    precisions: tuple[str, ...] = ("float32",)
+    methods: tuple[str, ...] = ("fedavg",)
+    device: str = "auto"
+    population: int = 100
+    samples: int = 400
+    batch_size: int = 64
+    sizes: str = "equal"
+    repeats: int = 5
+    warmup: int = 1
+    peers: bool = False
+
+    def __post_init__(self) -> None:
+        for engine in self.engines:
+            if engine not in ("auto", *ENGINES):
+                raise unknown_name("engine", engine, ["auto", *ENGINES])
+        for method in self.methods:
+            entry_of(method)
+        for name in ("repeats", "warmup", "population"):
+            refuse_outside(name, getattr(self, name), 1)
+
+    def cells(self) -> list[Cell]:
+        device = _device(self.device)
+        axes = itertools.product(self.workloads, self.methods, self.clients, self.precisions)
+        return [
+            Cell(
+                workload=workload,
+                method=method,
+                clients=clients,
+                population=max(self.population, clients),
+                samples=self.samples,
+                batch_size=self.batch_size,
+                sizes=self.sizes,
+                precision=precision,
+                device=device,
+            )
+            for workload, method, clients, precision in axes
+        ]
+
+
+def bench(grid: Grid, say: Callable[[str], None] = lambda sentence: None) -> Report:
+    """Measures every cell of the grid.
+
+    Peaks are looked for before the first cell and after each: the best of all counts, since a busy moment makes
+    them look low.
+
+    Args:
+        say: is told what is under way.
+    """
+    cells = grid.cells()
+    if not cells:
+        raise UserError("a bench needs at least one workload, method, cohort size and precision")
+    report = Report(describe_machine(cells[0].device))
+    measured: list[list[Row]] = []
+    with ExitStack() as stack:
+        gauges = {p: stack.enter_context(_gauge(cells, p)) for p in dict.fromkeys(grid.precisions)}
+        say("peaks of the machine")
+        peaks = {precision: Peaks(**gauge.answer()) for precision, gauge in gauges.items()}
+        for cell in cells:
+            measured.append(rows_of(cell, list(grid.engines), grid.peers, cores()))
+            measure_cell(measured[-1], grid.repeats, grid.warmup, say)
+            again = Peaks(**gauges[cell.precision].ask({"do": "peaks"}))
+            peaks[cell.precision] = peaks[cell.precision].best(again)
+    report.peaks.update(peaks)
+    for rows in measured:
+        report.lines += lines_of(rows, peaks[rows[0].cell.precision])
+    report.machine["load_at_end"] = os.getloadavg()[0]
+    return report
+
+
+def _gauge(cells: list[Cell], precision: str) -> Process:
+    """A process that measures the peaks of the machine whenever it is asked."""
+    cell = next(cell for cell in cells if cell.precision == precision)
+    return Process({"cell": asdict(cell), "runner": "peaks", "threads": cores()})
+
+
+def _device(name: str) -> str:
+    if name not in ("auto", "cpu", "cuda"):
+        raise unknown_name("device", name, ["auto", "cpu", "cuda"])
+    if name == "cuda" and not torch.cuda.is_available():
+        raise UserError("device cuda was asked for but PyTorch sees no CUDA GPU here; use --device cpu")
+    return name if name != "auto" else "cuda" if torch.cuda.is_available() else "cpu"

@@ -1,0 +1,103 @@
+"""The report as rows of text for a terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from idiolect.bench.report import Report
+
+__all__ = ["notes_of", "rows_of_table"]
+
+BUSY = 0.25  # load per core from which the machine is called busy
+HEAD = [
+    "Workload",
+    "Clients",
+    "Runs on",
+    "s/round",
+    "min-max",
+    "Client-steps/s",
+    "x plain",
+    "Arithmetic %",
+    "Memory %",
+    "Peak MB",
+    "Differs by",
+]
+
+
+def rows_of_table(report: Report) -> list[list[str]]:
+    """The header, then a row for each line of the report."""
+    gpu = any(line["peak_cuda_bytes"] for line in report.lines)
+    head = HEAD + (["GPU MB"] if gpu else [])
+    return [head, *(_cells(line, gpu) for line in report.lines)]
+
+
+def _cells(line: dict[str, Any], gpu: bool) -> list[str]:
+    seconds, ratio = line["seconds"], line["times_plain"]
+    found = [
+        _workload(line),
+        f"{line['clients']} of {line['population']}",
+        _runner(line),
+        _number(seconds and seconds["median"], "{:.3g}"),
+        f"{seconds['low']:.3g}-{seconds['high']:.3g}" if seconds else "-",
+        _number(line["client_steps_per_second"], "{:.0f}"),
+        _number(ratio and ratio["median"], "{:.2f}"),
+        _number(line["share_of_arithmetic"], "{:.0%}").rstrip("%"),
+        _number(line["share_of_memory"], "{:.0%}").rstrip("%"),
+        _megabytes(line["peak_resident_bytes"]),
+        _number(line["difference"], "{:.0e}"),
+    ]
+    return found + ([_megabytes(line["peak_cuda_bytes"])] if gpu else [])
+
+
+def notes_of(report: Report) -> list[str]:
+    """The machine and its peaks, which engine ``auto`` was, and every row that has no number, with its reason."""
+    machine = report.machine
+    where = machine.get("gpu", f"{machine['cores']} cores, {machine['cpu']}")
+    found = [f"{where}, torch {machine['torch']}"]
+    if machine["load_at_start"] > BUSY * machine["cores"]:
+        load = f"{machine['load_at_start']:.1f} on {machine['cores']} cores"
+        found.append(
+            f"the machine was not idle (load {load} before the first row): times are longer than it needs"
+        )
+    for precision, peaks in report.peaks.items():
+        rates = f"{peaks.flops / 1e9:.0f} GFLOP/s in a matrix product, {peaks.bytes / 1e9:.1f} GB/s in a copy"
+        found.append(f"peaks in {precision}: {rates}")
+    for line in report.lines:
+        ratio = line["times_best_engine"]
+        if ratio:
+            named = f"{line['engine']} ({line['reason']})"
+            found.append(
+                f"{_workload(line)}: auto is {named}, {ratio['median']:.2f} of the fastest engine's speed"
+            )
+        if line["refused"]:
+            found.append(f"{_workload(line)}, {_runner(line)}: {line['refused']}")
+    return found
+
+
+def _workload(line: dict[str, Any]) -> str:
+    extras = [line["method"]] if line["method"] != "fedavg" else []
+    extras += ["end"] if line["phase"] == "end" else []
+    extras += [line["precision"]] if line["precision"] != "float32" else []
+    extras += [line["sizes"]] if line["sizes"] != "equal" else []
+    return " ".join([line["workload"], *extras])
+
+
+def _runner(line: dict[str, Any]) -> str:
+    if line["runner"] == "plain":
+        return f"plain loop, {line['threads']} thread{'s' if line['threads'] > 1 else ''}"
+    if line["runner"] == "auto" and line["engine"]:
+        return f"auto ({line['engine']})"
+    name = {"pfl-pair": "two processes of pfl", "flower": "two actors of Flower"}.get(
+        line["runner"], line["runner"]
+    )
+    if (line["refused"] or "").startswith("not installed"):
+        return f"{name} (not installed)"
+    return f"{name} {line['version'] or ''}".strip()
+
+
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None else form.format(value)
+
+
+def _megabytes(value: int | None) -> str:
+    return _number(value and value / 1e6, "{:.0f}")

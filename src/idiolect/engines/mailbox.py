@@ -1,0 +1,98 @@
+"""Trees of tensors between processes through shared memory.
+
+The tensors' bytes go into a file that both sides have mapped, once, and only their layout goes through a pipe;
+the reader sees them where they lie.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import pickle
+import tempfile
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from idiolect.core.trees import Tree, tree_map
+
+__all__ = ["Letter", "Mailbox"]
+
+ALIGNMENT = 64  # bytes, as torch aligns memory of its own: rounding depends on it
+
+
+class Letter(NamedTuple):
+    """What a reader needs to find a tree in the mailbox."""
+
+    layout: bytes
+    places: list[tuple[int, int]]  # (offset, bytes) of each tensor
+    size: int  # of the whole mailbox
+
+
+class Mailbox:
+    """Room for one tree at a time; what is put in replaces what was there.
+
+    Made before a process forks, it is shared with it.  It grows as needed.
+    """
+
+    def __init__(self) -> None:
+        self._file = _nameless_file()
+        self._map: mmap.mmap | None = None
+
+    def put(self, tree: Tree) -> Letter:
+        buffers: list[pickle.PickleBuffer] = []
+        layout = pickle.dumps(_to_arrays(tree), protocol=5, buffer_callback=buffers.append)
+        places, end = [], 0
+        for buffer in buffers:
+            size = buffer.raw().nbytes
+            places.append((end, size))
+            end += -(-size // ALIGNMENT) * ALIGNMENT
+        room = self._room(end)
+        for (offset, size), buffer in zip(places, buffers, strict=True):
+            room[offset : offset + size] = np.frombuffer(buffer.raw(), np.uint8)
+        return Letter(layout, places, self._capacity())
+
+    def look(self, letter: Letter) -> Tree:
+        """The tree where it lies: valid until the next ``put``, and not to be written to."""
+        room = self._room(letter.size)
+        buffers = [room[offset : offset + size] for offset, size in letter.places]
+        return _to_tensors(pickle.loads(letter.layout, buffers=buffers))
+
+    def take(self, letter: Letter) -> Tree:
+        """A copy of the tree."""
+        return tree_map(
+            lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf, self.look(letter)
+        )
+
+    def close(self) -> None:
+        self._map = None
+        os.close(self._file)
+
+    def _capacity(self) -> int:
+        return len(self._map) if self._map is not None else 0
+
+    def _room(self, size: int) -> np.ndarray:
+        if size > self._capacity() or self._map is None:
+            size = max(size, 2 * self._capacity(), mmap.PAGESIZE)
+            size = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
+            if os.fstat(self._file).st_size < size:
+                os.ftruncate(self._file, size)
+            self._map = mmap.mmap(self._file, size)
+        return np.frombuffer(self._map, np.uint8)
+
+
+def _nameless_file() -> int:
+    """In memory where the system can, else in its temporary folder."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("idiolect")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+def _to_arrays(tree: Tree) -> Any:
+    return tree_map(lambda leaf: leaf.detach().numpy() if isinstance(leaf, torch.Tensor) else leaf, tree)
+
+
+def _to_tensors(tree: Any) -> Tree:
+    return tree_map(lambda leaf: torch.from_numpy(leaf) if isinstance(leaf, np.ndarray) else leaf, tree)

@@ -1,0 +1,65 @@
+"""A figure of a paper: what is run for it and what is read off the runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from idiolect.experiments.papers.reading import Reading
+
+__all__ = ["KINDS", "Figure", "Line", "Number"]
+
+KINDS = {
+    "schematic": "a drawing without data",
+    "study": "needs more than a run records",
+    "curves": "a number by round",
+    "spread": "mean and SD over clients by round",
+    "zigzag": "each selected client before and after local training, by round",
+    "degradation": "downloaded model less last personalised one, by round",
+    "final": "one number per line",
+    "clients": "a number for every client",
+    "change": "what every client gains from one line to the next",
+    "profile": "mean and SD over clients by mixing coefficient",
+    "table": "a column of several tables against each other",
+}
+
+
+@dataclass(frozen=True)
+class Line:
+    label: str
+    scenarios: tuple[str, ...]
+    method: str
+    reading: Reading
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number of the figure that the paper's text or the figure itself prints."""
+
+    what: str
+    value: float
+    scenario: str = ""
+    line: str = ""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Args:
+    kind: one of ``KINDS``.
+    options, settings: values of method options and scene settings that every line is run with, all
+        combinations of them.
+    tables, column: of the kind ``table``.
+    """
+
+    id: str
+    paper: str
+    kind: str
+    caption: str
+    notes: tuple[str, ...]
+    scenarios: tuple[str, ...]
+    lines: tuple[Line, ...]
+    options: dict[str, list[Any]]
+    settings: dict[str, list[Any]]
+    numbers: tuple[Number, ...]
+    tables: tuple[str, ...] = ()
+    column: str = ""

@@ -1,0 +1,69 @@
+"""``reproduce``: a paper's table or figure from its scenarios, beside what the paper reports."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from idiolect.errors import UserError, refuse_outside, unknown_name
+from idiolect.experiments.papers import figure, figures, grid, table, tables
+from idiolect.experiments.progress import Silent, Watcher
+from idiolect.experiments.reproduction.of_figure import whole_figure
+from idiolect.experiments.reproduction.of_table import whole_table
+from idiolect.experiments.reproduction.plan import Ask
+from idiolect.experiments.reproduction.result import Reproduction
+from idiolect.experiments.reproduction.tasks import Where
+
+__all__ = ["Reproduction", "ids", "reproduce"]
+
+
+def ids() -> list[str]:
+    """Every table and figure."""
+    return [*(found.id for found in tables()), *(found.id for found in figures())]
+
+
+def reproduce(
+    id: str,
+    *,
+    columns: Sequence[str] = (),
+    methods: Sequence[str] = (),
+    seeds: int = 1,
+    preset: str = "paper",
+    best_of_grid: bool = False,
+    quick: bool = False,
+    out: str | Path = "runs",
+    engine: str = "auto",
+    device: str = "auto",
+    data_dir: str | Path | None = None,
+    watcher: Watcher | None = None,
+) -> Reproduction:
+    """Runs what a table or figure needs and is not done yet, and writes it with the paper's numbers beside ours.
+
+    Args:
+        id: such as ``map-table2`` or ``fedphp-fig4``.
+        columns: of a table, or scenarios of a figure; all unless given.
+        methods: names; all unless given.
+        seeds: how many, from 0 on.
+        preset: of the scenarios.
+        best_of_grid: runs every setting that the paper's authors tried and takes the best, as the paper does.
+        quick: embedded data, few clients and rounds; shows that it works and is never compared.
+        out: holds the runs, and a folder with the table.
+    """
+    refuse_outside("seeds", seeds, 1)
+    if id not in ids():
+        raise unknown_name("table or figure", id, ids())
+    ask = Ask(preset, tuple(range(seeds)), quick, grid=_settings(id) if best_of_grid else {})
+    where = Where(Path(out), engine, device, Path(data_dir) if data_dir else None, 1 if quick else 10)
+    methods = [name.strip().lower().replace("-", "_") for name in methods]
+    if id in {found.id for found in tables()}:
+        return whole_table(table(id), ask, where, watcher or Silent(), columns, methods)
+    return whole_figure(figure(id), ask, where, watcher or Silent(), columns, methods)
+
+
+def _settings(id: str) -> dict[str, list[dict[str, Any]]]:
+    if not id.startswith("map-table"):
+        raise UserError(
+            f"{id} reports no best of several settings, only MAP's tables do; leave best_of_grid out"
+        )
+    return grid("map").methods

@@ -1,0 +1,148 @@
+"""A figure's runs, the points they give, and one number for each of its lines."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from idiolect.experiments.papers import Figure, Line, Reading, combinations
+from idiolect.experiments.progress import Watcher
+from idiolect.experiments.reproduction.entry import Entry, entry_of
+from idiolect.experiments.reproduction.lines import SUMMARIES, TAKES, gains
+from idiolect.experiments.reproduction.plan import Ask, with_options
+from idiolect.experiments.reproduction.tasks import Outcome, Task, Where, harvest
+from idiolect.records import Run
+
+__all__ = ["figure_entries"]
+
+PERCENT = ("accuracy", "top5", "macro_f1")
+SCALED = ("value", "sd", "before", "after")
+
+
+class Trace(NamedTuple):
+    """A line in one scenario with one combination of what the figure varies."""
+
+    label: str
+    scenario: str
+    method: str
+    settings: dict[str, Any]
+    line: Line
+
+
+def figure_entries(
+    figure: Figure,
+    ask: Ask,
+    where: Where,
+    watcher: Watcher,
+    scenarios: Sequence[str] = (),
+    methods: Sequence[str] = (),
+) -> tuple[list[Entry], pd.DataFrame]:
+    """One entry for every line, and all points: columns `panel`, `line`, `seed`, then what the kind gives."""
+    traces = [
+        trace
+        for trace in _traces(figure)
+        if (not scenarios or trace.scenario in scenarios)
+        and (not methods or trace.method.partition("(")[0] in methods)
+    ]
+    tasks = [task for trace in traces for task in _tasks(figure, trace, ask)]
+    outcomes = harvest(tasks, where, watcher)
+    if figure.kind == "change":
+        found = [_change(figure, old, new, ask, outcomes) for old, new in _pairs(traces)]
+    else:
+        found = [_entry(figure, trace, ask, outcomes) for trace in traces]
+    frames = [frame for _, frames in found for frame in frames]
+    return [entry for entry, _ in found], pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+
+
+def _traces(figure: Figure) -> Iterator[Trace]:
+    for line in figure.lines:
+        for scenario in line.scenarios:
+            for options in combinations(figure.options):
+                for settings in combinations(figure.settings):
+                    varied = [f"{key}={value}" for key, value in {**options, **settings}.items()]
+                    label = " ".join([line.label, *varied])
+                    yield Trace(label, scenario, with_options(line.method, options), settings, line)
+
+
+def _tasks(figure: Figure, trace: Trace, ask: Ask) -> Iterator[Task]:
+    take = partial(_take, kind=figure.kind, reading=ask.reading(trace.line.reading))
+    for seed in ask.seeds:
+        experiment, notes = ask.experiment(trace.scenario, trace.method, seed, trace.settings)
+        yield Task((trace.label, trace.scenario, seed), experiment, notes, take)
+
+
+def _take(run: Run, kind: str, reading: Reading) -> pd.DataFrame:
+    return TAKES[kind](run, reading)
+
+
+def _entry(
+    figure: Figure, trace: Trace, ask: Ask, outcomes: Mapping[Hashable, Outcome]
+) -> tuple[Entry, list[pd.DataFrame]]:
+    wanted = [outcomes[trace.label, trace.scenario, seed] for seed in ask.seeds]
+    frames = [] if _refused(wanted) else [_scaled(outcome.value, trace) for outcome in wanted]
+    return _summed(figure, trace.label, trace, ask, wanted, frames)
+
+
+def _change(
+    figure: Figure, old: Trace, new: Trace, ask: Ask, outcomes: Mapping[Hashable, Outcome]
+) -> tuple[Entry, list[pd.DataFrame]]:
+    wanted = [outcomes[t.label, t.scenario, seed] for t in (old, new) for seed in ask.seeds]
+    frames = []
+    if not _refused(wanted):
+        both = zip(wanted[: len(ask.seeds)], wanted[len(ask.seeds) :], strict=True)
+        frames = [_scaled(gains(a.value, b.value), new) for a, b in both]
+    return _summed(figure, f"{new.label} against {old.label}", new, ask, wanted, frames)
+
+
+def _summed(
+    figure: Figure, label: str, trace: Trace, ask: Ask, wanted: list[Outcome], frames: list[pd.DataFrame]
+) -> tuple[Entry, list[pd.DataFrame]]:
+    known: dict[str, Any] = {"row": label, "column": trace.scenario, "unit": _unit(figure, trace)}
+    if not ask.quick:
+        known["paper"] = _number(figure, trace)
+    if not frames:
+        missing, failed = (
+            "; ".join(filter(None, dict.fromkeys(getattr(o, field) for o in wanted)))
+            for field in ("missing", "failed")
+        )
+        return Entry(**known, missing=missing, failed=failed), []
+    _, summary = SUMMARIES[figure.kind]
+    named = [
+        frame.assign(panel=trace.scenario, line=label, seed=seed)
+        for frame, seed in zip(frames, ask.seeds, strict=True)
+    ]
+    return entry_of([summary(frame) for frame in frames], **known, ran_as=trace.method), named
+
+
+def _refused(wanted: list[Outcome]) -> bool:
+    return any(outcome.missing or outcome.failed for outcome in wanted)
+
+
+def _pairs(traces: list[Trace]) -> Iterator[tuple[Trace, Trace]]:
+    """The two lines of each scenario, the older first."""
+    by_scenario: dict[str, list[Trace]] = {}
+    for trace in traces:
+        by_scenario.setdefault(trace.scenario, []).append(trace)
+    yield from ((pair[0], pair[1]) for pair in by_scenario.values() if len(pair) == 2)
+
+
+def _unit(figure: Figure, trace: Trace) -> str:
+    return "%" if trace.line.reading.metric in PERCENT and figure.kind != "change" else ""
+
+
+def _scaled(points: pd.DataFrame, trace: Trace) -> pd.DataFrame:
+    if trace.line.reading.metric not in PERCENT:
+        return points
+    return points.assign(**{name: 100 * points[name] for name in SCALED if name in points})
+
+
+def _number(figure: Figure, trace: Trace) -> float | None:
+    """What the paper prints of this line, where it prints a number of a line or a scenario."""
+    for number in figure.numbers:
+        told = (number.line, number.scenario)
+        if any(told) and number.line in ("", trace.line.label) and number.scenario in ("", trace.scenario):
+            return number.value
+    return None

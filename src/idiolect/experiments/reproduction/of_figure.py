@@ -1,0 +1,64 @@
+"""A whole figure, or some of its scenarios and methods."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+
+from idiolect.experiments.papers import Figure, table
+from idiolect.experiments.papers.figure import KINDS
+from idiolect.experiments.progress import Watcher
+from idiolect.experiments.reproduction.entry import Entry
+from idiolect.experiments.reproduction.figures import figure_entries
+from idiolect.experiments.reproduction.lines import EVERY_ROUND, SUMMARIES
+from idiolect.experiments.reproduction.of_table import table_entries
+from idiolect.experiments.reproduction.picture import write_picture
+from idiolect.experiments.reproduction.plan import Ask
+from idiolect.experiments.reproduction.result import Reproduction, refuse_unknown, written
+from idiolect.experiments.reproduction.tasks import Where
+from idiolect.records import write_atomically
+
+__all__ = ["whole_figure"]
+
+
+def whole_figure(
+    found: Figure, ask: Ask, where: Where, watcher: Watcher, scenarios: Sequence[str], methods: Sequence[str]
+) -> Reproduction:
+    """Numbers of all lines, their points as CSV, and a picture where lines run over rounds or coefficients."""
+    if found.kind in ("schematic", "study"):
+        note = f"nothing is run for {found.id}: {KINDS[found.kind]}"
+        return Reproduction(found.id, found.caption, ask.quick, (), (note,), None)
+    if found.kind == "table":
+        entries = _of_tables(found, ask, where, watcher, methods)
+        return written(found.id, found.caption, entries, found.notes, ask, where)
+    refuse_unknown("scenario", scenarios, found.scenarios)
+    refuse_unknown("method", methods, {line.method.partition("(")[0] for line in found.lines})
+    ask = replace(ask, every_round=found.kind in EVERY_ROUND)
+    entries, points = figure_entries(found, ask, where, watcher, scenarios, methods)
+    told = [f"a line's number: {SUMMARIES[found.kind][0]}", *found.notes]
+    told += [f"the paper on {number.what}: {number.value:g}" for number in found.numbers if not ask.quick]
+    done = written(found.id, found.caption, entries, told, ask, where)
+    if len(points) and done.folder:
+        _write_points(points, done.folder, found, ask.quick)
+    return done
+
+
+def _of_tables(
+    found: Figure, ask: Ask, where: Where, watcher: Watcher, methods: Sequence[str]
+) -> list[Entry]:
+    """A column of several tables, each table a column of this one."""
+    return [
+        replace(one, column=id)
+        for id in found.tables
+        for one in table_entries(table(id), ask, where, watcher, [found.column], methods)
+    ]
+
+
+def _write_points(points: pd.DataFrame, folder: Path, found: Figure, quick: bool) -> None:
+    first = ["panel", "line", "seed"]
+    ordered = points[[*first, *(name for name in points if name not in first)]]
+    write_atomically(folder / f"{found.id}-points.csv", ordered.to_csv(index=False, lineterminator="\n"))
+    write_picture(points, found, folder, quick)

@@ -1,0 +1,1 @@
+"""What a sweep tries, and how its trials are told."""

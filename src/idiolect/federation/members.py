@@ -1,0 +1,42 @@
+"""A set of clients of a known population, one bit each in a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Set
+
+import numpy as np
+
+__all__ = ["Members"]
+
+
+class Members(Set[int]):
+    """Grows only.
+
+    >>> members = Members(10, [3])
+    >>> members.add([1, 3])
+    >>> list(members), Members.from_bits(10, members.bits()) == {1, 3}
+    ([1, 3], True)
+    """
+
+    def __init__(self, population: int, clients: Iterable[int] = ()) -> None:
+        self._there = np.zeros(population, bool)
+        self.add(clients)
+
+    @classmethod
+    def from_bits(cls, population: int, bits: np.ndarray) -> Members:
+        return cls(population, np.flatnonzero(np.unpackbits(bits, count=population)))
+
+    def add(self, clients: Iterable[int]) -> None:
+        self._there[list(clients)] = True
+
+    def bits(self) -> np.ndarray:
+        return np.packbits(self._there)
+
+    def __contains__(self, client: object) -> bool:
+        return isinstance(client, int) and 0 <= client < len(self._there) and bool(self._there[client])
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(np.flatnonzero(self._there).tolist())
+
+    def __len__(self) -> int:
+        return int(np.count_nonzero(self._there))

@@ -1,0 +1,104 @@
+"""Rows in the memory of the host or of a device, side by side in blocks that are made when they are needed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from idiolect.federation.row_file import RowFile
+from idiolect.federation.row_format import Packed, RowFormat
+from idiolect.federation.slot_index import NOWHERE, Mark
+
+__all__ = ["MemoryShelf"]
+
+BLOCK_BYTES = 1 << 20
+
+
+class MemoryShelf:
+    """Args:
+    file: where checkpoints bring the rows that changed; without one nothing can be saved.
+    """
+
+    def __init__(
+        self,
+        form: RowFormat,
+        population: int,
+        device: torch.device | str = "cpu",
+        file: RowFile | None = None,
+    ) -> None:
+        self._form = form
+        self.device = torch.device(device)
+        self._file = file
+        self._slot = np.full(population, NOWHERE, np.int32)
+        self._kind = np.zeros(population, np.uint8)
+        self._kept = 0
+        self._blocks: list[Tensor] = []
+        self._per_block = max(1, BLOCK_BYTES // max(form.row_bytes, 1))
+        self._changed: set[int] = set()
+
+    def __contains__(self, client: int) -> bool:
+        return bool(self._slot[client] != NOWHERE)
+
+    def __len__(self) -> int:
+        return self._kept
+
+    def get(self, clients: Sequence[int]) -> Packed:
+        rows = torch.empty(len(clients), self._form.row_bytes, dtype=torch.uint8, device=self.device)
+        for client, row in zip(clients, rows, strict=True):
+            row.copy_(self._row(client))
+        return Packed(rows, [int(self._kind[client]) for client in clients])
+
+    def put(self, clients: Sequence[int], packed: Packed) -> None:
+        self._keep(clients, packed)
+        self._changed.update(clients)
+
+    def prefetch(self, clients: Sequence[int]) -> None:
+        """All rows are at hand."""
+
+    def save(self) -> Mark:
+        file = self._on_disk()
+        for client in sorted(self._changed):
+            file.write(client, self._row(client).cpu(), int(self._kind[client]))
+        self._changed.clear()
+        return file.mark()
+
+    def saved(self) -> None:
+        self._on_disk().release()
+
+    def restore(self, mark: Mark) -> None:
+        file = self._on_disk()
+        file.restore(mark)
+        self._slot[:], self._kept, self._blocks = NOWHERE, 0, []
+        for client in file.clients():
+            self._keep([client], file.read_all([client]))
+        self._changed.clear()
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def _keep(self, clients: Sequence[int], packed: Packed) -> None:
+        for client, row, kind in zip(clients, packed.rows, packed.kinds, strict=True):
+            if self._slot[client] == NOWHERE:
+                if self._kept == len(self._blocks) * self._per_block:
+                    self._blocks.append(self._block())
+                self._slot[client] = self._kept
+                self._kept += 1
+            self._row(client)[: self._form.size(kind)] = row[: self._form.size(kind)]
+            self._kind[client] = kind
+
+    def _row(self, client: int) -> Tensor:
+        block, place = divmod(int(self._slot[client]), self._per_block)
+        return self._blocks[block][place]
+
+    def _block(self) -> Tensor:
+        shape = self._per_block, self._form.row_bytes
+        return torch.empty(shape, dtype=torch.uint8, device=self.device)
+
+    def _on_disk(self) -> RowFile:
+        if self._file is None:
+            raise RuntimeError("a store without a folder cannot be saved")
+        return self._file

@@ -1,0 +1,80 @@
+"""What docstrings say of a method and its parts: its idea, its equations, the meanings of its options."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from idiolect.core import Method
+from idiolect.methods.catalogue import METHODS, PARTS
+
+__all__ = ["deviations", "equations", "known_parts", "meaning", "one_line", "paragraphs"]
+
+
+def paragraphs(thing: Any) -> list[str]:
+    return (inspect.getdoc(thing) or "").split("\n\n")
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def deviations(make: Callable[..., Any]) -> str:
+    found = (p for p in paragraphs(make) if p.startswith("Deviations:"))
+    return one_line(next(found, "").removeprefix("Deviations:"))
+
+
+def _arguments(thing: Any) -> dict[str, tuple[str, bool]]:
+    """By argument: what the Args paragraph says, and whether it says it of this one alone."""
+    text = next((p for p in paragraphs(thing) if p.startswith("Args:")), "")
+    found = {}
+    for entry in re.split(r"\n    (?=\S)", text)[1:]:
+        names, _, said = entry.partition(": ")
+        for name in names.split(", "):
+            found[name] = one_line(said), "," not in names
+    return found
+
+
+def meaning(make: Callable[..., Any], made: Method, option: str) -> str:
+    """What the method says of its option, or the method it refers to; the part's words where it gives no range."""
+    own, _ = _arguments(make).get(option, ("", True))
+    referred = re.search(r"(?:see|as in) ([\w-]+)", own)
+    other = next((e for e in METHODS.values() if referred and e.label == referred[1].rstrip(".")), None)
+    if other is not None and option in _arguments(other.make):
+        return meaning(other.make, other.make(), option)
+    if re.search(r"\[|>|``\w+``(?!`)(?!\.$)", own) and "see ``" not in own:
+        return own
+    asked = [_arguments(place).get(option, ("", False)) for place in _places(made)]
+    said = {text for text, alone in asked if alone} - {own}
+    own = "" if "see " in own else own.rstrip(".")
+    return "; ".join(filter(None, [own, *said])) if len(said) == 1 else own
+
+
+def _places(made: Method) -> Iterator[Any]:
+    """The parts' factories, and the classes of the room that they are built with."""
+    for part in known_parts(made):
+        yield PARTS[part]
+        for thing in vars(sys.modules[PARTS[part].__module__]).values():
+            if inspect.isclass(thing) and thing.__module__.startswith("idiolect.parts."):
+                yield thing
+
+
+def known_parts(made: Method) -> list[str]:
+    return [part.name for part in made.parts if part.name in PARTS]
+
+
+def equations(made: Method) -> dict[str, str]:
+    """Docstrings of the parts' modules, then of the modules that several parts are built from."""
+    own = {part: sys.modules[PARTS[part].__module__] for part in known_parts(made)}
+    homes = {factory.__module__ for factory in PARTS.values()}
+    common = {
+        thing.__module__
+        for module in own.values()
+        for thing in vars(module).values()
+        if getattr(thing, "__module__", None) and str(thing.__module__).startswith("idiolect.parts.")
+    } - homes
+    shared = {name.rpartition(".")[2]: sys.modules[name] for name in sorted(common)}
+    return {name: inspect.getdoc(module) or "" for name, module in (own | shared).items()}

@@ -1,0 +1,152 @@
+"""The facts of a card: idea, equations, what is shared, kept and sent, options, and what cannot be added."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any, NamedTuple
+
+from idiolect.core import Method, chain
+from idiolect.errors import UserError, unknown_name
+from idiolect.methods.cards.docstrings import (
+    deviations,
+    equations,
+    known_parts,
+    meaning,
+    one_line,
+    paragraphs,
+)
+from idiolect.methods.cards.kept import kept
+from idiolect.methods.cards.traffic import probe, traffic_notes, travels
+from idiolect.methods.catalogue import METHODS, PARTS, find
+
+__all__ = ["PERSONALISES", "Card", "card", "of_kind"]
+
+PERSONALISES = {
+    "nothing": "one shared model serves every client",
+    "layers": "some layers, or a head beside the shared one, are the client's own",
+    "everything": "every client keeps its whole model",
+    "companion": "every client keeps a private model beside the shared one",
+    "mixture": "a private and the shared model are mixed",
+    "after-training": "the final shared model is adapted once, after the last round",
+}
+
+PAPERS = {  # where the method's own docstring names none
+    "local": "Baseline of FedPHP, ECML-PKDD 2021, and of FedPer, https://arxiv.org/abs/1912.00818",
+    "fedprox_lu": "Baseline of SuPerFed, https://arxiv.org/abs/2109.07628, after https://arxiv.org/abs/1910.10252",
+    "persfl_gd": "Divi, Farrukh, Celik 2021, https://arxiv.org/abs/2105.15191",
+    "superfed_lm": "Hahn, Jeong, Lee 2022, https://arxiv.org/abs/2109.07628",
+}
+
+
+class Card(NamedTuple):
+    """All that is known of a method without running it.
+
+    Args:
+        personalises: a word of ``PERSONALISES``.
+        equations: by part, and by what parts have in common: the docstring of its module.
+        shared: what the server holds of the network: all, body, head or nothing.
+        server_keeps, client_keeps: by part, beside the shared model: what and how many scalars before round 1.
+        down, up: scalars that a selected client receives and sends in a round.
+        traffic: what else is to be said of it.
+        options: with their defaults; ``meanings`` say what they are and their ranges.
+        presets: beside ``paper``, which is the defaults.
+        overrides: what it does otherwise than the scene says.
+        refuses: by part that cannot be added: why.
+        deviations: from the papers, by part.
+    """
+
+    name: str
+    label: str
+    personalises: str
+    idea: str
+    notes: str
+    paper: str
+    parts: str
+    equations: dict[str, str]
+    shared: str
+    server_keeps: dict[str, str]
+    client_keeps: dict[str, str]
+    down: str
+    up: str
+    traffic: str
+    options: dict[str, Any]
+    meanings: dict[str, str]
+    presets: tuple[str, ...]
+    preset_values: dict[str, dict[str, Any]]
+    headline: str
+    overrides: tuple[str, ...]
+    refuses: dict[str, str]
+    deviations: dict[str, str]
+
+
+def card(name: str) -> Card:
+    """The card of a method with its default options.
+
+    >>> card("scaffold").up, card("fedper").up, card("fedper").personalises
+    ('2P', 'P_B', 'layers')
+    """
+    name, entry = find(name)
+    made = entry.make()
+    first, *others = [one_line(p) for p in paragraphs(entry.make) if not p.startswith("Args:")]
+    papers = [p for p in others if re.search(r"\b(19|20)\d\d\b|https://", p)]
+    found = travels(made)
+    signature = inspect.signature(entry.make).parameters
+    return Card(
+        name=name,
+        label=entry.label,
+        personalises=_personalises(made),
+        idea=first,
+        notes=" ".join(p for p in others if p not in papers),
+        paper=" ".join(papers) or PAPERS.get(name, ""),
+        parts=" + ".join(part.name for part in made.parts),
+        equations=equations(made),
+        shared=found.shared,
+        server_keeps=kept(found.server, 0),
+        client_keeps=kept(found.private, 1),
+        down=found.down,
+        up=found.up,
+        traffic=traffic_notes(made),
+        options={option: parameter.default for option, parameter in signature.items()},
+        meanings={option: meaning(entry.make, made, option) for option in signature},
+        presets=tuple(entry.presets),
+        preset_values=entry.presets,
+        headline=made.headline,
+        overrides=tuple(text for part in made.parts for text in part.overrides),
+        refuses=_refuses(made),
+        deviations={part: text for part in known_parts(made) if (text := deviations(PARTS[part]))},
+    )
+
+
+def of_kind(kind: str | None) -> list[Card]:
+    """The cards of all methods, or of those that personalise in one way."""
+    if kind is not None and kind not in PERSONALISES:
+        raise unknown_name("way to personalise", kind, PERSONALISES)
+    return [found for name in METHODS if (found := card(name)).personalises == (kind or found.personalises)]
+
+
+def _personalises(made: Method) -> str:
+    structure = probe().structure
+    last = next((part for part in reversed(made.parts) if part.headline == made.headline), None)
+    private = [made.is_private(name, structure) for name in structure.params]
+    if made.headline == "global" or last is None:
+        return "nothing"
+    if last.personalise:
+        return "after-training"
+    if made.headline.startswith("mix("):
+        return "mixture"
+    if made.headline == "composed":
+        mixed = "companion training" in last.roles and "logit map" not in last.roles
+        return "everything" if all(private) else "mixture" if mixed else "layers"
+    return "companion"
+
+
+def _refuses(made: Method) -> dict[str, str]:
+    found = {}
+    for name, factory in PARTS.items():
+        if name not in known_parts(made):
+            try:
+                chain(made, factory())
+            except UserError as error:
+                found[name] = str(error)
+    return found

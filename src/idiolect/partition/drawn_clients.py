@@ -1,0 +1,46 @@
+"""Which of the clients that the data have take part: all of them, or some drawn at random."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from idiolect.partition.checks import check_whole
+from idiolect.partition.partition import Partition, Rows
+from idiolect.partition.pool import Pool
+
+__all__ = ["draw_clients"]
+
+
+def draw_clients(
+    pool: Pool,
+    clients: Sequence[Rows],
+    n_clients: int,
+    *,
+    noun: str,
+    dropped: Mapping[str, Rows] | None = None,
+    ids: Sequence[int | str] = (),
+) -> Partition:
+    """K of the clients, drawn uniformly and kept in their order; the rows of the others are dropped.
+
+    Args:
+        pool: what was shared out.
+        clients: the rows of every client there is.
+        n_clients: K, at most their number; 0 takes all.
+        noun: what a client is before it is drawn ("id", "client"), for reasons and messages.
+        dropped: reason -> rows that belong to no client.
+        ids: the id of each client, where it has one.
+    """
+    wanted = n_clients or len(clients)
+    check_whole(
+        pool.partition, "n_clients", wanted, 1, len(clients), f"the number of {noun}s; 0 takes all of them"
+    )
+    order = pool.random.permutation(len(clients))
+    chosen, others = np.sort(order[:wanted]), order[wanted:]
+    not_drawn = [clients[number] for number in others]
+    return Partition(
+        tuple(clients[number] for number in chosen),
+        {**(dropped or {}), f"{noun} not drawn": np.concatenate([np.empty(0, np.int64), *not_drawn])},
+        ids=tuple(ids[number] for number in chosen) if ids else (),
+    )

@@ -1,0 +1,57 @@
+"""What a reproduction looks like in a terminal and as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+
+from idiolect.experiments.reproduce import Reproduction
+from idiolect.experiments.reproduction.entry import Entry
+from idiolect.experiments.reproduction.files import ABSENT, number
+from idiolect.terminal import print_table
+
+__all__ = ["as_json", "print_reproduction"]
+
+
+def print_reproduction(console: Console, done: Reproduction) -> None:
+    """Measured beside the paper's number, cell by cell; a quick one shows no number of the paper."""
+    if done.entries:
+        header = ["Row", "Column", "Measured", "95 %"]
+        rows = [header if done.quick else [*header, "Paper", "Difference", "Within"]]
+        rows += [_cells(one, done.quick) for one in done.entries]
+        print_table(console, rows, title=f"{done.id} (quick)" if done.quick else done.id, words=2)
+    for note in (done.caption, *done.notes):
+        console.print(f"- {note}", highlight=False, markup=False, soft_wrap=True)
+    if done.folder:
+        console.print(f"Tables: {done.folder}", highlight=False, markup=False, soft_wrap=True)
+
+
+def as_json(done: Reproduction) -> dict[str, Any]:
+    return {
+        "id": done.id,
+        "caption": done.caption,
+        "quick": done.quick,
+        "folder": str(done.folder) if done.folder else None,
+        "notes": list(done.notes),
+        "cells": [{**vars(one), "difference": one.difference, "within": one.within} for one in done.entries],
+    }
+
+
+def _cells(one: Entry, quick: bool) -> list[str]:
+    low, high = one.interval or (None, None)
+    interval = ABSENT if low is None else f"{number(low, one.unit)} .. {number(high, one.unit)}"
+    measured = number(one.value, one.unit)
+    if one.spread is not None:
+        measured += f" ± {number(one.spread, one.unit)}"
+    if one.value is None:
+        measured = "refused" if one.failed else "not run"
+    cells = [one.row, one.column, measured, interval]
+    if quick:
+        return cells
+    paper = number(one.paper, one.unit)
+    if one.paper_spread is not None:
+        paper += f" ± {number(one.paper_spread, one.unit)}"
+    within = {None: ABSENT, True: "yes", False: "no"}[one.within]
+    difference = ABSENT if one.difference is None else f"{one.difference:+.4g}"
+    return [*cells, paper, difference, within]

@@ -1,0 +1,106 @@
+"""Statistics of records: pure functions of runs and tables, without torch.
+
+What needs scipy (tests and ranks) is loaded when it is first asked for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from idiolect.statistics.alpha_profile import alpha_profile
+from idiolect.statistics.bootstrap import Interval, bootstrap_interval, intervals
+from idiolect.statistics.change import Change, change_histogram, changes
+from idiolect.statistics.choice import Chosen, best_and_last, best_round, best_setting, pick
+from idiolect.statistics.degradation import degradation, zigzag
+from idiolect.statistics.fairness import fairer, spread, worst_tenth
+from idiolect.statistics.measurements import (
+    client_scores,
+    curve,
+    headline,
+    higher_is_better,
+    measured,
+    server_curve,
+)
+from idiolect.statistics.personalisation import Window, end_mean, personalisation, window_mean
+from idiolect.statistics.target import Cost, cost_to_target, round_of_target
+from idiolect.statistics.teachers import teacher_rounds
+from idiolect.statistics.tradeoff import tradeoff
+from idiolect.statistics.users import Groups, client_table, user_table
+from idiolect.statistics.variation import variation
+
+if TYPE_CHECKING:
+    from idiolect.statistics.paired import holm, paired_tests, permutation_test, signed_rank_test
+    from idiolect.statistics.ranks import (
+        Ranking,
+        average_ranks,
+        friedman,
+        nemenyi,
+        rank_methods,
+        scenario_table,
+    )
+
+__all__ = [
+    "Change",
+    "Chosen",
+    "Cost",
+    "Groups",
+    "Interval",
+    "Ranking",
+    "Window",
+    "alpha_profile",
+    "average_ranks",
+    "best_and_last",
+    "best_round",
+    "best_setting",
+    "bootstrap_interval",
+    "change_histogram",
+    "changes",
+    "client_scores",
+    "client_table",
+    "cost_to_target",
+    "curve",
+    "degradation",
+    "end_mean",
+    "fairer",
+    "friedman",
+    "headline",
+    "higher_is_better",
+    "holm",
+    "intervals",
+    "measured",
+    "nemenyi",
+    "paired_tests",
+    "permutation_test",
+    "personalisation",
+    "pick",
+    "rank_methods",
+    "round_of_target",
+    "scenario_table",
+    "server_curve",
+    "signed_rank_test",
+    "spread",
+    "teacher_rounds",
+    "tradeoff",
+    "user_table",
+    "variation",
+    "window_mean",
+    "worst_tenth",
+    "zigzag",
+]
+
+_NEEDS_SCIPY = {
+    **dict.fromkeys(
+        ("holm", "paired_tests", "permutation_test", "signed_rank_test"), "idiolect.statistics.paired"
+    ),
+    **dict.fromkeys(
+        ("Ranking", "average_ranks", "friedman", "nemenyi", "rank_methods", "scenario_table"),
+        "idiolect.statistics.ranks",
+    ),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _NEEDS_SCIPY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_NEEDS_SCIPY[name]), name)

@@ -1,0 +1,88 @@
+"""Confidence intervals by the percentile bootstrap, over clients or over seeds.
+
+Units are drawn with replacement, as many as there are; the interval is between two quantiles of the statistic.
+Efron, Annals of Statistics 1979
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from idiolect.errors import refuse_outside, refuse_unknown_choice
+from idiolect.statistics.measurements import client_scores
+from idiolect.statistics.users import Groups, client_table
+
+__all__ = ["Interval", "bootstrap_interval", "intervals"]
+
+AT_ONCE = 4_000_000  # draws held in memory together
+
+
+class Interval(NamedTuple):
+    """The statistic of `units` values and its interval; without bounds (NaN) for a single value."""
+
+    value: float
+    low: float
+    high: float
+    units: int
+
+
+def bootstrap_interval(
+    values: Sequence[float] | pd.Series | np.ndarray,
+    *,
+    statistic: Callable[..., Any] = np.mean,
+    level: float = 0.95,
+    resamples: int = 10_000,
+    seed: int = 0,
+) -> Interval:
+    """The percentile interval of a statistic; the same seed gives the same interval.
+
+    Args:
+        statistic: takes an array and ``axis``, as numpy's do.
+    """
+    refuse_outside("level", level, 0, 1)
+    refuse_outside("resamples", resamples, 1)
+    numbers = np.asarray(values, float)
+    units = len(numbers)
+    if units < 2:
+        return Interval(float(numbers[0]) if units else math.nan, math.nan, math.nan, units)
+    random, found, chunk = np.random.default_rng(seed), [], max(1, AT_ONCE // units)
+    for first in range(0, resamples, chunk):
+        drawn = random.integers(units, size=(min(chunk, resamples - first), units))
+        found.append(statistic(numbers[drawn], axis=1))
+    low, high = np.quantile(np.concatenate(found), [(1 - level) / 2, (1 + level) / 2])
+    return Interval(float(statistic(numbers, axis=0)), float(low), float(high), units)
+
+
+def intervals(
+    groups: Groups,
+    predictor: str | None = None,
+    *,
+    over: str = "clients",
+    metric: str = "accuracy",
+    population: str = "all",
+    level: float = 0.95,
+    resamples: int = 10_000,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """One row per method: `method`, `over`, `units`, `mean`, `low`, `high`, `level`.
+
+    Args:
+        over: ``clients`` asks how the mean would move with other clients (each client's seeds are averaged
+            first), ``seeds`` with other repetitions (each seed's clients are).
+    """
+    refuse_unknown_choice("over", over, ("clients", "seeds"))
+    kinds = {"metric": metric, "population": population}
+    lines = []
+    for label, runs in groups.items():
+        if over == "clients":
+            units = client_table({label: runs}, predictor, **kinds)[label].to_numpy()
+        else:
+            units = np.array([client_scores(run, predictor, **kinds).mean() for run in runs])
+        found = bootstrap_interval(units, level=level, resamples=resamples, seed=seed)
+        lines.append((label, over, found.units, found.value, found.low, found.high, level))
+    return pd.DataFrame(lines, columns=["method", "over", "units", "mean", "low", "high", "level"])

@@ -1,0 +1,85 @@
+"""Choosing the best of several, with the word for the data it was chosen on.
+
+A choice made on validation data is `validated`.  One made on the data it is reported on, clients' test splits or
+the server's test set, is an `oracle`: no result of this room that picks something goes without the word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import NamedTuple
+
+import pandas as pd
+
+from idiolect.errors import UserError, refuse_unknown_choice
+from idiolect.records import Run
+from idiolect.statistics.measurements import client_scores, curve, higher_is_better
+from idiolect.statistics.users import Groups
+
+__all__ = ["RULES", "Chosen", "best_and_last", "best_round", "best_setting", "pick"]
+
+RULES = {"valid": "validated", "test": "oracle", "server": "oracle"}
+
+
+class Chosen(NamedTuple):
+    """`which` was chosen, by `rule`, and its reported `value`."""
+
+    which: Hashable
+    value: float
+    rule: str
+
+
+def pick(judged: pd.Series, reported: pd.Series, *, split: str, higher_is_better: bool = True) -> Chosen:
+    """The entry of `reported` at the best of `judged`; of equals the first.
+
+    Args:
+        judged: what the choice looks at, measured on `split`.
+        reported: the numbers a result is read from, with the same index.
+        split: valid, test or server; it decides the rule's name.
+    """
+    refuse_unknown_choice("split", split, RULES)
+    if judged.empty:
+        raise UserError(f"there is nothing measured on the split {split!r} to choose by")
+    which = judged.idxmax() if higher_is_better else judged.idxmin()
+    return Chosen(which, float(reported[which]), RULES[split])
+
+
+def best_round(
+    run: Run, predictor: str | None = None, *, judged_on: str = "valid", metric: str = "accuracy"
+) -> Chosen:
+    """A predictor's test value, mean over all clients, in the round that is best on `judged_on`."""
+    judged, reported = (curve(run, predictor, metric=metric, split=split) for split in (judged_on, "test"))
+    return pick(judged, reported, split=judged_on, higher_is_better=higher_is_better(run, metric))
+
+
+def best_and_last(points: pd.Series, *, split: str = "test", higher_is_better: bool = True) -> pd.DataFrame:
+    """Stability of a curve measured on `split`: its best point, by whatever rule that is, and its last.
+
+    Index: `last`, and `best (oracle)` or `best (validated)`; columns `round`, `value`.
+    """
+    best = pick(points, points, split=split, higher_is_better=higher_is_better)
+    last = points.sort_index()
+    lines = {
+        "last": (last.index[-1], float(last.iloc[-1])),
+        f"best ({best.rule})": (best.which, best.value),
+    }
+    return pd.DataFrame.from_dict(lines, orient="index", columns=["round", "value"])
+
+
+def best_setting(
+    settings: Groups, predictor: str | None = None, *, judged_on: str = "valid", metric: str = "accuracy"
+) -> Chosen:
+    """The best of several settings of one method by its final value, mean over clients and seeds.
+
+    MAP's tables report the best of three settings on the test data: with ``judged_on="test"`` an oracle.
+    """
+
+    def final(split: str) -> pd.Series:
+        means = {
+            label: [float(client_scores(run, predictor, metric=metric, split=split).mean()) for run in runs]
+            for label, runs in settings.items()
+        }
+        return pd.Series({label: sum(values) / len(values) for label, values in means.items()}).dropna()
+
+    better = higher_is_better(next(iter(settings.values()))[0], metric)
+    return pick(final(judged_on), final("test"), split=judged_on, higher_is_better=better)

@@ -1,0 +1,67 @@
+"""Local degradation: what a client loses between two of its participations.
+
+delta_t^k = Acc^k(model downloaded at t') - Acc^k(model personalised at t),     t' the next selection of client k
+Li et al., ECML-PKDD 2021 (FedPHP), eq. (4)
+"""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from idiolect.errors import UserError
+from idiolect.records import Run
+from idiolect.statistics.measurements import measured
+
+__all__ = ["degradation", "zigzag"]
+
+
+def zigzag(run: Run, metric: str = "accuracy") -> pd.DataFrame:
+    """One row per selection: `client`, `round`, and of two models the value `before` and `after` local training.
+
+    `shared_before` is the main model as downloaded (with private layers, composed with them), `shared_after` the
+    same after local training; `deployed_before` and `deployed_after` are the method's headline.  NaN where a
+    predictor exists only at the end of the run.
+
+    Raises:
+        UserError: a round was not observed, so that a next selection might be missed.
+    """
+    rows = run.rows[run.rows["population"] == "selected"]
+    unseen = sorted(set(run.rounds["round"]) - set(rows["round"]))
+    if unseen:
+        raise UserError(
+            f"{run.manifest['name']} has no measurement of the selected clients in round {unseen[0]}; "
+            "run it with observe=always"
+        )
+    main = "global" if (rows["predictor"] == "global").any() else "composed"
+    table = rows[["client", "round"]].drop_duplicates().sort_values(["client", "round"])
+    for name, predictor, moment in (
+        ("shared_before", main, "before"),
+        ("shared_after", "after-local", "after"),
+        ("deployed_before", None, "before"),
+        ("deployed_after", None, "after"),
+    ):
+        found = measured(run, predictor, metric=metric, population="selected", moment=moment)
+        values = found.set_index(["client", "round"])["value"].rename(name)
+        table = table.join(values, on=["client", "round"])
+    return table.reset_index(drop=True)
+
+
+def degradation(run: Run, metric: str = "accuracy") -> pd.DataFrame:
+    """One row per selection from a client's second on.
+
+    Columns: `client`, `round` (t'), `previous` (t), `delta_shared` of the main model and `delta_deployed` of the
+    headline.  The mean over the selected by `round` is FedPHP's figure 6; a model that is only ever changed by the
+    client's own participation has a `delta_deployed` of 0.
+    """
+    table = zigzag(run, metric)
+    earlier = table.groupby("client").shift()
+    found = pd.DataFrame(
+        {
+            "client": table["client"],
+            "round": table["round"],
+            "previous": earlier["round"],
+            "delta_shared": table["shared_before"] - earlier["shared_after"],
+            "delta_deployed": table["deployed_before"] - earlier["deployed_after"],
+        }
+    )
+    return found[found["previous"].notna()].astype({"previous": int}).reset_index(drop=True)

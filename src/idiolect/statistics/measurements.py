@@ -1,0 +1,103 @@
+"""Which rows of a run a number is made from.
+
+A round may hold measurements of several moments: before local training, after it, and at the end of the run.  Where
+no moment is asked for the latest counts.  The choice of a method with choices is scored on all clients together, so
+rows of the selected clients hold its members alone: there the member that was picked at the end stands for it.
+"""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from idiolect.errors import UserError
+from idiolect.records import Run
+
+__all__ = ["client_scores", "curve", "headline", "higher_is_better", "measured", "server_curve"]
+
+ORDER = {"before": 0, "after": 1, "end": 2}
+COLUMNS = ["round", "client", "moment", "value"]
+
+
+def headline(run: Run) -> str:
+    """The predictor that stands for the method."""
+    return str(run.manifest.get("headline", "global"))
+
+
+def higher_is_better(run: Run, metric: str) -> bool:
+    """Which way a metric is better, as the run's manifest says; accuracies need no saying.
+
+    Raises:
+        UserError: the manifest does not describe the metric.
+    """
+    described = run.manifest.get("metrics", {})
+    if metric in described:
+        return bool(described[metric]["higher_is_better"])
+    if metric == "accuracy":
+        return True
+    raise UserError(f"{run.manifest['name']} does not say which way the metric {metric!r} is better")
+
+
+def measured(
+    run: Run,
+    predictor: str | None = None,
+    *,
+    metric: str = "accuracy",
+    population: str = "all",
+    split: str = "test",
+    moment: str | None = None,
+) -> pd.DataFrame:
+    """Values by round and client: columns `round`, `client`, `moment`, `value`, one row each.
+
+    Args:
+        predictor: None is the method's headline.
+        moment: None takes the latest of each round.
+    """
+    name = predictor or headline(run)
+    if population == "selected":
+        name = run.manifest.get("choices", {}).get(name, name)
+    rows = run.rows
+    wanted = (rows["population"] == population) & (rows["metric"] == metric) & (rows["split"] == split)
+    rows = rows[wanted & (rows["predictor"] == name) & rows["value"].notna()]
+    if moment is not None:
+        rows = rows[rows["moment"] == moment]
+    order = rows["moment"].map(ORDER)
+    latest = order == order.groupby(rows["round"]).transform("max")
+    return rows.loc[latest, COLUMNS].reset_index(drop=True)
+
+
+def curve(
+    run: Run,
+    predictor: str | None = None,
+    *,
+    metric: str = "accuracy",
+    population: str = "all",
+    split: str = "test",
+    moment: str | None = None,
+) -> pd.Series:
+    """Mean over clients by round, without what exists only at the end of the run unless asked for."""
+    rows, kinds = run.rows, {"metric": metric, "population": population, "split": split}
+    kept = run if moment is not None else run._replace(rows=rows[rows["moment"] != "end"])
+    found = measured(kept, predictor, moment=moment, **kinds)
+    return found.groupby("round")["value"].mean().astype(float)
+
+
+def server_curve(run: Run, metric: str = "accuracy") -> pd.Series:
+    """The global model on the server's test set, by round; empty where there is none."""
+    return curve(run, "global", metric=metric, split="server")
+
+
+def client_scores(
+    run: Run,
+    predictor: str | None = None,
+    *,
+    metric: str = "accuracy",
+    population: str = "all",
+    split: str = "test",
+) -> pd.Series:
+    """The final value by client: at the end of the run if measured then, else in the last round."""
+    kinds = {"metric": metric, "population": population, "split": split}
+    found = measured(run, predictor, **kinds)
+    if (found["moment"] == "end").any():
+        found = found[found["moment"] == "end"]
+    last = found[found["round"] == found["round"].max()]
+    return last.set_index("client")["value"].sort_index().astype(float)

@@ -1,0 +1,73 @@
+"""``idiolect bench`` as a user calls it."""
+
+import json
+import sys
+
+import pytest
+
+from idiolect import cli
+
+TINY = ("--models", "dnn", "--clients", "2", "--population", "3", "--samples", "16", "--batch-size", "8")
+
+
+@pytest.fixture
+def call(monkeypatch, capsys):
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["idiolect", "bench", *words])
+        try:
+            cli.main()
+            code = 0
+        except SystemExit as end:
+            code = int(end.code or 0)
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def test_one_command_measures_engines_beside_the_plain_loop(call):
+    code, out, _ = call(*TINY, "--engines", "loop,auto", "--repeats", "2", "--device", "cpu", "--json")
+    assert code == 0
+    document = json.loads(out)
+    rows = document["rows"]
+    assert [row["runner"] for row in rows if row["threads"] == 1 or row["runner"] != "plain"] == [
+        "plain", "loop", "auto"
+    ]  # fmt: skip
+    for row in rows:
+        assert row["refused"] is None and row["steps"] == [4, 4]
+        assert row["seconds"]["median"] > 0 and row["times_plain"]["median"] > 0
+        assert 0 < row["share_of_arithmetic"] < 1 and row["peak_resident_bytes"] > 10**7
+    assert all(row["difference"] < 1e-3 for row in rows[1:])
+    assert rows[-1]["times_best_engine"]["median"] > 0
+    assert document["peaks"]["float32"]["flops"] > 1e8
+
+
+def test_table_and_notes_are_printed(call, monkeypatch, report):
+    asked = []
+    monkeypatch.setattr(cli, "bench", lambda grid, say: asked.append(grid) or report)
+    code, out, _ = call("--clients", "20,100", "--method", "map,superfed-mm", "--sizes", "lognormal")
+    assert code == 0
+    assert asked[0].clients == (20, 100) and asked[0].methods == ("map", "superfed-mm")
+    assert [cell.population for cell in asked[0].cells()[:2]] == [100, 100]
+    for piece in ("plain loop, 1 thread", "auto (loop)", "pfl (not installed)", "- peaks in float32"):
+        assert piece in out
+
+
+@pytest.mark.parametrize(
+    ("words", "piece"),
+    [
+        (("--models", "lenets"), "unknown workload 'lenets'; did you mean lenet?"),
+        (("--engines", "lop"), "unknown engine 'lop'; did you mean loop?"),
+        (("--method", "fedprox"), "unknown method to bench 'fedprox'; "),
+        (("--clients", "two"), "--clients must be whole numbers separated by commas, got 'two'"),
+        (("--clients", "0"), "clients must be"),
+        (("--precision", "float8"), "precision must be one of float32"),
+        (("--sizes", "pareto"), "sizes must be one of equal, lognormal; got 'pareto'"),
+        (("--device", "tpu"), "unknown device 'tpu'; did you mean cpu?"),
+        (("--repeats", "0"), "repeats must be at least 1, got 0"),
+        (("--models", ","), "at least one workload"),
+    ],
+)
+def test_mistake_is_one_sentence_before_anything_runs(call, words, piece):
+    code, out, err = call(*words)
+    assert code == 2 and out == ""
+    assert err.count("\n") == 1 and piece in err

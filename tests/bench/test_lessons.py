@@ -1,0 +1,88 @@
+"""How many steps a round has, by hand, by the plan and by what optimisers do."""
+
+import math
+
+import pytest
+
+from idiolect.bench.cell import Cell
+from idiolect.bench.lessons import blocks_of, cohort_of, round_lessons, steps_of_round
+from idiolect.bench.methods import entry_of
+from idiolect.bench.plain import Plain
+from idiolect.bench.runners import PlainRunner
+from idiolect.bench.setting import setting_of
+from idiolect.bench.work import Work, count_steps
+
+
+def test_workload_w_is_twenty_clients_of_seven_steps():
+    setting = setting_of(Cell(workload="dnn"), "fedavg")
+    assert steps_of_round(setting, 0, "round") == 20 * 7
+    lessons = round_lessons(setting, 0)
+    assert len(lessons) == 20 and setting.federation.population == 100
+    for stages in lessons.values():
+        assert [len(rows) for rows, _ in stages["main"]] == [64] * 6 + [16]
+
+
+def test_workload_w_is_the_net_of_the_tutorial(small):
+    setting = setting_of(small(workload="w"), "fedavg")
+    assert setting.n_parameters == 122_570
+    assert setting.experiment.learning_rate == 0.03 and setting.experiment.momentum == 0.9
+    assert setting.experiment.weighting == "uniform" and setting.experiment.local_epochs == 1
+
+
+def test_no_timed_round_is_evaluated(small):
+    experiment = setting_of(small(), "fedavg").experiment
+    assert experiment.evaluate_every >= 10**6 and experiment.rounds >= 10**6
+
+
+def test_lognormal_sizes_are_ragged_around_the_mean_and_stay():
+    cell = Cell(workload="dnn", sizes="lognormal", population=1000)
+    sizes = cell.train_sizes()
+    assert sizes == cell.train_sizes() and min(sizes) >= 2
+    assert 350 < sum(sizes) / 1000 < 450 and max(sizes) > 4 * min(sizes)
+
+
+def test_steps_of_ragged_clients_are_their_own(small):
+    cell = small(sizes="lognormal")
+    setting = setting_of(cell, "fedavg")
+    sizes = cell.train_sizes()
+    expected = sum(math.ceil(sizes[client] / 8) for client in cohort_of(setting, 0))
+    assert steps_of_round(setting, 0, "round") == expected
+    assert [len(client.train) for client in setting.federation.clients] == sizes
+
+
+@pytest.mark.parametrize(
+    ("method", "phase", "expected"),
+    [("fedavg", "round", 9), ("map", "round", 9), ("persfl", "round", 9), ("persfl", "end", 15)],
+)
+def test_planned_steps_equal_those_that_optimisers_make(small, method, phase, expected):
+    """Three steps for each of 3 clients; MAP makes two before and one after the upload, PersFL's end takes all 5."""
+    setting, work = setting_of(small(), entry_of(method).text), Work()
+    running = PlainRunner(setting, entry_of(method).plain)
+    running.ready("round")
+    running.go("round")
+    running.ready(phase)
+    with count_steps(work):
+        running.go(phase)
+    assert work.steps == steps_of_round(setting, 1, phase) == expected
+
+
+def test_steps_of_another_learning_rate_are_not_counted(small):
+    setting, work = setting_of(small(), "fedavg"), Work()
+    with count_steps(work, learning_rate=1.0):
+        Plain(setting).round(round_lessons(setting, 0))
+    assert work.steps == 0
+
+
+def test_held_out_images_come_beside_the_training_ones(small):
+    setting = setting_of(small(method="persfl"), entry_of("persfl").text)
+    clients = setting.federation.clients
+    assert all((len(c.train), len(c.valid), len(c.test)) == (20, 5, 1) for c in clients)
+    rows = [row for client in clients for part in client for row in part]
+    assert sorted(rows) == list(range(5 * 26)) and len(setting.work.x) == 5 * 26
+
+
+def test_block_of_a_client_holds_its_own_images(small):
+    setting = setting_of(small(sizes="lognormal"), "fedavg")
+    for block, client in zip(blocks_of(setting), setting.federation.clients, strict=True):
+        assert block.stop - block.start == len(client.train)
+        assert set(range(block.start, block.stop)) <= {row for part in client for row in part}

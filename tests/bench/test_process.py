@@ -1,0 +1,52 @@
+"""A row's process: asked, answering, failing in a sentence."""
+
+import os
+import signal
+from dataclasses import asdict
+
+import pytest
+
+from idiolect.bench import worker
+from idiolect.bench.plain import Plain
+from idiolect.bench.process import Failed, Process
+from idiolect.bench.row import Row
+from idiolect.bench.runners import PlainRunner
+from idiolect.bench.setting import setting_of
+from idiolect.bench.turns import measure_cell
+from idiolect.errors import UserError
+
+
+def test_worker_makes_rounds_and_hangs_up(small):
+    row = {"cell": asdict(small(clients=2)), "runner": "plain", "threads": 1}
+    with Process(row) as process:
+        assert process.answer()["parameters"] == 79_510
+        turn = process.ask({"do": "turn", "phase": "round"})
+        assert turn["seconds"] > 0 and turn["steps"] == 2 * 3 and turn["cuda"] is None
+        work = process.ask({"do": "count", "phase": "round"})
+        assert work["steps"] == 6 and work["bytes"] > 0
+
+
+def test_plain_loop_whose_steps_are_not_those_planned_is_refused(small):
+    setting = setting_of(small(), "fedavg")
+    running = PlainRunner(setting, Plain)
+    assert worker._counted(running, "round", planned=9)["steps"] == 9
+    with pytest.raises(UserError, match="made 9 optimisation steps where engines plan 8"):
+        worker._counted(running, "round", planned=8)
+
+
+def test_dead_worker_is_named_with_its_exit_code(small):
+    with Process({"cell": asdict(small()), "runner": "plain", "threads": 1}) as process:
+        process.answer()
+        os.kill(process.pid, signal.SIGKILL)
+        with pytest.raises(Failed, match="ended with exit code -9"):
+            process.ask({"do": "turn", "phase": "round"})
+
+
+def test_row_that_fails_does_not_stop_the_others(small):
+    rows = [Row(small(), "plain", 1), Row(small(), "looop", 1), Row(small(), "loop", 1)]
+    measure_cell(rows, repeats=2, warmup=2, say=lambda sentence: None)
+    assert rows[1].refused.startswith("unknown engine 'looop'") and not rows[1].turns
+    assert [len(row.turns["round"]) for row in (rows[0], rows[2])] == [2, 2]
+    assert rows[2].difference < 1e-9 and not rows[2].refused
+    assert rows[0].work["round"]["steps"] == rows[2].turns["round"][0].steps == 9
+    assert rows[2].resident > 10**7

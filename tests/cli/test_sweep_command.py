@@ -1,0 +1,47 @@
+"""``idiolect sweep`` as a user calls it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+
+def test_sweep_shows_all_settings_and_the_best(idiolect, small, tmp_path):
+    axes = ["--vary", "fedrs.alpha=0.1,0.9", "--vary", "momentum=0.0,0.9"]
+    answer = idiolect("sweep", "--methods", "fedrs,fedavg", *axes, *small, "--out", tmp_path / "out")
+    assert answer.code == 0, answer.err
+    assert "alpha=0.1, momentum=0.0" in answer.out and "Best on validation data" in answer.out
+    assert list((tmp_path / "out").glob("sweep-*/sweep.csv"))
+
+
+def test_sweep_as_json(idiolect, small, tmp_path):
+    answer = idiolect(
+        "sweep",
+        "--method",
+        "fedavg",
+        "--vary",
+        "learning_rate=0.01..0.1:log",
+        "--random",
+        "2",
+        *small,
+        "--json",
+    )
+    assert answer.code == 0, answer.err
+    found = json.loads(answer.out)["tried"]
+    assert len(found) == 2 and sum(one["best"] for one in found) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "piece"),
+    [
+        (["--methods", "fedavg"], "something to vary"),
+        (["--methods", "fedavg", "--vary", "momentum=0,0.9", "--set", "valid=0.0"], "set valid above 0"),
+        (["--methods", "fedavg", "--vary", "map.alpha=0.5"], "which is not among the methods"),
+        (["--preset-grid", "nap"], "unknown grid 'nap'"),
+        (["--scenario", "map-c10-tfcnn", "--preset-grid", "map"], "idiolect datasets get cifar10"),
+    ],
+)
+def test_mistake_is_refused_in_one_sentence(words, piece, idiolect, refused, tmp_path):
+    refused(idiolect("sweep", *words, "--out", tmp_path / "out"), piece)
+    assert not (tmp_path / "out").exists()

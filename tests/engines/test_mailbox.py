@@ -1,0 +1,67 @@
+"""Trees come out of shared memory as they went in."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from typing import NamedTuple
+
+import pytest
+import torch
+
+from idiolect.core.trees import tree_leaves
+from idiolect.engines.mailbox import ALIGNMENT, Mailbox
+
+
+class Pair(NamedTuple):
+    first: torch.Tensor
+    second: list
+
+
+TREE = {
+    3: Pair(torch.arange(7.0), [torch.tensor(2), torch.zeros(0, 4), "word"]),
+    "permuted": torch.arange(24, dtype=torch.float64).reshape(2, 3, 4).permute(2, 0, 1),
+    "expanded": torch.ones(()).expand(5),
+    "mask": torch.tensor([True, False]),
+}
+
+
+@pytest.mark.parametrize("way", ["look", "take"])
+def test_what_comes_out_is_what_went_in(way: str) -> None:
+    mailbox = Mailbox()
+    found = getattr(mailbox, way)(mailbox.put(TREE))
+    assert type(found[3]) is Pair
+    assert found[3].second[2] == "word"
+    for got, given in zip(tree_leaves(found), tree_leaves(TREE), strict=True):
+        if isinstance(given, torch.Tensor):
+            assert got.dtype == given.dtype
+            assert got.shape == given.shape
+            assert torch.equal(got, given)
+
+
+def test_tensors_lie_as_aligned_as_those_of_torch() -> None:
+    mailbox = Mailbox()
+    tensors = [torch.ones(n) for n in (1, 3, 17, 1000)]
+    assert all(leaf.data_ptr() % ALIGNMENT == 0 for leaf in mailbox.look(mailbox.put(tensors)))
+
+
+def test_what_was_taken_survives_the_next_letter() -> None:
+    mailbox = Mailbox()
+    taken = mailbox.take(mailbox.put(torch.ones(9)))
+    mailbox.put(torch.zeros(9))
+    assert torch.equal(taken, torch.ones(9))
+
+
+def test_a_fork_reads_what_is_put_after_it_grew() -> None:
+    mailbox = Mailbox()
+    mailbox.look(mailbox.put(torch.zeros(10)))
+    reading, writing = os.pipe()
+    to_child, from_parent = os.pipe()
+    child = os.fork()
+    if child == 0:
+        letter = pickle.loads(os.read(to_child, 65536))
+        os.write(writing, str(float(mailbox.look(letter).sum())).encode())
+        os._exit(0)
+    os.write(from_parent, pickle.dumps(mailbox.put(torch.ones(1_000_000))))
+    os.waitpid(child, 0)
+    assert float(os.read(reading, 100)) == 1_000_000

@@ -1,0 +1,161 @@
+"""The pool's own duties: a dead worker is replaced, an error comes back, nothing is left running."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from idiolect.core import Batch, Program, broadcast
+from idiolect.core.trees import tree_leaves
+from idiolect.engines import Loop, Pool, Where
+from idiolect.engines.pool import TRIES, batches_well
+from idiolect.errors import UserError
+from idiolect.experiments import Experiment
+from idiolect.experiments.setting import Setting, prepare
+
+SCENE = Experiment(
+    dataset="synthetic",
+    partition="iid",
+    clients=6,
+    model="mlpnet(hidden=8)",
+    rounds=2,
+    participation_rate=1.0,
+)
+CONVOLUTIONAL = replace(
+    SCENE, dataset="fashion-mnist-12k", clients=200, model="lenet_bn", participation_rate=0.03
+)
+
+
+def _setting(experiment: Experiment) -> Setting:
+    return prepare(experiment, Where("pool", "cpu", "as asked"))
+
+
+def _arguments(setting: Setting, clients: range = range(6)) -> tuple[Program, Any, dict[int, Any]]:
+    server = broadcast(setting.method, setting.first_server())
+    return setting.program(0), server, {c: setting.first_private(c) for c in clients}
+
+
+@pytest.fixture
+def said() -> list[str]:
+    return []
+
+
+@pytest.fixture(params=[SCENE, CONVOLUTIONAL], ids=["batched", "one by one"])
+def pool(request: pytest.FixtureRequest, said: list[str]) -> Iterator[tuple[Setting, Pool]]:
+    setting = _setting(request.param)
+    pool = Pool(setting.work, workers=2, say=said.append)
+    yield setting, pool
+    pool.close()
+
+
+def _deadly(program: Program, marker: str, times: int) -> Program:
+    """A program whose process is killed at its first steps, ``times`` times in all."""
+    forward = program.task.forward
+
+    def killing(params: Any, buffers: Any, batch: Batch, train: Any) -> Any:
+        deaths = len(os.listdir(marker))
+        if deaths < times:
+            open(os.path.join(marker, str(deaths)), "w").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return forward(params, buffers, batch, train)
+
+    return replace(program, task=program.task._replace(forward=killing))
+
+
+def test_a_killed_worker_is_replaced_and_numbers_stay(
+    pool: tuple[Setting, Pool], said: list[str], tmp_path: Any
+) -> None:
+    setting, engine = pool
+    program, server, privates = _arguments(setting)
+    expected = engine.round(program, server, privates, True)
+    found = engine.round(_deadly(program, str(tmp_path), 1), server, privates, True)
+    assert len(said) == 1
+    assert "exit code -9" in said[0]
+    assert "clients [" in said[0]
+    for got, wanted in zip(tree_leaves(found), tree_leaves(expected), strict=True):
+        assert torch.equal(got, wanted)
+
+
+def test_clients_that_kill_every_worker_end_the_run(pool: tuple[Setting, Pool], tmp_path: Any) -> None:
+    setting, engine = pool
+    program, server, privates = _arguments(setting, range(1))
+    with pytest.raises(UserError, match=r"exit code -9 as did 2 before it on clients \[0\]"):
+        engine.round(_deadly(program, str(tmp_path), TRIES), server, privates, False)
+    assert not engine._running
+
+
+def test_an_error_in_a_worker_comes_back_and_the_pool_goes_on(pool: tuple[Setting, Pool]) -> None:
+    setting, engine = pool
+    program, server, privates = _arguments(setting)
+
+    def broken(*_: Any) -> Any:
+        raise ValueError("this network is broken")
+
+    with pytest.raises(RuntimeError, match="this network is broken"):
+        engine.round(replace(program, task=program.task._replace(forward=broken)), server, privates, False)
+    assert len(engine.round(program, server, privates, False)) == 6
+
+
+def test_a_single_worker_does_the_work_of_all() -> None:
+    setting = _setting(CONVOLUTIONAL)
+    program, server, privates = _arguments(setting)
+    engine = Pool(setting.work, workers=1)
+    try:
+        found = engine.round(program, server, privates, False)
+    finally:
+        engine.close()
+    for got, wanted in zip(
+        tree_leaves(found),
+        tree_leaves(Loop(setting.work).round(program, server, privates, False)),
+        strict=True,
+    ):
+        assert torch.equal(got, wanted)
+
+
+def test_networks_without_convolutions_are_batched() -> None:
+    assert batches_well(_setting(SCENE).program(0))
+    assert not batches_well(_setting(CONVOLUTIONAL).program(0))
+
+
+def test_ctrl_c_leaves_no_worker_behind(tmp_path: Any) -> None:
+    command = [sys.executable, "-m", "idiolect", "run", "--method", "fedavg", "--rounds", "100000"]
+    command += ["--engine", "pool", "--out", str(tmp_path), "--set", "evaluate_every=100000"]
+    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+    workers = _wait_for_children(run.pid)
+    os.killpg(run.pid, signal.SIGINT)
+    _, errors = run.communicate(timeout=60)
+    assert run.returncode != 0
+    assert b"Traceback" not in errors
+    deadline = time.monotonic() + 20
+    while any(_is_alive(worker) for worker in workers):
+        assert time.monotonic() < deadline, "workers outlived their parent"
+        time.sleep(0.05)
+
+
+def _wait_for_children(parent: int) -> list[int]:
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        with open(f"/proc/{parent}/task/{parent}/children") as file:
+            found = [int(word) for word in file.read().split()]
+        if found:
+            time.sleep(1.0)
+            return found
+        time.sleep(0.05)
+    raise AssertionError("no worker was started")
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        with open(f"/proc/{process}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,112 @@
+"""A model of one's own runs like one of the zoo, and on the loop where it cannot be batched."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+import idiolect
+from idiolect.engines import ENGINES, Where
+from idiolect.errors import UserError
+from idiolect.experiments import Silent, Simulation, prepare
+from idiolect.models.own import OWN
+
+
+class Cnn(nn.Module):
+    """Convolutions over a row of eight features, normalised, with dropout."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(1, 4, (1, 3), padding=(0, 1)), nn.BatchNorm2d(4)
+        self.hidden, self.dropout = nn.Linear(32, 6), nn.Dropout(0.2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.dropout(torch.relu(self.hidden(torch.relu(self.norm(self.conv(x))).flatten(1))))
+
+
+class ByValue(Cnn):
+    """Looks at its numbers, which a batch of clients does not allow."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = super().forward(x)
+        return y if y.sum().item() > 0 else 2 * y
+
+
+@pytest.fixture(autouse=True)
+def _models():
+    before = dict(OWN)
+    for name, body in (("own_cnn", Cnn), ("by_value", ByValue)):
+        idiolect.register_model(name, _builder(body))
+    yield
+    OWN.clear()
+    OWN.update(before)
+
+
+def _builder(body):
+    def build(*, in_channels, image_size, n_classes):
+        return idiolect.from_module(body(), nn.Linear(6, n_classes))
+
+    return build
+
+
+class Listener(Silent):
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def say(self, sentence: str) -> None:
+        self.said.append(sentence)
+
+
+def play(experiment, engine):
+    setting = prepare(experiment, Where(engine, "cpu", "as asked"))
+    simulation = Simulation.start(setting, ENGINES[engine](setting.work))
+    for _ in range(experiment.rounds):
+        simulation.advance()
+    simulation.finish()
+    return simulation
+
+
+@pytest.mark.parametrize("method", ["fedavg", "fedper", "map"])
+def test_own_model_trains_alike_on_loop_and_cohort(tiny, method):
+    experiment = replace(tiny, model="own_cnn", method=method, precision="float64", batch_size=5)
+    loop, cohort = (play(experiment, engine) for engine in ("loop", "cohort"))
+    states = [{**s.server["params"], **s.server["buffers"]} for s in (loop, cohort)]
+    assert states[0].keys() == states[1].keys()
+    for name, value in states[0].items():
+        scale = max(float(value.abs().max()), 1e-3)
+        torch.testing.assert_close(states[1][name], value, rtol=0, atol=1e-9 * scale, msg=name)
+    first = loop.setting.first_server()
+    before = {**first["params"], **first["buffers"]}
+    still = {n for n, v in states[0].items() if torch.equal(v, before[n])}
+    assert still <= {"units.0.module.conv.bias"}  # normalisation takes it out again
+
+
+def test_model_that_cannot_be_batched_runs_on_the_loop_saying_so(tiny, tmp_path):
+    listener = Listener()
+    experiment = replace(tiny, model="by_value")
+    done = idiolect.run(experiment, out=tmp_path, engine="cohort", device="cpu", watcher=listener)
+    assert done.manifest["engine"]["engine"] == "loop"
+    assert "the model cannot be batched" in done.manifest["engine"]["reason"]
+    assert any(said.startswith("engine loop on cpu: the model cannot be batched") for said in listener.said)
+
+
+def test_model_that_can_be_batched_stays_on_the_cohort(tiny, tmp_path):
+    listener = Listener()
+    experiment = replace(tiny, model="own_cnn")
+    done = idiolect.run(experiment, out=tmp_path, engine="cohort", device="cpu", watcher=listener)
+    assert done.manifest["engine"]["engine"] == "cohort" and not listener.said
+    assert done.manifest["parameters"] == 4 * 3 + 4 + 8 + 32 * 6 + 6 + 6 * 3 + 3
+
+
+def test_own_model_that_does_not_fit_the_data_is_refused_before_training(tiny):
+    wider = "synthetic(n_clients=4, samples_per_client=20, n_features=9, n_classes=3)"
+    with pytest.raises(UserError, match=r"the model fails on inputs of .*: RuntimeError"):
+        prepare(replace(tiny, model="own_cnn", dataset=wider), Where("loop", "cpu", "as asked"))
+
+
+def test_net_of_tokens_is_refused_on_numbers_that_are_none(tiny):
+    with pytest.raises(UserError, match=r"char_lstm reads tokens 0..80 and the data hold numbers from -"):
+        prepare(replace(tiny, model="char_lstm"), Where("loop", "cpu", "as asked"))

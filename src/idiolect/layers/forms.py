@@ -25,6 +25,7 @@ class BatchedLayers(TorchFunctionMode):
     It acts on the functions that modules call, so that a network needs no change to run as a cohort.  What no
     batched form covers (groups, overlapping windows, ...) runs as it is.  Pooling goes before the ReLU and the bias
     that it follows, which then see a quarter of the values: max relu(x + b) = relu(max(x) + b), gradients alike.
+    The mean over a whole map is taken as one, since its own form sets strides that ``vmap`` cannot follow.
     """
 
     def __init__(self) -> None:
@@ -42,6 +43,8 @@ class BatchedLayers(TorchFunctionMode):
             return self._convolved(*args, **kwargs)
         if function is F.max_pool2d and (side := _side(*args[1:], **kwargs)):
             return self._pooled(args[0], side)
+        if function is F.adaptive_avg_pool2d and args[1:] in ((1,), ((1, 1),)):
+            return args[0].mean((-2, -1), keepdim=True)
         out = function(*args, **kwargs)
         if function is F.relu and out is not args[0]:
             self._relus[id(out)] = out, args[0]

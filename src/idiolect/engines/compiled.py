@@ -21,6 +21,7 @@ from idiolect.engines.stage_plan import StagePlan
 from idiolect.engines.traced_hooks import TracedHooks
 from idiolect.engines.tracing import Traced, trace
 from idiolect.engines.workload import Workload
+from idiolect.layers import warm_up
 
 __all__ = ["BACKENDS", "Compiled"]
 
@@ -185,6 +186,7 @@ class Compiled:
         if traced.text not in self._replays:
             key = (self.backend, traced.text)
             if key not in COMPILED:
+                warm_up(traced.graph)
                 COMPILED[key] = BACKENDS[self.backend](traced.graph)
             with torch.no_grad():
                 replay = Replay(traced, COMPILED[key], step.leaves, step.batches, self.work, plan)

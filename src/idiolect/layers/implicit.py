@@ -3,7 +3,7 @@
     y = convolution(x, w)    gradient by x: convolution(g, w turned round)    gradient by w: weight_gradient(x, g)
 
 Both operations are linear in each argument and each other's gradients, so the pair can be differentiated as often
-as one likes.  Elsewhere than on CUDA they are computed by ``torch.conv2d``, client by client.
+as one likes.  Where max-pooling follows, only the largest value of each window is written.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["convolve", "serves"]
+from idiolect.layers.pooling import unpool
+
+__all__ = ["convolve", "convolve_and_pool", "serves"]
 
 Pair = tuple[int, int]
 VECTOR = 8  # channels from which they are read side by side
@@ -36,11 +38,20 @@ def convolve(x: Tensor, weight: Tensor, padding: int) -> Tensor:
         x: [B, I, H, W].
         weight: [O, I, side, side].
     """
-    n_out, _, side, _ = weight.shape
-    rows = weight.permute(0, 2, 3, 1).reshape(n_out, -1)
-    image = x.permute(0, 2, 3, 1)
-    image = image.contiguous() if image.shape[-1] >= VECTOR else image
+    image, rows, side = _channels_last(x, weight)
     return _Convolution.apply(image, rows, side, padding).permute(0, 3, 1, 2)
+
+
+def convolve_and_pool(x: Tensor, weight: Tensor, padding: int, pool: int) -> Tensor:
+    """``max_pool(convolve(x, weight, padding), pool)`` for windows whose side is a power of two."""
+    image, rows, side = _channels_last(x, weight)
+    return _PooledConvolution.apply(image, rows, side, padding, pool)[0].permute(0, 3, 1, 2)
+
+
+def _channels_last(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, int]:
+    image = x.permute(0, 2, 3, 1)
+    rows = weight.permute(0, 2, 3, 1).reshape(weight.shape[0], -1)
+    return image.contiguous() if image.shape[-1] >= VECTOR else image, rows, weight.shape[-1]
 
 
 class _Convolution(torch.autograd.Function):
@@ -57,19 +68,36 @@ class _Convolution(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
-        x, w = ctx.saved_tensors
-        g = g.contiguous()  # here, where a compiler sees it
-        gx = gw = None
-        if ctx.needs_input_grad[0]:
-            gx = _Convolution.apply(g, _turned(w, ctx.side), ctx.side, ctx.side - 1 - ctx.padding)
-        if ctx.needs_input_grad[1]:
-            gw = _WeightGradient.apply(x, g, ctx.side, ctx.padding)
-        return gx, gw, None, None
+        return *_backward(ctx, *ctx.saved_tensors, g.contiguous()), None, None
 
     @staticmethod
-    def vmap(info: Any, in_dims: Any, x: Tensor, w: Tensor, side: int, padding: int) -> tuple[Tensor, int]:
-        x, w = (_client_first(t, d, info.batch_size) for t, d in zip((x, w), in_dims[:2], strict=True))
-        return torch.ops.idiolect.convolution(x, w, side, padding), 0
+    def vmap(info: Any, in_dims: Any, x: Tensor, w: Tensor, *options: int) -> tuple[Tensor, int]:
+        return torch.ops.idiolect.convolution(*_clients_first(info, in_dims, x, w), *options), 0
+
+
+class _PooledConvolution(torch.autograd.Function):
+    """The same with [B, h, w, O] largest values, and which place of its window each came from."""
+
+    @staticmethod
+    def forward(x: Tensor, w: Tensor, side: int, padding: int, pool: int) -> tuple[Tensor, Tensor]:
+        y, winner = torch.ops.idiolect.pooled_convolution(x[None], w[None], side, padding, pool)
+        return y[0], winner[0]
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        x, w, ctx.side, ctx.padding, ctx.pool = inputs
+        ctx.size = tuple(n + 2 * ctx.padding - ctx.side + 1 for n in x.shape[1:3])
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(x, w, output[1])
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor, _: Any) -> Any:
+        x, w, winner = ctx.saved_tensors
+        return *_backward(ctx, x, w, unpool(g, winner, ctx.pool, ctx.size)), None, None, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, x: Tensor, w: Tensor, *options: int) -> tuple[Any, tuple[int, int]]:
+        return torch.ops.idiolect.pooled_convolution(*_clients_first(info, in_dims, x, w), *options), (0, 0)
 
 
 class _WeightGradient(torch.autograd.Function):
@@ -87,17 +115,22 @@ class _WeightGradient(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, u: Tensor) -> Any:
         x, g = ctx.saved_tensors
-        gx = gg = None
-        if ctx.needs_input_grad[0]:
-            gx = _Convolution.apply(g, _turned(u, ctx.side), ctx.side, ctx.side - 1 - ctx.padding)
-        if ctx.needs_input_grad[1]:
-            gg = _Convolution.apply(x, u, ctx.side, ctx.padding)
-        return gx, gg, None, None
+        gx = _Convolution.apply(g, _turned(u, ctx.side), ctx.side, ctx.side - 1 - ctx.padding)
+        return gx, _Convolution.apply(x, u, ctx.side, ctx.padding), None, None
 
     @staticmethod
-    def vmap(info: Any, in_dims: Any, x: Tensor, g: Tensor, side: int, padding: int) -> tuple[Tensor, int]:
-        x, g = (_client_first(t, d, info.batch_size) for t, d in zip((x, g), in_dims[:2], strict=True))
-        return torch.ops.idiolect.weight_gradient(x, g, side, padding), 0
+    def vmap(info: Any, in_dims: Any, x: Tensor, g: Tensor, *options: int) -> tuple[Tensor, int]:
+        return torch.ops.idiolect.weight_gradient(*_clients_first(info, in_dims, x, g), *options), 0
+
+
+def _backward(ctx: Any, x: Tensor, w: Tensor, g: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    """The gradients by x and by w of a convolution whose result has the gradient g."""
+    gx = gw = None
+    if ctx.needs_input_grad[0]:
+        gx = _Convolution.apply(g, _turned(w, ctx.side), ctx.side, ctx.side - 1 - ctx.padding)
+    if ctx.needs_input_grad[1]:
+        gw = _WeightGradient.apply(x, g, ctx.side, ctx.padding)
+    return gx, gw
 
 
 def _turned(w: Tensor, side: int) -> Tensor:
@@ -106,43 +139,9 @@ def _turned(w: Tensor, side: int) -> Tensor:
     return taps.flip(1, 2).permute(3, 1, 2, 0).flatten(1)
 
 
-def _client_first(tensor: Tensor, axis: int | None, n_clients: int) -> Tensor:
-    return tensor.expand(n_clients, *tensor.shape) if axis is None else tensor.movedim(axis, 0)
-
-
-@torch.library.custom_op("idiolect::convolution", mutates_args=())
-def _convolution(x: Tensor, w: Tensor, side: int, padding: int) -> Tensor:
-    """x [C, B, H, W, I], w [C, O, side side I] -> [C, B, H', W', O]."""
-    if x.is_cuda and x.dtype != torch.float64:
-        from idiolect.layers.triton_kernels import convolution  # noqa: PLC0415  (Triton comes with CUDA)
-
-        return convolution(x, w.contiguous(), side, padding)
-    weight = w.unflatten(2, (side, side, -1)).permute(0, 1, 4, 2, 3)
-    pairs = zip(x.permute(0, 1, 4, 2, 3), weight, strict=True)
-    return torch.stack(
-        [torch.conv2d(a, b, padding=padding).permute(0, 2, 3, 1) for a, b in pairs]
-    ).contiguous()
-
-
-@torch.library.custom_op("idiolect::weight_gradient", mutates_args=())
-def _weight_gradient(x: Tensor, g: Tensor, side: int, padding: int) -> Tensor:
-    """x [C, B, H, W, I], g [C, B, H', W', O] -> [C, O, side side I]."""
-    if x.is_cuda and x.dtype != torch.float64:
-        from idiolect.layers.triton_kernels import weight_gradient  # noqa: PLC0415
-
-        return weight_gradient(x, g.contiguous(), side, padding)
-    shape = (g.shape[-1], x.shape[-1], side, side)
-    pairs = zip(x.permute(0, 1, 4, 2, 3), g.permute(0, 1, 4, 2, 3), strict=True)
-    found = [torch.nn.grad.conv2d_weight(a, shape, b, padding=padding) for a, b in pairs]
-    return torch.stack([w.permute(0, 2, 3, 1).flatten(1) for w in found]).contiguous()
-
-
-@_convolution.register_fake
-def _(x: Tensor, w: Tensor, side: int, padding: int) -> Tensor:
-    grown = [n + 2 * padding - side + 1 for n in x.shape[2:4]]
-    return x.new_empty(x.shape[0], x.shape[1], *grown, w.shape[1])
-
-
-@_weight_gradient.register_fake
-def _(x: Tensor, g: Tensor, side: int, padding: int) -> Tensor:
-    return x.new_empty(x.shape[0], g.shape[-1], side * side * x.shape[-1])
+def _clients_first(info: Any, in_dims: Any, *tensors: Tensor) -> list[Tensor]:
+    """Every tensor with the clients' axis first; one that all clients share is repeated, without a copy."""
+    return [
+        t.expand(info.batch_size, *t.shape) if axis is None else t.movedim(axis, 0)
+        for t, axis in zip(tensors, in_dims[:2], strict=True)
+    ]

@@ -2,8 +2,8 @@
 
     y[h, w] = max_{i, j < k} x[k h + i, k w + j],      gradient to the first of several largest
 
-as ``torch.max_pool2d``.  Forward and backward are elementwise, so that a compiler fuses them with their neighbours:
-the forward pass keeps one byte for every window (which place won), the backward pass reads nothing else.
+as ``torch.max_pool2d``.  The forward pass is elementwise, so that a compiler fuses it with its neighbours, and keeps
+one byte for every window (which place won); the backward pass reads nothing else of it.
 
 Deviations: none in value or gradient; NaN counts as largest, as there.
 """
@@ -16,7 +16,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-__all__ = ["max_pool", "plain"]
+from idiolect.layers import operations as operations
+
+__all__ = ["max_pool", "plain", "unpool"]
 
 
 def plain(x: Tensor, side: int) -> Tensor:
@@ -41,9 +43,7 @@ class _MaxPool(torch.autograd.Function):
 
     @staticmethod
     def forward(x: Tensor, side: int) -> tuple[Tensor, Tensor]:
-        height, width = x.shape[1] // side, x.shape[2] // side
-        inner = x[:, : height * side, : width * side]
-        windows = inner.unflatten(2, (width, side)).unflatten(1, (height, side))  # [B, h, side, w, side, C]
+        windows = _windows(x, side)
         largest = windows[:, :, 0, :, 0]
         winner = torch.zeros_like(largest, dtype=torch.uint8)
         for place in range(1, side * side):
@@ -62,10 +62,40 @@ class _MaxPool(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor, _: Any) -> Any:
+        return unpool(g, ctx.saved_tensors[0], ctx.side, ctx.size), None
+
+
+def unpool(g: Tensor, winner: Tensor, side: int, size: tuple[int, int]) -> Tensor:
+    """[B, h, w, C] -> [B, *size, C]: each value at the place of its window that won, zero elsewhere."""
+    return _Unpool.apply(g, winner, side, *size)
+
+
+class _Unpool(torch.autograd.Function):
+    @staticmethod
+    def forward(g: Tensor, winner: Tensor, side: int, height: int, width: int) -> Tensor:
+        return torch.ops.idiolect.unpool(g, winner, side, height, width)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        _, winner, ctx.side, _, _ = inputs
+        ctx.save_for_backward(winner)
+
+    @staticmethod
+    def backward(ctx: Any, u: Tensor) -> Any:
         (winner,), side = ctx.saved_tensors, ctx.side
-        place = torch.arange(side * side, dtype=torch.uint8, device=g.device).view(side, 1, side, 1)
-        hit = winner.unsqueeze(2).unsqueeze(4) == place
-        spread = torch.where(hit, g.unsqueeze(2).unsqueeze(4), 0)  # [B, h, side, w, side, C]
-        inner = spread.flatten(3, 4).flatten(1, 2)
-        below, right = ctx.size[0] - inner.shape[1], ctx.size[1] - inner.shape[2]
-        return (F.pad(inner, (0, 0, 0, right, 0, below)) if below or right else inner), None
+        windows = _windows(u, side)
+        places = [windows[:, :, i, :, j] * (winner == i * side + j) for i in range(side) for j in range(side)]
+        return torch.stack(places).sum(0), None, None, None, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, g: Tensor, winner: Tensor, *options: int) -> tuple[Tensor, int]:
+        g, winner = (t.movedim(d, 0).flatten(0, 1) for t, d in zip((g, winner), in_dims[:2], strict=True))
+        out = torch.ops.idiolect.unpool(g, winner, *options)
+        return out.unflatten(0, (info.batch_size, -1)), 0
+
+
+def _windows(x: Tensor, side: int) -> Tensor:
+    """[B, H, W, C] -> [B, h, side, w, side, C]; rows and columns that fill no window are left out."""
+    height, width = x.shape[1] // side, x.shape[2] // side
+    inner = x[:, : height * side, : width * side]
+    return inner.unflatten(2, (width, side)).unflatten(1, (height, side))

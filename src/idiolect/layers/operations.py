@@ -1,0 +1,86 @@
+"""The operations of a whole cohort that PyTorch sees as one: Triton kernels on CUDA, PyTorch's own elsewhere."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+__all__ = []
+
+
+@torch.library.custom_op("idiolect::convolution", mutates_args=())
+def _convolution(x: Tensor, w: Tensor, side: int, padding: int) -> Tensor:
+    """x [C, B, H, W, I], w [C, O, side side I] -> [C, B, H', W', O]."""
+    if x.is_cuda and x.dtype != torch.float64:
+        from idiolect.layers.launch import convolution  # noqa: PLC0415  (Triton comes with CUDA)
+
+        return convolution(x, w.contiguous(), side, padding)[0]
+    weight = w.unflatten(2, (side, side, -1)).permute(0, 1, 4, 2, 3)
+    pairs = zip(x.permute(0, 1, 4, 2, 3), weight, strict=True)
+    return torch.stack(
+        [torch.conv2d(a, b, padding=padding).permute(0, 2, 3, 1) for a, b in pairs]
+    ).contiguous()
+
+
+@_convolution.register_fake
+def _(x: Tensor, w: Tensor, side: int, padding: int) -> Tensor:
+    return x.new_empty(*x.shape[:2], *(n + 2 * padding - side + 1 for n in x.shape[2:4]), w.shape[1])
+
+
+@torch.library.custom_op("idiolect::pooled_convolution", mutates_args=())
+def _pooled_convolution(x: Tensor, w: Tensor, side: int, padding: int, pool: int) -> tuple[Tensor, Tensor]:
+    """The same with the largest value of each window, and which place of it that is."""
+    if x.is_cuda and x.dtype != torch.float64:
+        from idiolect.layers.launch import convolution  # noqa: PLC0415
+
+        return convolution(x, w.contiguous(), side, padding, pool)
+    y = _convolution(x, w, side, padding)
+    largest, index = F.max_pool2d(y.flatten(0, 1).permute(0, 3, 1, 2), pool, return_indices=True)
+    row, column = index // y.shape[3], index % y.shape[3]
+    winner = (row % pool * pool + column % pool).to(torch.uint8)
+    found = [t.permute(0, 2, 3, 1).unflatten(0, y.shape[:2]).contiguous() for t in (largest, winner)]
+    return found[0], found[1]
+
+
+@_pooled_convolution.register_fake
+def _(x: Tensor, w: Tensor, side: int, padding: int, pool: int) -> tuple[Tensor, Tensor]:
+    size = [(n + 2 * padding - side + 1) // pool for n in x.shape[2:4]]
+    y = x.new_empty(*x.shape[:2], *size, w.shape[1])
+    return y, torch.empty_like(y, dtype=torch.uint8)
+
+
+@torch.library.custom_op("idiolect::weight_gradient", mutates_args=())
+def _weight_gradient(x: Tensor, g: Tensor, side: int, padding: int) -> Tensor:
+    """x [C, B, H, W, I], g [C, B, H', W', O] -> [C, O, side side I]."""
+    if x.is_cuda and x.dtype != torch.float64:
+        from idiolect.layers.launch import weight_gradient  # noqa: PLC0415
+
+        return weight_gradient(x, g.contiguous(), side, padding)
+    shape = (g.shape[-1], x.shape[-1], side, side)
+    pairs = zip(x.permute(0, 1, 4, 2, 3), g.permute(0, 1, 4, 2, 3), strict=True)
+    found = [torch.nn.grad.conv2d_weight(a, shape, b, padding=padding) for a, b in pairs]
+    return torch.stack([w.permute(0, 2, 3, 1).flatten(1) for w in found]).contiguous()
+
+
+@_weight_gradient.register_fake
+def _(x: Tensor, g: Tensor, side: int, padding: int) -> Tensor:
+    return x.new_empty(x.shape[0], g.shape[-1], side * side * x.shape[-1])
+
+
+@torch.library.custom_op("idiolect::unpool", mutates_args=())
+def _unpool(g: Tensor, winner: Tensor, side: int, height: int, width: int) -> Tensor:
+    """g, winner [N, h, w, C] -> [N, H, W, C], zero but for each value at the place of its window that won."""
+    if g.is_cuda:
+        from idiolect.layers.launch import unpool  # noqa: PLC0415
+
+        return unpool(g.contiguous(), winner.contiguous(), side, height, width)
+    place = torch.arange(side * side, dtype=torch.uint8).view(side, 1, side, 1)
+    spread = torch.where(winner[:, :, None, :, None] == place, g[:, :, None, :, None], 0)
+    inner = spread.flatten(3, 4).flatten(1, 2)
+    return F.pad(inner, (0, 0, 0, width - inner.shape[2], 0, height - inner.shape[1])).contiguous()
+
+
+@_unpool.register_fake
+def _(g: Tensor, winner: Tensor, side: int, height: int, width: int) -> Tensor:
+    return g.new_empty(g.shape[0], height, width, g.shape[3])

@@ -25,7 +25,7 @@ from idiolect.experiments.papers import papers
 from idiolect.experiments.reproduce import reproduce
 from idiolect.experiments.scenarios import find, refuse_missing, uses
 from idiolect.records import Run
-from idiolect.reports import notes_of, plain_rows, summarise, write_report
+from idiolect.reports import gather, notes_of, plain_rows, summarise, write_page, write_report
 from idiolect.terminal import Terminal, print_table
 
 __all__ = ["TINY", "app", "main", "tried_pairs"]
@@ -313,6 +313,34 @@ def reproduce_command(
         reproduction_pages.print_reproduction(_console(), done)
     if done.failures or (done.entries and all(one.value is None for one in done.entries)):
         sys.exit(2)
+
+
+@app.command("report")
+def report_command(
+    runs: Annotated[list[Path], typer.Argument(help="Runs, or folders that hold runs.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder of the report.")] = Path("report"),
+    formats: Annotated[
+        str, typer.Option("--format", help="Files beside the page, by commas: png, svg, pdf, md, csv, tex.")
+    ] = "",
+    as_json: Json = False,
+) -> None:
+    """Make one page of finished runs that opens offline; with --format, pictures and tables beside it."""
+    passed_over: list[str] = []
+    console = Console(stderr=True, soft_wrap=True)
+
+    def say(sentence: str) -> None:
+        passed_over.append(sentence)
+        console.print(f"idiolect: {sentence}", style="yellow", highlight=False, markup=False)
+
+    found = gather(runs, say)
+    beside = write_report(found, out, _listed(formats)) if _listed(formats) else []
+    page = write_page(found, out / "report.html", passed_over)
+    if as_json:
+        files = [str(path) for path in (page, *beside)]
+        names = [run.manifest["name"] for run in found]
+        print(json.dumps({"files": files, "runs": names, "passed_over": passed_over}, indent=2))
+        return
+    print(page)
 
 
 @datasets_app.callback()

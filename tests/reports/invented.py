@@ -66,7 +66,7 @@ def _write(out: Path, place: int, seed: int, counts: np.ndarray) -> Path:
         "metrics": METRICS,
         "dataset": "invented",
         "partition": "dirichlet(alpha=0.4)",
-        "model": "lenet_map",
+        "model": "lenet5",
         "spec": spec,
         "spec_hash": spec_hash(spec),
         "class_counts": counts,

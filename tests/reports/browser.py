@@ -30,9 +30,7 @@ class Browser:
         self._home = tempfile.mkdtemp(prefix="chromium-")
         os.set_inheritable(to_read, True)
         os.set_inheritable(from_write, True)
-        command = " ".join(
-            ["exec", str(CHROMIUM), *FLAGS, f"--user-data-dir={self._home}", "about:blank"]
-        )
+        command = " ".join(["exec", str(CHROMIUM), *FLAGS, f"--user-data-dir={self._home}", "about:blank"])
         self._process = subprocess.Popen(
             ["/bin/bash", "-c", f"{command} 3<&{to_read} 4>&{from_write}"],
             pass_fds=(to_read, from_write),
@@ -72,7 +70,11 @@ class Browser:
         """Loads a page afresh and waits until everything is drawn."""
         mobile = width < 600
         self.call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=mobile,
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
@@ -109,6 +111,7 @@ class Browser:
 
     def click(self, selector: str) -> None:
         x, y = self.middle_of(selector)
+        self.move(x, y)
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
@@ -126,7 +129,9 @@ class Browser:
 
     def requests(self) -> list[str]:
         """What the page asked for, data inside the page aside."""
-        asked = [e["params"]["request"]["url"] for e in self.events if e["method"] == "Network.requestWillBeSent"]
+        asked = [
+            e["params"]["request"]["url"] for e in self.events if e["method"] == "Network.requestWillBeSent"
+        ]
         return [url for url in asked if not url.startswith("data:") and url != "about:blank"]
 
     def close(self) -> None:

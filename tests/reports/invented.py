@@ -28,7 +28,7 @@ METHODS = [
     ("PersFL", "persfl", "companion", True, True, 0.85, 40_000),
     ("MAP", "map", "companion", True, False, 0.87, 40_000),
     ("ScaMAP", "scamap", "companion", True, False, 0.88, 80_000),
-    ('R&D "mix" <b>α</b></script>', "mix", "ensemble", True, False, 0.79, 60_000),
+    ('R&D "mix" <b>\u03b1</b></script>', "mix", "ensemble", True, False, 0.79, 60_000),
 ]
 
 

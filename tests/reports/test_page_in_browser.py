@@ -21,8 +21,18 @@ from .invented import METHODS, write_invented_runs
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
 
-FIRST_CELLS = "[...document.querySelectorAll('#leaderboard tbody tr')].map(r => r.children[%d].textContent)"
-PICTURES = ["curves", "heat-map", "change", "fairness", "calibration", "tradeoff", "communication", "partition"]
+CELLS = "[...document.querySelectorAll('#leaderboard tbody tr')].map(r => r.children[%d].textContent)"
+METHOD, PERSONAL, GLOBAL = 0, 1, 2
+PICTURES = [
+    "curves",
+    "heat-map",
+    "change",
+    "fairness",
+    "calibration",
+    "tradeoff",
+    "communication",
+    "partition",
+]
 
 
 @pytest.fixture(scope="module")
@@ -64,24 +74,24 @@ def test_page_draws_everything_alone_and_quickly(
 
 def test_names_with_signs_stay_names(browser: Browser, page: Path) -> None:
     browser.open(page, 1280)
-    assert METHODS[-1][0] in browser.value(FIRST_CELLS % 0)
+    assert METHODS[-1][0] in browser.value(CELLS % METHOD)
     assert browser.value("document.querySelectorAll('main b, header b').length") == 0
     assert "x <b>is</b> damaged" in browser.value("document.querySelector('.passed-over').textContent")
 
 
 def test_heading_sorts_both_ways(browser: Browser, page: Path) -> None:
     browser.open(page, 1280)
-    assert browser.value(FIRST_CELLS % 0)[0] == "ScaMAP"
+    assert browser.value(CELLS % METHOD)[0] == "ScaMAP"
     browser.click('#leaderboard [data-key="personal"]')
-    rising = [float(text.split()[0]) for text in browser.value(FIRST_CELLS % 3)]
+    rising = [float(text.split()[0]) for text in browser.value(CELLS % PERSONAL)]
     assert rising == sorted(rising) and rising[0] < rising[-1]
     browser.click('#leaderboard [data-key="personal"]')
-    assert [float(text.split()[0]) for text in browser.value(FIRST_CELLS % 3)] == rising[::-1]
+    assert [float(text.split()[0]) for text in browser.value(CELLS % PERSONAL)] == rising[::-1]
     browser.click('#leaderboard [data-key="label"]')
-    assert browser.value(FIRST_CELLS % 0)[0] == "FedAvg"
+    assert browser.value(CELLS % METHOD)[0] == "FedAvg"
     assert browser.value("document.querySelector('#leaderboard th').getAttribute('aria-sort')") == "ascending"
     browser.click('#leaderboard [data-key="global"]')
-    assert browser.value(FIRST_CELLS % 2)[-2:] == ["–", "–"]
+    assert browser.value(CELLS % GLOBAL)[-2:] == ["\u2013", "\u2013"]
 
 
 def test_filters_leave_what_they_name(browser: Browser, page: Path) -> None:
@@ -89,7 +99,7 @@ def test_filters_leave_what_they_name(browser: Browser, page: Path) -> None:
     lines = browser.value("document.querySelectorAll('#curves .line').length")
     browser.click("#filter")
     browser.type("map companion")
-    assert sorted(browser.value(FIRST_CELLS % 0)) == ["MAP", "ScaMAP"]
+    assert sorted(browser.value(CELLS % METHOD)) == ["MAP", "ScaMAP"]
     assert browser.value("document.querySelectorAll('#curves .line').length") == 4 < lines
     browser.type(" nobody")
     assert browser.value("document.querySelector('#leaderboard .body').textContent").startswith("No method")
@@ -106,11 +116,11 @@ def choose(browser: Browser, selector: str, value: str) -> None:
 def test_metric_changes_what_is_measured_and_what_is_best(browser: Browser, page: Path) -> None:
     browser.open(page, 1280)
     choose(browser, "#metric", "loss")
-    values = [float(text) for text in (t.split()[0] for t in browser.value(FIRST_CELLS % 3))]
+    values = [float(text) for text in (t.split()[0] for t in browser.value(CELLS % PERSONAL))]
     assert values == sorted(values) and max(values) < 1
     assert browser.value("document.querySelectorAll('#leaderboard td.best').length") >= 2
     choose(browser, "#predictor", "global")
-    assert sorted(browser.value(FIRST_CELLS % 0)) == ["FedAvg", "SCAFFOLD"]
+    assert sorted(browser.value(CELLS % METHOD)) == ["FedAvg", "SCAFFOLD"]
     assert browser.complaints() == []
 
 
@@ -119,11 +129,11 @@ def test_pointing_at_a_mark_shows_its_numbers(browser: Browser, page: Path, widt
     browser.open(page, width)
     assert browser.value("document.getElementById('tooltip').hidden")
     for picture, words in [
-        ("#tradeoff svg path:nth-last-of-type(2)", "personalised"),
+        ("#tradeoff .mark", "personalised"),
         ("#partition .bubble", "sample"),
         ("#heat-map rect", "client 0"),
         ("#change .bar", "change from"),
-        ("#curves .line", "round"),
+        ("#curves .panels .mark", "round"),
     ]:
         x, y = browser.middle_of(picture)
         browser.move(x, y)
@@ -135,7 +145,7 @@ def test_pointing_at_a_mark_shows_its_numbers(browser: Browser, page: Path, widt
 def test_pointing_gives_the_recorded_number(browser: Browser, page: Path, runs: list[Run]) -> None:
     browser.open(page, 1280)
     browser.move(*browser.middle_of("#heat-map rect"))
-    first = [run.manifest["label"] for run in runs][0]
+    first = runs[0].manifest["label"]
     values = [
         run.rows.query("client == 0 and metric == 'accuracy' and round == 30")["value"].iloc[-1]
         for run in runs

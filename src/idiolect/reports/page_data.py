@@ -31,9 +31,7 @@ def page_data(runs: Iterable[Run], passed_over: Iterable[str] = ()) -> dict[str,
         UserError: there is no run, or a method has a seed twice.
     """
     runs = list(runs)
-    groups = {
-        label: [measured_rows(run) for run in group] for label, group in group_runs(runs).items()
-    }
+    groups = {label: [measured_rows(run) for run in group] for label, group in group_runs(runs).items()}
     metrics = metrics_data(groups)
     return {
         "methods": methods_data(groups),

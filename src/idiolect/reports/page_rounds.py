@@ -34,11 +34,11 @@ def bytes_part(groups: Groups, curves: list[dict[str, Any]]) -> list[dict[str, A
     lines = []
     for runs, found in zip(groups.values(), curves, strict=True):
         rounds = sorted({number for part in found.values() for number in part["round"]})
-        spent = [run.rounds.set_index("round")[["bytes_down", "bytes_up"]].sort_index().cumsum() for run in runs]
+        spent = [
+            run.rounds.set_index("round")[["bytes_down", "bytes_up"]].sort_index().cumsum() for run in runs
+        ]
         mean = sum(table.reindex(rounds, method="ffill").fillna(0) for table in spent) / len(spent)
-        lines.append(
-            {"round": rounds, "down": mean["bytes_down"].tolist(), "up": mean["bytes_up"].tolist()}
-        )
+        lines.append({"round": rounds, "down": mean["bytes_down"].tolist(), "up": mean["bytes_up"].tolist()})
     return lines
 
 

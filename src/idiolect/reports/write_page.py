@@ -67,15 +67,19 @@ def write_page(runs: Iterable[Run], path: str | Path, passed_over: Iterable[str]
 def page_html(runs: list[Run], passed_over: Iterable[str] = ()) -> str:
     """The page as text; the same runs give the same page."""
     document = page_data(runs, passed_over)
-    return _environment().get_template("template.html.j2").render(
-        title=_title(document),
-        document=document,
-        rows=plain_rows(summarise(runs)),
-        explanation=EXPLANATION,
-        data=Markup(as_json(document)),
-        style=Markup(_source("page.css")),
-        scripts=[Markup(_source(f"{name}.js")) for name in SCRIPTS],
-        colours=list(zip(COLOURS, DARK_COLOURS, strict=True)),
+    return (
+        _environment()
+        .get_template("template.html.j2")
+        .render(
+            title=_title(document),
+            document=document,
+            rows=plain_rows(summarise(runs)),
+            explanation=EXPLANATION,
+            data=Markup(as_json(document)),
+            style=Markup(_source("page.css")),
+            scripts=[Markup(_source(f"{name}.js")) for name in SCRIPTS],
+            colours=list(zip(COLOURS, DARK_COLOURS, strict=True)),
+        )
     )
 
 
@@ -92,6 +96,4 @@ def _source(name: str) -> str:
 
 @cache
 def _environment() -> Environment:
-    return Environment(
-        loader=FunctionLoader(_source), autoescape=True, undefined=StrictUndefined
-    )
+    return Environment(loader=FunctionLoader(_source), autoescape=True, undefined=StrictUndefined)

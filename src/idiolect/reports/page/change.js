@@ -40,20 +40,20 @@ function change() {
     if (!found) return [nothing("These two have not the same seeds and clients and cannot be paired.")];
     if (!found.length) return [nothing("No client was measured.")];
     const { edges, counts } = changeHistogram(found.map(([, value]) => value));
-    const { root, sx, sy, box } = frame(width, 260, { x: [edges[0], edges.at(-1)], y: [0, Math.max(...counts) * 1.12], xLabel: `Change of ${axisTitle()}`, yLabel: "Clients", xText: tickText(), yText: (tick) => (Number.isInteger(tick) ? String(tick) : "") });
+    const { root, sx, sy, box } = frame(width, 260, { x: [edges[0], edges.at(-1)], y: [0, Math.max(...counts) * 1.12], xLabel: `Change of ${metric().title.toLowerCase()}${metric().percent ? " (points)" : ""}`, yLabel: "Clients", xText: tickText(), yText: (tick) => (Number.isInteger(tick) ? String(tick) : "") });
     const marks = [];
     counts.forEach((count, i) => {
       if (!count) return;
       const better = (edges[i] >= 0) === metric().higher, x = sx(edges[i]), wide = sx(edges[i + 1]) - x;
       root.append(svg("rect", { class: "bar", x: x + .5, y: sy(count), width: Math.max(1, wide - 1), height: box.bottom - sy(count), fill: better ? "var(--gain)" : "var(--loss)" }));
       root.append(svg("text", { class: "on-bar", x: x + wide / 2, y: sy(count) - 4, "text-anchor": "middle" }, String(count)));
-      marks.push({ x: x + wide / 2, y: sy(count), lines: [`${count} client${count > 1 ? "s" : ""}`, `change from ${format(edges[i])} to ${format(edges[i + 1])}`] });
+      marks.push({ x: x + wide / 2, y: sy(count), lines: [`${count} client${count > 1 ? "s" : ""}`, `change from ${points(edges[i])} to ${points(edges[i + 1])}`] });
     });
     root.append(svg("line", { class: "zero", x1: sx(0), x2: sx(0), y1: box.top, y2: box.bottom }));
     inspect(root, marks, "Histogram of changes");
     const worse = found.filter(([, value]) => (metric().higher ? value < 0 : value > 0)).length;
     const mean = found.reduce((sum, [, value]) => sum + value, 0) / found.length;
-    const text = `${worse} of ${found.length} clients are worse off with ${report.methods[view.method].label} than with ${report.methods[view.reference].label}; the mean change is ${format(mean)}.`;
+    const text = `${worse} of ${found.length} clients are worse off with ${report.methods[view.method].label} than with ${report.methods[view.reference].label}; the mean change is ${points(mean)}.`;
     return [html("p", { class: "summary-line" }, text), root, beside(`change-${state.metric}`, () => [["client", "change"], ...found])];
   });
 }

@@ -20,6 +20,13 @@ function pathOf(points) {
   return points.map(([x, y], i) => `${i ? "L" : "M"}${x.toFixed(1)},${y.toFixed(1)}`).join("");
 }
 
-function shorten(text, most) {
-  return text.length > most ? `${text.slice(0, most - 1)}…` : text;
+// Text that fits into a width in pixels, with dots where something was left out.
+const ruler = document.createElement("canvas").getContext("2d");
+ruler.font = `12px ${getComputedStyle(document.body).fontFamily}`;
+
+function fitted(text, pixels) {
+  let most = text.length;
+  const cut = () => (most < text.length ? `${text.slice(0, most)}…` : text);
+  while (most > 1 && ruler.measureText(cut()).width > pixels) most -= 1;
+  return cut();
 }

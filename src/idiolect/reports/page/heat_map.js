@@ -38,7 +38,7 @@ function heatMap() {
     const marks = [];
     places.forEach((place, row) => {
       const label = report.methods[place].label;
-      root.append(svg("text", { class: "name", x: left - 8, y: 26 * row + 17, "text-anchor": "end" }, shorten(label, Math.floor((left - 10) / 6.9))));
+      root.append(svg("text", { class: "name", x: left - 8, y: 26 * row + 17, "text-anchor": "end" }, fitted(label, left - 10)));
       columns.forEach((client, column) => {
         const value = values[place][client], x = left + cell * column, y = 26 * row;
         if (!isNumber(value)) return;

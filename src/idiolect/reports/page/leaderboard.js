@@ -2,12 +2,12 @@
 // The leaderboard: sorts by a click on a heading, filters with the controls of the page.
 const COLUMNS = [
   { key: "label", title: "Method", words: true },
-  { key: "predictor", title: "Predictor", words: true },
-  { key: "global", title: "Global", sd: "global_sd", scored: true },
   { key: "personal", title: "Personalised", sd: "personal_sd", scored: true },
+  { key: "global", title: "Global", sd: "global_sd", scored: true },
+  { key: "worst", title: "Worst tenth", sd: "worst_sd", scored: true },
   { key: "low", title: "95 % interval", interval: true },
   { key: "sd_clients", title: "SD over clients", metric: true },
-  { key: "worst", title: "Worst tenth", sd: "worst_sd", scored: true },
+  { key: "predictor", title: "Predictor", words: true },
   { key: "down", title: "Down a round", text: humanBytes },
   { key: "up", title: "Up a round", text: humanBytes },
   { key: "seconds", title: "Seconds", text: (value) => (isNumber(value) ? value.toFixed(1) : "–") },

@@ -15,7 +15,7 @@ const SHAPES = {
 
 function marker(place, x, y, size = 5, attributes = {}) {
   const points = SHAPES[report.methods[place].marker].map(([a, b]) => [x + size * a, y + size * b]);
-  return svg("path", { d: `${pathOf(points)}Z`, fill: colourOf(place), stroke: "var(--card)", "stroke-width": 1, ...attributes });
+  return svg("path", { class: "mark", d: `${pathOf(points)}Z`, fill: colourOf(place), stroke: "var(--card)", "stroke-width": 1, ...attributes });
 }
 
 const dashOf = (place) => report.methods[place].dash.map((length) => 1.8 * length).join(" ") || null;

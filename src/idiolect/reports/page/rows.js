@@ -4,7 +4,7 @@ function rowsFrame(width, places, range, xLabel, line) {
   const left = Math.min(190, width * .36);
   const made = frame(width, 28 * places.length + 56, { x: range, y: [0, 1], xLabel, xText: tickText(line), left });
   places.forEach((place, row) => {
-    made.root.append(svg("text", { class: "name", x: left - 8, y: 28 * row + 28, "text-anchor": "end" }, shorten(report.methods[place].label, Math.floor((left - 10) / 6.9))));
+    made.root.append(svg("text", { class: "name", x: left - 8, y: 28 * row + 28, "text-anchor": "end" }, fitted(report.methods[place].label, left - 10)));
   });
   return { ...made, level: (row) => 28 * row + 24 };
 }

@@ -32,6 +32,9 @@ function format(value, line = metric(), digits = 2) {
   return line.percent ? `${(100 * value).toFixed(digits)} %` : value.toFixed(digits + 2);
 }
 
+// A difference of shares is in points, not in percent.
+const points = (value) => format(value).replace(" %", " points");
+
 function humanBytes(count) {
   if (!isNumber(count)) return "–";
   for (const unit of ["B", "kB", "MB", "GB"]) {

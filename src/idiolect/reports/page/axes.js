@@ -21,15 +21,15 @@ function extent(values, room = .06) {
 const scale = ([low, high], from, to) => (value) => from + ((value - low) / (high - low || 1)) * (to - from);
 
 // A frame with grid and labels; gives the drawing, its scales and its inner edges.
-function frame(width, height, { x, y, xLabel, yLabel, xText, yText, left = 46, whole = false }) {
+function frame(width, height, { x, y, xLabel, yLabel, xText, yText, left = 46, whole = false, yCount = height / 55 }) {
   const box = { left, right: width - 12, top: 10, bottom: height - 40 };
   const sx = scale(x, box.left, box.right), sy = scale(y, box.bottom, box.top);
   const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, height });
-  for (const tick of yText ? ticks(y[0], y[1], height / 55) : []) {
+  for (const tick of yText ? ticks(y[0], y[1], yCount) : []) {
     root.append(svg("line", { class: "grid", x1: box.left, x2: box.right, y1: sy(tick), y2: sy(tick) }));
     root.append(svg("text", { x: box.left - 6, y: sy(tick) + 4, "text-anchor": "end" }, yText(tick)));
   }
-  for (const tick of ticks(x[0], x[1], width / 95).filter((value) => !whole || Number.isInteger(value))) {
+  for (const tick of ticks(x[0], x[1], width / 80).filter((value) => !whole || Number.isInteger(value))) {
     root.append(svg("line", { class: "grid", x1: sx(tick), x2: sx(tick), y1: box.top, y2: box.bottom }));
     root.append(svg("text", { x: sx(tick), y: box.bottom + 16, "text-anchor": "middle" }, xText(tick)));
   }

@@ -28,11 +28,11 @@ function heatMap() {
   drawn(body, (width) => {
     const { clients, values } = measured().clients, places = shown();
     if (!clients.length || !places.length) return [nothing("No client was measured.")];
-    const left = Math.min(170, width * .34), wanted = Math.max(1, Math.floor((width - left) / 9));
+    const left = Math.min(170, width * .34), wanted = Math.max(1, Math.floor((width - left - 8) / 9));
     const page = Math.min(wanted, clients.length);
     view.first = Math.min(view.first, Math.max(0, clients.length - page));
     const columns = clientOrder(view.by).slice(view.first, view.first + page);
-    const cell = Math.min(26, (width - left) / page), height = 26 * places.length + 26;
+    const cell = Math.min(26, (width - left - 8) / page), height = 26 * places.length + 26;
     const numbers = places.flatMap((place) => values[place]).filter(isNumber);
     const range = extent(numbers, 0), root = svg("svg", { viewBox: `0 0 ${width} ${height}`, height });
     const marks = [];
@@ -67,5 +67,5 @@ function heatKey([low, high]) {
 function pages(view, page, total) {
   const go = (step) => () => { view.first = Math.max(0, view.first + step * page); redraw(); };
   const button = (text, step, off) => html("button", { type: "button", disabled: off ? "" : null, on: { click: go(step) } }, text);
-  return html("div", { class: "choices" }, button("Earlier clients", -1, view.first === 0), `${view.first + 1} to ${Math.min(total, view.first + page)} of ${total}`, button("Later clients", 1, view.first + page >= total));
+  return html("div", { class: "choices" }, button("Earlier", -1, view.first === 0), `clients ${view.first + 1} to ${Math.min(total, view.first + page)} of ${total}`, button("Later", 1, view.first + page >= total));
 }

@@ -15,7 +15,7 @@ from idiolect.reports import gather, page_data, page_html, summarise, write_page
 from idiolect.reports import write_page as write_page_function
 from idiolect.reports.grouping import group_runs
 from idiolect.reports.page_data import as_json
-from idiolect.statistics import client_table, tradeoff
+from idiolect.statistics import client_table, paired_tests, tradeoff
 
 from .invented import CLIENTS, METHODS, write_invented_runs
 
@@ -55,6 +55,20 @@ def test_document_has_every_client_as_the_statistics_do(document: dict, runs: li
     found = document["measured"]["loss"]["clients"]
     assert found["clients"] == list(range(CLIENTS))
     np.testing.assert_allclose(np.array(found["values"]).T, table, rtol=1e-5)
+
+
+def test_pairs_are_those_of_the_paired_tests(document: dict, runs: list[Run]) -> None:
+    groups = group_runs(runs)
+    expected = paired_tests(client_table(groups, metric="ece"), resamples=1)
+    labels = list(groups)
+    found = {(labels[a], labels[b]): p for a, b, p in document["measured"]["ece"]["pairs"]}
+    assert list(found) == list(zip(expected["method"], expected["other"], strict=True))
+    np.testing.assert_allclose(list(found.values()), expected["wilcoxon_holm"], rtol=1e-5)
+
+
+def test_methods_with_other_seeds_are_not_paired(make_run) -> None:
+    runs = [make_run("A", 0, {(1, "after"): [0.4, 0.8]}), make_run("B", 1, {(1, "after"): [0.4, 0.8]})]
+    assert page_data(runs)["measured"]["accuracy"]["pairs"] == []
 
 
 def test_worst_tenth_of_a_loss_is_the_highest(document: dict) -> None:

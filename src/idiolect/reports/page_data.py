@@ -10,6 +10,7 @@ from typing import Any
 from idiolect.records import Run
 from idiolect.reports.grouping import group_runs
 from idiolect.reports.page_methods import measured_rows, methods_data, metrics_data
+from idiolect.reports.page_pairs import pairs_part
 from idiolect.reports.page_provenance import partitions_part, runs_part, settings_part
 from idiolect.reports.page_rounds import bytes_part, curves_part
 from idiolect.reports.page_scores import clients_part, costs_part, leaderboard_part, spread_part
@@ -66,6 +67,7 @@ def _measured(groups: Groups, metric: str, higher: bool) -> dict[str, Any]:
         "bytes": bytes_part(groups, curves),
         "clients": clients_part(scores),
         "spread": spread_part(scores, higher),
+        "pairs": pairs_part(groups, scores),
     }
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 
 from idiolect.statistics import Groups, bootstrap_interval, spread, worst_tenth
 
-__all__ = ["Scores", "clients_part", "costs_part", "leaderboard_part", "spread_part"]
+__all__ = ["Scores", "clients_part", "costs_part", "leaderboard_part", "mean_over_seeds", "spread_part"]
 
 RESAMPLES = 2000
 
@@ -26,7 +26,7 @@ def leaderboard_part(scores: Scores, curves: list[dict[str, Any]], higher: bool)
         shared = drawn["global"]
         personal = pd.Series([values.mean() for values in found], dtype=float)
         worst = pd.Series([_worst(values, higher) for values in found], dtype=float)
-        interval = bootstrap_interval(_over_seeds(found), resamples=RESAMPLES)
+        interval = bootstrap_interval(mean_over_seeds(found), resamples=RESAMPLES)
         lines.append(
             {
                 "global": shared["value"][-1] if shared["value"] else None,
@@ -57,7 +57,7 @@ def costs_part(groups: Groups) -> list[dict[str, Any]]:
 
 def clients_part(scores: Scores) -> dict[str, Any]:
     """`clients` by number and `values[method][client]`, the mean over seeds; nothing where a seed lacks the client."""
-    table = pd.DataFrame({place: _over_seeds(found) for place, found in enumerate(scores)}).sort_index()
+    table = pd.DataFrame({place: mean_over_seeds(found) for place, found in enumerate(scores)}).sort_index()
     return {
         "clients": [int(client) for client in table.index],
         "values": [table[place].tolist() for place in table],
@@ -78,7 +78,8 @@ def _worst(values: pd.Series, higher: bool) -> float:
     return worst_tenth(values) if higher else -worst_tenth(-values)
 
 
-def _over_seeds(found: list[pd.Series]) -> pd.Series:
+def mean_over_seeds(found: list[pd.Series]) -> pd.Series:
+    """By client, without those that a seed lacks."""
     return pd.concat(found, axis=1).mean(axis=1, skipna=False).dropna()
 
 

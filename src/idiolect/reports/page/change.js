@@ -23,6 +23,14 @@ function changesOf(method, reference) {
   return clients.map((client, i) => [client, a[i] - b[i]]).filter(([, value]) => isNumber(value) && !Number.isNaN(value));
 }
 
+// What a paired test over clients says of the two, corrected for the number of pairs.
+function verdict(method, reference) {
+  const line = measured().pairs.find(([a, b]) => (a === method && b === reference) || (a === reference && b === method));
+  if (!line) return "";
+  const p = line[2] < .001 ? "p < 0.001" : `p = ${line[2].toFixed(3)}`;
+  return ` Wilcoxon's signed-rank test over clients, corrected for all pairs (Holm): ${p}.`;
+}
+
 function change() {
   const scores = measured().leaderboard.map((line) => line.personal ?? -Infinity);
   const avg = report.methods.findIndex((method) => method.method.startsWith("fedavg"));
@@ -53,7 +61,7 @@ function change() {
     inspect(root, marks, "Histogram of changes");
     const worse = found.filter(([, value]) => (metric().higher ? value < 0 : value > 0)).length;
     const mean = found.reduce((sum, [, value]) => sum + value, 0) / found.length;
-    const text = `${worse} of ${found.length} clients are worse off with ${report.methods[view.method].label} than with ${report.methods[view.reference].label}; the mean change is ${points(mean)}.`;
+    const text = `${worse} of ${found.length} clients are worse off with ${report.methods[view.method].label} than with ${report.methods[view.reference].label}; the mean change is ${points(mean)}.${verdict(view.method, view.reference)}`;
     return [html("p", { class: "summary-line" }, text), root, beside(`change-${state.metric}`, () => [["client", "change"], ...found])];
   });
 }

@@ -10,6 +10,7 @@ from idiolect.cli.app import app
 from idiolect.cli.bench import bench_command
 from idiolect.cli.datasets import datasets_command, datasets_get
 from idiolect.cli.methods import TINY, methods_command, tried_pairs
+from idiolect.cli.report import report_command
 from idiolect.cli.reproduce import reproduce_command
 from idiolect.cli.run import compare_command, run_command
 from idiolect.cli.scenarios import scenarios_command
@@ -25,6 +26,7 @@ __all__ = [
     "datasets_get",
     "main",
     "methods_command",
+    "report_command",
     "reproduce_command",
     "run_command",
     "scenarios_command",

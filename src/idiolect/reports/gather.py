@@ -25,14 +25,10 @@ def gather(places: Iterable[str | Path], say: Callable[[str], None]) -> list[Run
     Raises:
         UserError: no run is left.
     """
-    places = [Path(place) for place in places]
+    where = [Path(place) for place in places]
     folders: dict[Path, Path] = {}
-    for place in places:
-        found = list(_meant(place)) if place.is_dir() else []
-        if not found:
-            what = "holds no run" if place.is_dir() else "is not a folder"
-            say(f"{place} {what} and is left out")
-        for folder in found:
+    for place in where:
+        for folder in _found(place, say):
             folders.setdefault(folder.resolve(), folder)
     runs: dict[str, Run] = {}
     for folder in folders.values():
@@ -44,8 +40,19 @@ def gather(places: Iterable[str | Path], say: Callable[[str], None]) -> list[Run
         if runs.setdefault(run.manifest["name"], run) is not run:
             say(f"{folder} repeats the run {run.manifest['name']} and is left out")
     if not runs:
-        raise UserError(f"no finished run in {', '.join(map(str, places)) or 'an empty list of folders'}")
+        raise UserError(f"no finished run in {', '.join(map(str, where)) or 'an empty list of folders'}")
     return list(runs.values())
+
+
+def _found(place: Path, say: Callable[[str], None]) -> list[Path]:
+    try:
+        found = list(_meant(place)) if place.is_dir() else []
+    except OSError as error:
+        say(f"{error.filename or place} cannot be read ({error.strerror}); {place} is left out")
+        return []
+    if not found:
+        say(f"{place} {'holds no run' if place.is_dir() else 'is not a folder'} and is left out")
+    return found
 
 
 def _meant(place: Path) -> Iterator[Path]:

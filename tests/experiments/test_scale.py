@@ -117,15 +117,12 @@ def test_large_private_models_are_bounded_by_cohort_and_cache(tmp_path: Path) ->
         f"resident before, {grown[4]:.0f} MB more after round 5, {grown[-2]:.0f} after round 24, {grown[-1]:.0f} "
         f"after all were evaluated in {found['seconds'][-1]:.0f} s, {peak:.0f} at most"
     )
-    assert (
-        "at most 6.5 GB of the 250 that can take part, on disk with 300 MB of it in memory"
-        in found["said"][0]
-    )
-    assert max(grown) < cache + 10 * row + 200
-    assert (
-        peak < cache + 6 * 10 * row + 200
-    )  # what trains: rows, new rows, messages, their stack, the next rows
-    assert 250 * row > 2 * peak, "all that was written would not fit under the bound"
+    assert "26 MB x 3,550 clients, at most 6.6 GB of the 250 that can take part, on disk" in found["said"][0]
+    # what a round has: rows, new rows, messages, their stack, the next rows; the allocator keeps what it once had
+    bound = cache + 6 * 10 * row
+    assert peak < bound
+    assert max(grown[15:24]) < 1.15 * max(grown[5:15])
+    assert 250 * row > 3 * bound, "all that was written must not fit"
 
 
 def test_large_private_models_are_refused_where_they_do_not_fit(

@@ -10,6 +10,7 @@ import torch
 
 from idiolect.errors import UserError
 from idiolect.federation.read_ahead import ReadAhead
+from idiolect.federation.row_cache import Row
 from idiolect.federation.row_file import RowFile
 from idiolect.federation.store import Store
 
@@ -297,17 +298,19 @@ def test_row_written_after_it_was_prefetched_is_the_new_one(make: Make) -> None:
 def test_reading_goes_on_while_others_work() -> None:
     begun, may_end = threading.Event(), threading.Event()
 
-    def read(client: int) -> object:
+    def read(client: int, memory: torch.Tensor) -> Row:
         begun.set()
         assert may_end.wait(10)
-        return client + 100
+        return Row(memory, client + 100)
 
-    ahead = ReadAhead(read)  # type: ignore[arg-type]
+    ahead = ReadAhead(read, 8)
     ahead.start([1, 2])
     assert begun.wait(10)  # start came back, and the reading is on its way
     ahead.forget(1)
     may_end.set()
-    assert ahead.take(1) is None and ahead.take(2) == 102 and ahead.take(2) is None
+    row = ahead.take(2)
+    assert row is not None and row.kind == 102 and len(row.content) == 8
+    assert ahead.take(1) is None and ahead.take(2) is None
     ahead.stop()
 
 

@@ -12,6 +12,7 @@ import torch
 
 from idiolect.data import Dataset
 from idiolect.engines import Workload
+from idiolect.engines.precision import PRECISIONS
 from idiolect.errors import UserError
 from idiolect.federation import federate, split_rows
 from idiolect.partition import Partition
@@ -141,9 +142,12 @@ def test_tokens_stay_whole_numbers_and_are_not_copied(text, partition):
     )
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_workload_casts_numbers_and_leaves_tokens(dtype, dataset, text, partition):
-    options = {"seed": 0, "drop_single": False, "weighting": "samples", "dtype": dtype, "device": "cpu"}
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("float32", torch.float32), ("float64", torch.float64), ("bf16", torch.float32)]
+)
+def test_workload_casts_numbers_and_leaves_tokens(name, dtype, dataset, text, partition):
+    options = {"seed": 0, "drop_single": False, "weighting": "samples", "device": "cpu"}
+    options["precision"] = PRECISIONS[name]
     for data, expected in ((dataset, dtype), (text, torch.int64)):
         made = federate(data, partition, valid=0.25, test=0.25, seed=0)
         work = Workload.place(made, **options)

@@ -5,7 +5,7 @@ A *flat* tree maps tensor names to tensors (the parameters or the buffers of one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ __all__ = [
     "all_finite",
     "any_nan",
     "count_scalars",
+    "flatten",
     "inner_product",
     "interpolate",
     "pick",
@@ -26,6 +27,7 @@ __all__ = [
     "tree_leaves",
     "tree_map",
     "tree_structure",
+    "unflatten",
     "unstack",
     "where",
     "with_leaves",
@@ -74,6 +76,44 @@ def with_leaves(tree: Tree, leaves: Iterable[Any]) -> Tree:
     """
     each = iter(leaves)
     return tree_map(lambda _: next(each), tree)
+
+
+def flatten(tree: Tree) -> tuple[list[Any], Hashable]:
+    """All leaves, in order, and the form they stand in, equal for trees of one form.
+
+    >>> flatten({"x": 1, "y": (2, [3])})[0]
+    [1, 2, 3]
+    """
+    leaves: list[Any] = []
+    return leaves, _form(tree, leaves)
+
+
+def _form(tree: Tree, leaves: list[Any]) -> Hashable:
+    if isinstance(tree, dict):
+        return dict, tuple(tree), tuple([_form(value, leaves) for value in tree.values()])
+    if isinstance(tree, tuple | list):
+        return type(tree), (), tuple([_form(item, leaves) for item in tree])
+    leaves.append(tree)
+    return None
+
+
+def unflatten(leaves: Iterable[Any], form: Any) -> Tree:
+    """The tree that ``flatten`` made these of.
+
+    >>> unflatten("abc", flatten({"x": 1, "y": (2, [3])})[1])
+    {'x': 'a', 'y': ('b', ['c'])}
+    """
+    return _filled(form, iter(leaves))
+
+
+def _filled(form: Any, leaves: Iterator[Any]) -> Tree:
+    if form is None:
+        return next(leaves)
+    kind, names, below = form
+    items = [_filled(each, leaves) for each in below]
+    if kind is dict:
+        return dict(zip(names, items, strict=True))
+    return kind(*items) if hasattr(kind, "_fields") else kind(items)
 
 
 def zeros_like(tree: Tree) -> Tree:

@@ -75,6 +75,11 @@ class Cohort:
             lambda loop: loop.evaluate(program, server, privates, split),
         )
 
+    def look_ahead(self, program: Program, clients: list[int]) -> None:
+        """Prepares what a coming round needs of the host, while the device is busy; changes no number."""
+        if self._compiled and self._alone is None and len(clients) <= self.chunk:
+            self._compiled.look_ahead(program, clients)
+
     def close(self) -> None:
         """Gives back the device's memory."""
         if self._compiled:

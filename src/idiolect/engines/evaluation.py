@@ -20,8 +20,8 @@ Logits = dict[str, Tensor]  # by predictor: [samples, classes]
 
 
 def group_context(work: Workload, packing: Packing, server: Tree, privates: dict[int, Tree]) -> Context:
-    facts = [work.facts(client) for client in privates]
-    return Context(server, packing.pack(list(privates.values())), packing.pack(facts), {})
+    facts = work.facts(next(iter(privates))) if packing is SINGLE else work.facts_of(list(privates))
+    return Context(server, packing.pack(list(privates.values())), facts, {})
 
 
 def evaluate_group(

@@ -32,33 +32,36 @@ class Replay:
 
     def __init__(
         self,
-        traced: Traced,
         run: Callable[..., Any],
+        traced: Traced,
         leaves: Sequence[Tensor],
         batches_at: range,
         work: Workload,
         plan: StagePlan,
     ) -> None:
-        active = batches_at.stop
+        active, shape = batches_at.stop, plan.shape
         given = [i for i in traced.used if i not in batches_at and i != active]
         self.buffers = {i: torch.zeros_like(leaves[i]) for i in given}
         self.constants = [constant.clone() for constant in traced.constants]
         self._changed = traced.changed
-        self._ticket = torch.zeros(plan.ticket_size, dtype=torch.int64, device=work.y.device)
-        self._draws = plan.blank_draws(work.like)
-        rows = self._ticket[: -plan.n_lanes].view(plan.n_batches, 3, plan.n_lanes, plan.n_rows)
+        self._ticket = torch.zeros_like(plan.tickets[0])
+        self._draws = plan.blank_draws()
+        rows = self._ticket[: -shape.n_lanes].view(shape.n_batches, 3, shape.n_lanes, shape.n_rows)
 
         def step() -> None:
-            batches = [work.gather(*rows[u], self._draws) for u in range(plan.n_batches)]
+            batches = [work.gather(*rows[u], self._draws) for u in range(shape.n_batches)]
             now = dict(zip(batches_at, tree_leaves(batches), strict=True))
-            now |= {**self.buffers, active: self._ticket[-plan.n_lanes :] > 0}
-            run(*(now[i] for i in traced.used), *self.constants)
+            now |= {**self.buffers, active: self._ticket[-shape.n_lanes :] > 0}
+            with torch.no_grad():
+                run(*(now[i] for i in traced.used), *self.constants)
 
-        self._step = _captured(step) if work.y.is_cuda else step
+        if work.y.is_cuda:
+            self._step = _captured(step)
+        else:
+            step()  # once, so that what cannot run is known now
+            self._step = step
 
-    def run(
-        self, jobs: Sequence[Job], tickets: Tensor, draws: Mapping[str, Tensor], clients: Mapping[int, Tensor]
-    ) -> dict[int, Tensor]:
+    def run(self, plan: StagePlan, clients: Mapping[int, Tensor]) -> dict[int, Tensor]:
         """Every client's leaves after its job, by position.
 
         Args:
@@ -69,9 +72,9 @@ class Replay:
         after: dict[int, Tensor] = {}  # made when the device has work to do meanwhile
         on_lane: dict[int, Job] = {}
         starting: dict[int, list[Job]] = {}
-        for job in jobs:
+        for job in plan.jobs:
             starting.setdefault(job.start, []).append(job)
-        for t, ticket in enumerate(tickets):
+        for t, ticket in enumerate(plan.tickets):
             if begun := starting.get(t):
                 if done := [on_lane[job.lane] for job in begun if job.lane in on_lane]:
                     after = after or {i: clients[i].clone() for i in changed}
@@ -79,7 +82,7 @@ class Replay:
                 _copy_rows(read, clients, [(job.lane, job.client) for job in begun])
                 on_lane |= {job.lane: job for job in begun}
             self._ticket.copy_(ticket)
-            copy_all(list(self._draws.values()), [draws[part][t] for part in self._draws])
+            copy_all(list(self._draws.values()), [plan.draws[part][t] for part in self._draws])
             self._step()
         after = after or {i: clients[i].clone() for i in changed}
         _copy_rows(after, changed, [(job.client, job.lane) for job in on_lane.values()])

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from idiolect.core import Clock, Context, Program, Stage, Tree
+from idiolect.core.trees import flatten, unflatten
 from idiolect.engines.fingerprint import ProgramKeys, fingerprint
 from idiolect.engines.packing import BATCHED_LAYERS, hook_of
 
@@ -40,9 +40,9 @@ class _Watched(Clock):
 
 @dataclass
 class _Kept:
-    takes: TreeSpec
+    takes: Hashable
     graph: torch.fx.GraphModule | None  # None: to be called anew in every round
-    gives: TreeSpec | None
+    gives: Hashable
 
 
 @dataclass
@@ -51,7 +51,7 @@ class TracedHooks:
     _kept: dict[Hashable, _Kept] = field(default_factory=dict)
 
     def call(self, program: Program, name: str, stage: Stage | None, context: Context, *trees: Tree) -> Any:
-        flat, takes = tree_flatten((context, *trees))
+        flat, takes = flatten((context, *trees))
         part = stage and (
             stage.start,
             stage.measure,
@@ -67,16 +67,16 @@ class TracedHooks:
         if kept.graph is None:
             return BATCHED_LAYERS.call(program, name, stage, context, *trees)
         with torch.no_grad():
-            return tree_unflatten(kept.graph(*flat), kept.gives)
+            return unflatten(kept.graph(*flat), kept.gives)
 
 
-def _traced(program: Program, name: str, stage: Stage | None, flat: list[Tensor], takes: TreeSpec) -> _Kept:
+def _traced(program: Program, name: str, stage: Stage | None, flat: list[Tensor], takes: Hashable) -> _Kept:
     clock = _Watched(*program.clock)
     function = BATCHED_LAYERS.lift(hook_of(replace(program, clock=clock), name, stage))
-    gives: list[TreeSpec] = []
+    gives: list[Hashable] = []
 
     def on_leaves(*leaves: Tensor) -> list[Tensor]:
-        found, shape = tree_flatten(function(*tree_unflatten(list(leaves), takes)))
+        found, shape = flatten(function(*unflatten(leaves, takes)))
         gives.append(shape)
         return found
 

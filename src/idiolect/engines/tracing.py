@@ -12,9 +12,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, fx
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from idiolect.core import Tree
+from idiolect.core.trees import flatten, tree_leaves, unflatten
 
 __all__ = ["Traced", "trace"]
 
@@ -40,10 +40,10 @@ class Traced(NamedTuple):
 
 def trace(step: Callable[..., Tree], arguments: tuple[Tree, ...], state_at: int) -> Traced:
     """The graph of ``state = step(*arguments)``, where the argument ``state_at`` is the state before."""
-    flat, shape = tree_flatten(arguments)
+    flat, form = flatten(arguments)
 
     def flat_step(*leaves: Tensor) -> list[Tensor]:
-        return tree_leaves(step(*tree_unflatten(list(leaves), shape)))
+        return tree_leaves(step(*unflatten(leaves, form)))
 
     module = make_fx(flat_step, tracing_mode="fake", _allow_non_fake_inputs=True)(*flat)
     first = len(tree_leaves(arguments[:state_at]))

@@ -17,7 +17,7 @@ from idiolect.core import Batch, Facts, Program, Stage, derive, steps_of
 from idiolect.engines.precision import PRECISIONS, Precision
 from idiolect.federation import BatchPlan, Federation, batches_per_epoch, plan_batches
 
-__all__ = ["EVALUATION_ROWS", "Workload"]
+__all__ = ["EVALUATION_ROWS", "Workload", "in_order", "sent"]
 
 EVALUATION_ROWS = 256  # examples of one client in one evaluation batch
 
@@ -62,6 +62,11 @@ class Workload:
     def facts(self, client: int) -> Facts:
         counts, samples, weights = self._facts
         return Facts(counts[client], samples[client], weights[client])
+
+    def facts_of(self, clients: list[int]) -> Facts:
+        """Of several clients, a row each."""
+        rows = sent(np.asarray(clients), self.y.device)
+        return Facts(*(fact.index_select(0, rows) for fact in self._facts))
 
     @cached_property
     def _facts(self) -> Facts:
@@ -161,6 +166,12 @@ class Workload:
                 for u in range(t * m, (t + 1) * m)
             )
             yield batches, None if t < steps.min() else torch.from_numpy(t < steps).to(self.y.device)
+
+
+def sent(array: np.ndarray, device: torch.device) -> Tensor:
+    """On the device, without waiting for what it is doing."""
+    tensor = torch.from_numpy(array)
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
 
 
 def in_order(rows: np.ndarray, size: int = EVALUATION_ROWS) -> BatchPlan:

@@ -11,7 +11,7 @@ import torch
 
 from idiolect.core import Program, Tree, broadcast, server_round
 from idiolect.core.trees import all_finite, any_nan, stack, tree_leaves, tree_map
-from idiolect.engines import Engine, serve
+from idiolect.engines import Cohort, Engine, serve
 from idiolect.errors import UserError
 from idiolect.experiments.recorder import Recorder
 from idiolect.experiments.setting import Setting
@@ -82,6 +82,8 @@ class Simulation:
         broken = broken | any_nan(kept) if tree_leaves(kept[0]) else broken
         down = self._down(program, sent, len(cohort))
         merged = server_round(setting.method, self.server, messages, program.clock)
+        if isinstance(self.engine, Cohort) and self.round + 1 < setting.experiment.rounds:
+            self.engine.look_ahead(setting.program(self.round + 1), self._cohort(self.round + 1))
         self._refuse(cohort, broken, f"in round {self.round + 1}")  # after all that a device can do meanwhile
         self.server = merged
         if program.method.plan(program.scene, program.clock).server:

@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from idiolect.core.trees import Tree
+from idiolect.core.trees import Tree, flatten, unflatten
 
 __all__ = ["Packed", "RowFormat", "RowLayout"]
 
@@ -64,7 +63,7 @@ class RowLayout:
     def take(self, rows: Tensor) -> list[Tree]:
         """The trees in rows [n, n_bytes or more], whose memory they share."""
         columns = [self._column(place, rows) for place in self.leaves]
-        return [tree_unflatten([column[i] for column in columns], self.structure) for i in range(len(rows))]
+        return [unflatten([column[i] for column in columns], self.structure) for i in range(len(rows))]
 
     def _column(self, place: Leaf, rows: Tensor) -> Sequence[Tensor]:
         if place.end == place.start:
@@ -88,7 +87,7 @@ class RowFormat:
     """
 
     def __init__(self, examples: Iterable[Tree]) -> None:
-        self.layouts = list(dict.fromkeys(RowLayout.of(*tree_flatten(tree)) for tree in examples))
+        self.layouts = list(dict.fromkeys(RowLayout.of(*flatten(tree)) for tree in examples))
         self.row_bytes = max(layout.n_bytes for layout in self.layouts)
 
     def size(self, kind: int) -> int:
@@ -97,7 +96,7 @@ class RowFormat:
 
     def pack(self, trees: Sequence[Tree], device: torch.device) -> Packed:
         """Copies trees into fresh rows on ``device``; what a row's layout does not fill is zero."""
-        flat = [tree_flatten(tree) for tree in trees]
+        flat = [flatten(tree) for tree in trees]
         kinds = [self._kind(*leaves_and_structure) for leaves_and_structure in flat]
         home = next((leaf.device for leaves, _ in flat for leaf in leaves), device)
         rows = torch.zeros(len(trees), self.row_bytes, dtype=torch.uint8, device=home)

@@ -118,11 +118,11 @@ def test_large_private_models_are_bounded_by_cohort_and_cache(tmp_path: Path) ->
         f"after all were evaluated in {found['seconds'][-1]:.0f} s, {peak:.0f} at most"
     )
     assert "26 MB x 3,550 clients, at most 6.6 GB of the 250 that can take part, on disk" in found["said"][0]
-    # what a round has: rows, new rows, messages, their stack, the next rows; the allocator keeps what it once had
-    bound = cache + 6 * 10 * row
+    # a round has rows, new rows, messages, their stacks, what looks for broken numbers, the next rows
+    bound = cache + 9 * 10 * row
     assert peak < bound
     assert max(grown[15:24]) < 1.15 * max(grown[5:15])
-    assert 250 * row > 3 * bound, "all that was written must not fit"
+    assert 250 * row > 2 * bound, "all that was written must not fit"
 
 
 def test_large_private_models_are_refused_where_they_do_not_fit(

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from idiolect.engines import Where, choose_engine, place
-from idiolect.errors import UserError, refuse_outside
+from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice
 from idiolect.experiments.manifest import describe_run, hash_of, notes_of
 from idiolect.experiments.private_state import announce, open_private_state, place_private_state
 from idiolect.experiments.progress import Silent, Watcher
 from idiolect.experiments.setting import Setting, prepare
 from idiolect.experiments.simulation import Simulation
 from idiolect.experiments.spec import Experiment, with_settings
-from idiolect.federation import Placement
+from idiolect.federation import STORES, Placement
 from idiolect.methods import label
 from idiolect.methods import method as read_method
 from idiolect.records import (
@@ -87,6 +87,7 @@ def run(
     'composed'
     """
     refuse_outside("checkpoint_every", checkpoint_every, 1)
+    refuse_unknown_choice("store", store, STORES)
     base = method if isinstance(method, Experiment) else Experiment(method=method)
     experiment = with_settings(base, settings)
     if experiment.public < 1 and read_method(experiment.method).needs_public:

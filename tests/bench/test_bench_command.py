@@ -63,7 +63,7 @@ def test_table_and_notes_are_printed(call, monkeypatch, report):
         (("--precision", "float8"), "precision must be one of float32"),
         (("--sizes", "pareto"), "sizes must be one of equal, lognormal; got 'pareto'"),
         (("--device", "tpu"), "unknown device 'tpu'; did you mean cpu?"),
-        (("--repeats", "0"), "repeats must be at least 1, got 0"),
+        (("--repeats", "0"), "repeats must be in [1, 250], got 0"),
         (("--models", ","), "at least one workload"),
     ],
 )

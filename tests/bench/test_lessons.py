@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from idiolect.bench import Grid
 from idiolect.bench.cell import Cell
 from idiolect.bench.lessons import blocks_of, cohort_of, round_lessons, steps_of_round
 from idiolect.bench.methods import entry_of
@@ -11,6 +12,7 @@ from idiolect.bench.plain import Plain
 from idiolect.bench.runners import PlainRunner
 from idiolect.bench.setting import setting_of
 from idiolect.bench.work import Work, count_steps
+from idiolect.errors import UserError
 
 
 def test_workload_w_is_twenty_clients_of_seven_steps():
@@ -31,7 +33,10 @@ def test_workload_w_is_the_net_of_the_tutorial(small):
 
 def test_no_timed_round_is_evaluated(small):
     experiment = setting_of(small(), "fedavg").experiment
-    assert experiment.evaluate_every >= 10**6 and experiment.rounds >= 10**6
+    most = 2 * Grid(repeats=250, warmup=250).repeats
+    assert experiment.evaluate_every == experiment.rounds > most
+    with pytest.raises(UserError, match=r"repeats must be in \[1, 250\]"):
+        Grid(repeats=251)
 
 
 def test_lognormal_sizes_are_ragged_around_the_mean_and_stay():

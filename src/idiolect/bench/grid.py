@@ -17,6 +17,7 @@ from idiolect.bench.methods import entry_of
 from idiolect.bench.process import Failed, Process
 from idiolect.bench.report import Report, lines_of
 from idiolect.bench.row import Row, rows_of
+from idiolect.bench.setting import ENDLESS
 from idiolect.bench.turns import measure_cell
 from idiolect.engines import ENGINES
 from idiolect.errors import UserError, refuse_outside, unknown_name
@@ -54,8 +55,9 @@ class Grid:
                 raise unknown_name("engine", engine, ["auto", *ENGINES])
         for method in self.methods:
             entry_of(method)
-        for name in ("repeats", "warmup", "population"):
-            refuse_outside(name, getattr(self, name), 1)
+        refuse_outside("population", self.population, 1)
+        for name in ("repeats", "warmup"):
+            refuse_outside(name, getattr(self, name), 1, ENDLESS // 4)
 
     def cells(self) -> list[Cell]:
         device = _device(self.device)

@@ -47,9 +47,12 @@ class EngineRunner:
             simulation.advance()
             return
         program = self.setting.program(simulation.round)
-        everyone = simulation.store.rows(range(self.setting.federation.population))
         sent = broadcast(self.setting.method, simulation.server)
-        self.engine.settle(program, "end", sent, everyone)
+        population = self.setting.federation.population
+        size = simulation.store.at_once(population, least=program.clock.cohort_size)
+        for first in range(0, population, size):
+            rows = simulation.store.rows(range(first, min(first + size, population)))
+            self.engine.settle(program, "end", sent, rows)
 
     def values(self) -> list[Tensor]:
         server = self.simulation.server

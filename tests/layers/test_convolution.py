@@ -103,3 +103,20 @@ def test_kernel_is_for_gpus_that_may_round():
     x, w = torch.zeros(1, 2, 8, 8), torch.zeros(4, 2, 3, 3)
     assert not implicit.serves(x, w, (1, 1), (0, 0), (1, 1))
     assert not implicit.serves(x.bfloat16(), w.bfloat16(), (1, 1), (0, 0), (1, 1))
+
+
+@pytest.mark.parametrize("pool", [1, 2])
+def test_single_examples_of_many_clients_have_gradients_of_their_own(pool):
+    """As a Fisher diagonal needs them: mapped over clients, and within over examples that share weights."""
+    x, w = drawn(N_CLIENTS, 2, 3, 6, 6), drawn(N_CLIENTS, 4, 3, 3, 3)
+
+    def of_one(form: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+        return grad(lambda w, x: form(x[None], w).sin().sum())
+
+    def form(x: Tensor, w: Tensor) -> Tensor:
+        return implicit.convolve(x, w, 1) if pool == 1 else implicit.convolve_and_pool(x, w, 1, pool)
+
+    found = vmap(lambda w, x: vmap(of_one(form), (None, 0))(w, x))(w, x)
+    meaning = of_one(lambda x, w: plain_pool(torch.conv2d(x, w, padding=1), pool))
+    expected = [[meaning(b, one) for one in a] for a, b in zip(x, w, strict=True)]
+    assert_same(found, torch.stack([torch.stack(row) for row in expected]))

@@ -39,27 +39,28 @@ def convolve(x: Tensor, weight: Tensor, padding: int) -> Tensor:
         weight: [O, I, side, side].
     """
     image, rows, side = _channels_last(x, weight)
-    return _Convolution.apply(image, rows, side, padding).permute(0, 3, 1, 2)
+    return _Convolution.apply(image, rows, side, padding)[0].permute(0, 3, 1, 2)
 
 
 def convolve_and_pool(x: Tensor, weight: Tensor, padding: int, pool: int) -> Tensor:
     """``max_pool(convolve(x, weight, padding), pool)`` for windows whose side is a power of two."""
     image, rows, side = _channels_last(x, weight)
-    return _PooledConvolution.apply(image, rows, side, padding, pool)[0].permute(0, 3, 1, 2)
+    return _PooledConvolution.apply(image, rows, side, padding, pool)[0][0].permute(0, 3, 1, 2)
 
 
 def _channels_last(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, int]:
+    """[1, B, H, W, I], [1, O, side side I] and side: one client, which ``vmap`` makes many."""
     image = x.permute(0, 2, 3, 1)
     rows = weight.permute(0, 2, 3, 1).reshape(weight.shape[0], -1)
-    return image.contiguous() if image.shape[-1] >= VECTOR else image, rows, weight.shape[-1]
+    return (image.contiguous() if image.shape[-1] >= VECTOR else image)[None], rows[None], weight.shape[-1]
 
 
 class _Convolution(torch.autograd.Function):
-    """[B, H, W, I] and [O, side side I] -> [B, H', W', O]."""
+    """[C, B, H, W, I] and [C, O, side side I] -> [C, B, H', W', O]."""
 
     @staticmethod
     def forward(x: Tensor, w: Tensor, side: int, padding: int) -> Tensor:
-        return torch.ops.idiolect.convolution(x[None], w[None], side, padding)[0]
+        return torch.ops.idiolect.convolution(x, w, side, padding)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -72,40 +73,43 @@ class _Convolution(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, x: Tensor, w: Tensor, *options: int) -> tuple[Tensor, int]:
-        return torch.ops.idiolect.convolution(*_clients_first(info, in_dims, x, w), *options), 0
+        given, axis = _joined(info, in_dims, x, w)
+        return _Convolution.apply(*given, *options).unflatten(axis, (info.batch_size, -1)), axis
 
 
 class _PooledConvolution(torch.autograd.Function):
-    """The same with [B, h, w, O] largest values, and which place of its window each came from."""
+    """The same with [C, B, h, w, O] largest values, and which place of its window each came from."""
 
     @staticmethod
     def forward(x: Tensor, w: Tensor, side: int, padding: int, pool: int) -> tuple[Tensor, Tensor]:
-        y, winner = torch.ops.idiolect.pooled_convolution(x[None], w[None], side, padding, pool)
-        return y[0], winner[0]
+        return torch.ops.idiolect.pooled_convolution(x, w, side, padding, pool)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         x, w, ctx.side, ctx.padding, ctx.pool = inputs
-        ctx.size = tuple(n + 2 * ctx.padding - ctx.side + 1 for n in x.shape[1:3])
+        ctx.size = tuple(n + 2 * ctx.padding - ctx.side + 1 for n in x.shape[2:4])
         ctx.mark_non_differentiable(output[1])
         ctx.save_for_backward(x, w, output[1])
 
     @staticmethod
     def backward(ctx: Any, g: Tensor, _: Any) -> Any:
         x, w, winner = ctx.saved_tensors
-        return *_backward(ctx, x, w, unpool(g, winner, ctx.pool, ctx.size)), None, None, None
+        whole = unpool(g.flatten(0, 1), winner.flatten(0, 1), ctx.pool, ctx.size)
+        return *_backward(ctx, x, w, whole.unflatten(0, g.shape[:2])), None, None, None
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, x: Tensor, w: Tensor, *options: int) -> tuple[Any, tuple[int, int]]:
-        return torch.ops.idiolect.pooled_convolution(*_clients_first(info, in_dims, x, w), *options), (0, 0)
+        given, axis = _joined(info, in_dims, x, w)
+        found = _PooledConvolution.apply(*given, *options)
+        return tuple(t.unflatten(axis, (info.batch_size, -1)) for t in found), (axis, axis)
 
 
 class _WeightGradient(torch.autograd.Function):
-    """[B, H, W, I] and [B, H', W', O] -> [O, side side I]."""
+    """[C, B, H, W, I] and [C, B, H', W', O] -> [C, O, side side I]."""
 
     @staticmethod
     def forward(x: Tensor, g: Tensor, side: int, padding: int) -> Tensor:
-        return torch.ops.idiolect.weight_gradient(x[None], g[None], side, padding)[0]
+        return torch.ops.idiolect.weight_gradient(x, g, side, padding)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -120,7 +124,8 @@ class _WeightGradient(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, x: Tensor, g: Tensor, *options: int) -> tuple[Tensor, int]:
-        return torch.ops.idiolect.weight_gradient(*_clients_first(info, in_dims, x, g), *options), 0
+        found = _WeightGradient.apply(*_as_clients(info, in_dims, x, g), *options)
+        return found.unflatten(0, (info.batch_size, -1)), 0
 
 
 def _backward(ctx: Any, x: Tensor, w: Tensor, g: Tensor) -> tuple[Tensor | None, Tensor | None]:
@@ -135,13 +140,20 @@ def _backward(ctx: Any, x: Tensor, w: Tensor, g: Tensor) -> tuple[Tensor | None,
 
 def _turned(w: Tensor, side: int) -> Tensor:
     """The weights that carry a gradient back: taps reversed, input and output swapped."""
-    taps = w.unflatten(1, (side, side, -1))  # [O, side, side, I]
-    return taps.flip(1, 2).permute(3, 1, 2, 0).flatten(1)
+    taps = w.unflatten(2, (side, side, -1))  # [C, O, side, side, I]
+    return taps.flip(2, 3).permute(0, 4, 2, 3, 1).flatten(2)
 
 
-def _clients_first(info: Any, in_dims: Any, *tensors: Tensor) -> list[Tensor]:
-    """Every tensor with the clients' axis first; one that all clients share is repeated, without a copy."""
+def _joined(info: Any, in_dims: Any, x: Tensor, w: Tensor) -> tuple[list[Tensor], int]:
+    """The axis that is mapped over joined to that of rows where weights are shared, else to that of clients."""
+    if in_dims[1] is None:
+        return [x.movedim(in_dims[0], 1).flatten(1, 2), w], 1
+    return _as_clients(info, in_dims, x, w), 0
+
+
+def _as_clients(info: Any, in_dims: Any, *tensors: Tensor) -> list[Tensor]:
+    """What is not mapped over is repeated."""
     return [
-        t.expand(info.batch_size, *t.shape) if axis is None else t.movedim(axis, 0)
+        (t.expand(info.batch_size, *t.shape) if axis is None else t.movedim(axis, 0)).flatten(0, 1)
         for t, axis in zip(tensors, in_dims[:2], strict=True)
     ]

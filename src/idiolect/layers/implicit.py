@@ -1,23 +1,20 @@
 """Convolution of a cohort without writing its patches down: stride 1, one Triton kernel for all clients.
 
-    y = convolution(x, w)    gradient by x: convolution(g, w turned round)    gradient by w: weight_gradient(x, g)
-
-Both operations are linear in each argument and each other's gradients, so the pair can be differentiated as often
-as one likes.  Where max-pooling follows, only the largest value of each window is written.
+Where max-pooling follows, only the largest value of each window is written.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
-from idiolect.layers.pooling import unpool
+from idiolect.layers.differentiable import Convolution, PooledConvolution
+from idiolect.layers.operations import HAS_TRITON
 
 __all__ = ["convolve", "convolve_and_pool", "serves"]
 
 Pair = tuple[int, int]
+AMPERE = (8, 0)  # the first GPUs that multiply TF32 and bfloat16
 VECTOR = 8  # channels from which they are read side by side
 
 
@@ -28,7 +25,7 @@ def serves(x: Tensor, weight: Tensor, stride: Pair, padding: Pair, dilation: Pai
         x.dtype == torch.float32 and torch.backends.cuda.matmul.allow_tf32
     )
     plain = stride == dilation == (1, 1) and height == width > 1 and padding[0] == padding[1] < height
-    return x.is_cuda and rounded and plain
+    return x.is_cuda and HAS_TRITON and rounded and plain and torch.cuda.get_device_capability() >= AMPERE
 
 
 def convolve(x: Tensor, weight: Tensor, padding: int) -> Tensor:
@@ -39,13 +36,13 @@ def convolve(x: Tensor, weight: Tensor, padding: int) -> Tensor:
         weight: [O, I, side, side].
     """
     image, rows, side = _channels_last(x, weight)
-    return _Convolution.apply(image, rows, side, padding)[0].permute(0, 3, 1, 2)
+    return Convolution.apply(image, rows, side, padding)[0].permute(0, 3, 1, 2)
 
 
 def convolve_and_pool(x: Tensor, weight: Tensor, padding: int, pool: int) -> Tensor:
     """``max_pool(convolve(x, weight, padding), pool)`` for windows whose side is a power of two."""
     image, rows, side = _channels_last(x, weight)
-    return _PooledConvolution.apply(image, rows, side, padding, pool)[0][0].permute(0, 3, 1, 2)
+    return PooledConvolution.apply(image, rows, side, padding, pool)[0][0].permute(0, 3, 1, 2)
 
 
 def _channels_last(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, int]:
@@ -53,107 +50,3 @@ def _channels_last(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, int]:
     image = x.permute(0, 2, 3, 1)
     rows = weight.permute(0, 2, 3, 1).reshape(weight.shape[0], -1)
     return (image.contiguous() if image.shape[-1] >= VECTOR else image)[None], rows[None], weight.shape[-1]
-
-
-class _Convolution(torch.autograd.Function):
-    """[C, B, H, W, I] and [C, O, side side I] -> [C, B, H', W', O]."""
-
-    @staticmethod
-    def forward(x: Tensor, w: Tensor, side: int, padding: int) -> Tensor:
-        return torch.ops.idiolect.convolution(x, w, side, padding)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        x, w, ctx.side, ctx.padding = inputs
-        ctx.save_for_backward(x, w)
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Any:
-        return *_backward(ctx, *ctx.saved_tensors, g.contiguous()), None, None
-
-    @staticmethod
-    def vmap(info: Any, in_dims: Any, x: Tensor, w: Tensor, *options: int) -> tuple[Tensor, int]:
-        given, axis = _joined(info, in_dims, x, w)
-        return _Convolution.apply(*given, *options).unflatten(axis, (info.batch_size, -1)), axis
-
-
-class _PooledConvolution(torch.autograd.Function):
-    """The same with [C, B, h, w, O] largest values, and which place of its window each came from."""
-
-    @staticmethod
-    def forward(x: Tensor, w: Tensor, side: int, padding: int, pool: int) -> tuple[Tensor, Tensor]:
-        return torch.ops.idiolect.pooled_convolution(x, w, side, padding, pool)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        x, w, ctx.side, ctx.padding, ctx.pool = inputs
-        ctx.size = tuple(n + 2 * ctx.padding - ctx.side + 1 for n in x.shape[2:4])
-        ctx.mark_non_differentiable(output[1])
-        ctx.save_for_backward(x, w, output[1])
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor, _: Any) -> Any:
-        x, w, winner = ctx.saved_tensors
-        whole = unpool(g.flatten(0, 1), winner.flatten(0, 1), ctx.pool, ctx.size)
-        return *_backward(ctx, x, w, whole.unflatten(0, g.shape[:2])), None, None, None
-
-    @staticmethod
-    def vmap(info: Any, in_dims: Any, x: Tensor, w: Tensor, *options: int) -> tuple[Any, tuple[int, int]]:
-        given, axis = _joined(info, in_dims, x, w)
-        found = _PooledConvolution.apply(*given, *options)
-        return tuple(t.unflatten(axis, (info.batch_size, -1)) for t in found), (axis, axis)
-
-
-class _WeightGradient(torch.autograd.Function):
-    """[C, B, H, W, I] and [C, B, H', W', O] -> [C, O, side side I]."""
-
-    @staticmethod
-    def forward(x: Tensor, g: Tensor, side: int, padding: int) -> Tensor:
-        return torch.ops.idiolect.weight_gradient(x, g, side, padding)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        x, g, ctx.side, ctx.padding = inputs
-        ctx.save_for_backward(x, g)
-
-    @staticmethod
-    def backward(ctx: Any, u: Tensor) -> Any:
-        x, g = ctx.saved_tensors
-        gx = _Convolution.apply(g, _turned(u, ctx.side), ctx.side, ctx.side - 1 - ctx.padding)
-        return gx, _Convolution.apply(x, u, ctx.side, ctx.padding), None, None
-
-    @staticmethod
-    def vmap(info: Any, in_dims: Any, x: Tensor, g: Tensor, *options: int) -> tuple[Tensor, int]:
-        found = _WeightGradient.apply(*_as_clients(info, in_dims, x, g), *options)
-        return found.unflatten(0, (info.batch_size, -1)), 0
-
-
-def _backward(ctx: Any, x: Tensor, w: Tensor, g: Tensor) -> tuple[Tensor | None, Tensor | None]:
-    """The gradients by x and by w of a convolution whose result has the gradient g."""
-    gx = gw = None
-    if ctx.needs_input_grad[0]:
-        gx = _Convolution.apply(g, _turned(w, ctx.side), ctx.side, ctx.side - 1 - ctx.padding)
-    if ctx.needs_input_grad[1]:
-        gw = _WeightGradient.apply(x, g, ctx.side, ctx.padding)
-    return gx, gw
-
-
-def _turned(w: Tensor, side: int) -> Tensor:
-    """The weights that carry a gradient back: taps reversed, input and output swapped."""
-    taps = w.unflatten(2, (side, side, -1))  # [C, O, side, side, I]
-    return taps.flip(2, 3).permute(0, 4, 2, 3, 1).flatten(2)
-
-
-def _joined(info: Any, in_dims: Any, x: Tensor, w: Tensor) -> tuple[list[Tensor], int]:
-    """The axis that is mapped over joined to that of rows where weights are shared, else to that of clients."""
-    if in_dims[1] is None:
-        return [x.movedim(in_dims[0], 1).flatten(1, 2), w], 1
-    return _as_clients(info, in_dims, x, w), 0
-
-
-def _as_clients(info: Any, in_dims: Any, *tensors: Tensor) -> list[Tensor]:
-    """What is not mapped over is repeated."""
-    return [
-        (t.expand(info.batch_size, *t.shape) if axis is None else t.movedim(axis, 0)).flatten(0, 1)
-        for t, axis in zip(tensors, in_dims[:2], strict=True)
-    ]

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from idiolect.layers import operations as operations
+from idiolect.layers import operations as operations  # defines torch.ops.idiolect
 
 __all__ = ["max_pool", "plain", "unpool"]
 

@@ -24,6 +24,44 @@ class Twice(nn.Module):
         return F.max_pool2d(y, 2).flatten(1).sum(1) + y.flatten(1).mean(1)
 
 
+class Aside(nn.Module):
+    """Pools something else than what was rectified last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(3, 4, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.relu(self.convolution(x))
+        return F.max_pool2d(x, 2).flatten(1).sum(1) * y.flatten(1).mean(1)
+
+
+class Viewed(nn.Module):
+    """Views what was pooled, as if it were contiguous."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(3, 4, 3, padding=1)
+        self.head = nn.Linear(64, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.max_pool2d(F.relu(self.convolution(x)), 2)
+        return self.head(y.view(y.size(0), -1))
+
+
+class Changed(nn.Module):
+    """Changes in place, through a view, what a convolution gave."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(3, 4, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.convolution(x)
+        y.view(y.shape[0], -1).mul_(-1)
+        return F.max_pool2d(y, 2).flatten(1)
+
+
 NETS = {
     "usual": nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(4 * 9, 2)),
     "no relu": nn.Sequential(nn.Conv2d(3, 4, 3), nn.MaxPool2d(2), nn.Flatten()),
@@ -39,6 +77,8 @@ NETS = {
     "mean of a map": nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten()),
     "means of parts": nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(2), nn.Flatten()),
     "twice": Twice(),
+    "aside": Aside(),
+    "viewed": Viewed(),
 }
 
 
@@ -88,6 +128,12 @@ def test_traced_with_kernels_gradients_are_the_networks_own(name, monkeypatch):
         assert (
             "idiolect.pooled_convolution.default" in called and "idiolect.convolution.default" not in called
         )
+
+
+def test_changing_a_view_in_place_is_refused():
+    net = Changed().double()
+    with BatchedLayers(), pytest.raises(RuntimeError, match="changes a view in place"):
+        step(net)(*arguments(net))
 
 
 def test_outside_layers_are_torchs_own():

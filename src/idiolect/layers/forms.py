@@ -31,6 +31,7 @@ class BatchedLayers(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self._last: _Convolved | _Rectified | None = None  # the call before this one, where it matters
+        self._copies: dict[int, Tensor] = {}  # by identity, what should be views
 
     def __torch_function__(
         self, function: Callable[..., Any], types: Iterable[type], args: Any = (), kwargs: Any = None
@@ -44,13 +45,24 @@ class BatchedLayers(TorchFunctionMode):
             return y
         if function is F.adaptive_avg_pool2d and args[1:] in ((1,), ((1, 1),)):
             function, args = Tensor.mean, (args[0], (-2, -1), True)
-        out = function(*args, **kwargs)
-        if function is F.relu and out is not args[0]:
+        out = self._viewed(*args) if function is Tensor.view else function(*args, **kwargs)
+        if args and (out is None or out is args[0]) and id(args[0]) in self._copies:
+            raise RuntimeError("batched layers cannot follow a network that changes a view in place")
+        if function is F.relu:
             before = self._last if isinstance(self._last, _Convolved) and self._last.out is args[0] else None
             self._last = _Rectified(out, args[0], before)
         elif out is None or isinstance(out, Tensor):
             self._last = None
         return out
+
+    def _viewed(self, x: Tensor, *size: Any) -> Tensor:
+        """Channels lie last in the batched forms, so that a network's view can ask for a copy."""
+        try:
+            return x.view(*size)
+        except (RuntimeError, ValueError):
+            out = x.reshape(*size)
+            self._copies[id(out)] = out
+            return out
 
 
 class _Convolved(NamedTuple):

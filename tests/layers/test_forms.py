@@ -49,6 +49,19 @@ class Viewed(nn.Module):
         return self.head(y.view(y.size(0), -1))
 
 
+class Negated(nn.Module):
+    """Changes what a convolution gave before it is pooled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(3, 4, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.convolution(x)
+        y.neg_()
+        return F.max_pool2d(y, 2).flatten(1)
+
+
 class Changed(nn.Module):
     """Changes in place, through a view, what a convolution gave."""
 
@@ -79,6 +92,7 @@ NETS = {
     "twice": Twice(),
     "aside": Aside(),
     "viewed": Viewed(),
+    "negated": Negated(),
 }
 
 

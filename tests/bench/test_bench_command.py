@@ -43,7 +43,7 @@ def test_one_command_measures_engines_beside_the_plain_loop(call):
 
 def test_table_and_notes_are_printed(call, monkeypatch, report):
     asked = []
-    monkeypatch.setattr(cli, "bench", lambda grid, say: asked.append(grid) or report)
+    monkeypatch.setattr("idiolect.cli.bench.bench", lambda grid, say: asked.append(grid) or report)
     code, out, _ = call("--clients", "20,100", "--method", "map,superfed-mm", "--sizes", "lognormal")
     assert code == 0
     assert asked[0].clients == (20, 100) and asked[0].methods == ("map", "superfed-mm")

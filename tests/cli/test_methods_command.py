@@ -50,7 +50,7 @@ def test_pairs_are_listed_with_reasons(idiolect, monkeypatch):
         methods.Pair("average", "proximal", "", ""),
         methods.Pair("a", "b", "", "a and b cannot be combined"),
     ]
-    monkeypatch.setattr(cli, "tried_pairs", lambda: found)
+    monkeypatch.setattr("idiolect.cli.methods.tried_pairs", lambda: found)
     answer = idiolect("methods", "--pairs")
     assert answer.code == 0 and "refused" in answer.out and "a and b cannot be combined" in answer.out
     assert (

@@ -146,8 +146,8 @@ def check_whole(words: tuple[str, ...], patch: pytest.MonkeyPatch) -> None:
     def get(name: str, folder: Path | None) -> None:
         assert name in data.names()
 
-    patch.setattr(cli, "run", run)
-    patch.setattr(cli, "compare", compare)
+    patch.setattr("idiolect.cli.run.run", run)
+    patch.setattr("idiolect.cli.run.compare", compare)
     patch.setattr(data, "get", get)
     patch.setattr("torch.cuda.is_available", lambda: True)
     patch.setattr(sys, "argv", ["idiolect", *words])

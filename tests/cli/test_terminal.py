@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from idiolect.terminal import Terminal, print_table
+from idiolect.cli.terminal import Terminal, print_table
 
 
 def watched(is_terminal: bool, runs: int = 1) -> tuple[Terminal, io.StringIO]:

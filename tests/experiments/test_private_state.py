@@ -69,6 +69,9 @@ def test_every_store_gives_the_same_run(method: str, tiny: Experiment, tmp_path:
         assert done.manifest["private_state"]["store"] == ("host" if store == "auto" else store)
         assert done.manifest["name"] == next(path.name for path in tmp_path.glob("a/*"))
     assert found[1] == found[0] and found[2] == found[0] and found[3] == found[0]
+    rows, rounds, _ = found[0]
+    assert sorted({row["round"] for row in rows}) == [2, 4, 5]
+    assert [row["round"] for row in rounds] == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize("engine", ["cohort", "pool"])

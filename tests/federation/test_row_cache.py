@@ -1,7 +1,8 @@
-"""The rows used last, up to a size; the ones changed come back to be written."""
+"""The rows used last, up to a size; the ones changed are written when they leave."""
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from idiolect.federation.row_cache import OVERHEAD, Row, RowCache
@@ -10,74 +11,108 @@ ROW = 1000
 FULL = 3 * (ROW + OVERHEAD)  # room for three rows
 
 
+class Written(list):
+    """(client, number in its row) in order."""
+
+    def __call__(self, client: int, row: Row) -> None:
+        (number,) = row.content.unique().tolist()
+        self.append((client, number))
+
+
+@pytest.fixture
+def written() -> Written:
+    return Written()
+
+
 def row(number: int, size: int = ROW) -> Row:
-    return Row(torch.full((size,), number, dtype=torch.uint8), 0)
+    return Row(torch.full((size,), number, dtype=torch.uint8), number % 2)
 
 
-def cache_of(*clients: int) -> RowCache:
-    cache = RowCache(FULL)
+def cache_of(written: Written, *clients: int, changed: bool = True) -> RowCache:
+    cache = RowCache(FULL, ROW, 100, written)
     for client in clients:
-        assert cache.put(client, row(client), changed=True) == {}
+        cache.put(client, row(client), changed)
     return cache
 
 
-def test_row_used_longest_ago_leaves_first() -> None:
-    cache = cache_of(1, 2, 3)
+def test_row_used_longest_ago_leaves_first(written: Written) -> None:
+    cache = cache_of(written, 1, 2, 3)
     assert cache.get(1) is not None
-    assert list(cache.put(4, row(4), changed=True)) == [2]
-    assert list(cache.put(5, row(5), changed=True)) == [3]
+    cache.put(4, row(4), changed=True)
+    assert written == [(2, 2)]
+    cache.put(5, row(5), changed=True)
+    assert written == [(2, 2), (3, 3)]
     assert [client in cache for client in (1, 2, 3, 4, 5)] == [True, False, False, True, True]
 
 
-def test_row_that_did_not_change_leaves_without_a_word() -> None:
-    cache = RowCache(FULL)
-    for client in (1, 2, 3, 4):
-        assert cache.put(client, row(client), changed=False) == {}
-    assert len(cache) == 3 and cache.get(1) is None
+def test_rows_are_those_that_were_put(written: Written) -> None:
+    cache = cache_of(written, 1, 2, 3)
+    cache.put(2, row(9, 10), changed=True)
+    cache.put(4, row(4, 500), changed=True)
+    for client, number, size in ((2, 9, 10), (3, 3, ROW), (4, 4, 500)):
+        found = cache.get(client)
+        assert found is not None and found.kind == number % 2
+        assert found.content.tolist() == [number] * size
+    assert cache.get(1) is None and written == [(1, 1)]
 
 
-def test_changed_row_stays_changed_when_it_is_read_in_again() -> None:
-    cache = cache_of(1)
+def test_row_that_did_not_change_leaves_without_a_word(written: Written) -> None:
+    cache = cache_of(written, 1, 2, 3, 4, changed=False)
+    assert len(cache) == 3 and cache.get(1) is None and written == []
+
+
+def test_changed_row_stays_changed_when_it_is_read_in_again(written: Written) -> None:
+    cache = cache_of(written, 1)
     cache.put(1, row(9), changed=False)
-    left = [client for c in (2, 3, 4) for client in cache.put(c, row(c), changed=False)]
-    assert left == [1]
+    for client in (2, 3, 4):
+        cache.put(client, row(client), changed=False)
+    assert written == [(1, 9)]
 
 
-def test_row_leaves_with_its_last_content() -> None:
-    cache = cache_of(1, 2, 3)
+def test_row_leaves_with_its_last_content(written: Written) -> None:
+    cache = cache_of(written, 1, 2, 3)
     cache.put(1, row(7), changed=True)
     cache.get(2), cache.get(3)
-    left = cache.put(4, row(4), changed=True)
-    assert left[1].content.unique().tolist() == [7]
+    cache.put(4, row(4), changed=True)
+    assert written == [(1, 7)]
 
 
-def test_size_counts_what_is_there_now() -> None:
-    cache = cache_of(1)
-    cache.put(1, row(1, 10), changed=True)
-    cache.put(2, row(2, 2 * ROW), changed=True)
-    assert len(cache) == 2
-    assert list(cache.put(3, row(3, FULL - OVERHEAD), changed=True)) == [1, 2]
-    assert len(cache) == 1
+@pytest.mark.parametrize("limit", [0, ROW + OVERHEAD - 1])
+def test_cache_smaller_than_a_row_lets_it_pass(limit: int, written: Written) -> None:
+    cache = RowCache(limit, ROW, 100, written)
+    cache.put(1, row(1), changed=True)
+    cache.put(2, row(2), changed=False)
+    assert written == [(1, 1)] and len(cache) == 0 and cache.get(1) is None
 
 
-def test_row_that_is_larger_than_the_cache_passes_through() -> None:
-    cache = RowCache(0)
-    assert list(cache.put(1, row(1), changed=True)) == [1]
-    assert cache.put(1, row(1), changed=False) == {}
-    assert len(cache) == 0 and cache.get(1) is None
+def test_cache_takes_no_more_memory_than_there_can_be_rows(written: Written) -> None:
+    cache = RowCache(10**15, ROW, 2, written)
+    for client in (0, 1):
+        cache.put(client, row(client), changed=True)
+    assert len(cache) == 2 and written == []
 
 
-def test_settled_rows_stay_and_are_not_given_twice() -> None:
-    cache = cache_of(3, 1)
-    assert list(cache.settle()) == [1, 3]
-    assert cache.settle() == {} and 3 in cache
+def test_settled_rows_stay_and_are_not_written_twice(written: Written) -> None:
+    cache = cache_of(written, 3, 1)
+    cache.settle()
+    assert written == [(1, 1), (3, 3)]
+    cache.settle()
+    assert len(written) == 2 and 3 in cache
     cache.put(1, row(5), changed=True)
-    assert list(cache.settle()) == [1]
+    cache.settle()
+    assert written[2:] == [(1, 5)]
 
 
-def test_cleared_cache_has_room_again() -> None:
-    cache = cache_of(1, 2, 3)
+def test_cleared_cache_has_room_again(written: Written) -> None:
+    cache = cache_of(written, 1, 2, 3)
     cache.clear()
-    assert len(cache) == 0 and cache.settle() == {}
+    cache.settle()
     for client in (4, 5, 6):
-        assert cache.put(client, row(client), changed=True) == {}
+        cache.put(client, row(client), changed=True)
+    assert len(cache) == 3 and written == []
+
+
+def test_rows_of_nothing_can_be_kept(written: Written) -> None:
+    cache = RowCache(FULL, 0, 100, written)
+    cache.put(1, Row(torch.empty(0, dtype=torch.uint8), 0), changed=True)
+    assert cache.get(1) is not None

@@ -137,7 +137,7 @@ class Lab:
         experiment = Experiment(**{**defaults, **settings})
         experiment = replace(experiment, evaluate_every=experiment.rounds)
         make, base = NETS[net], _base()
-        like = torch.zeros((), dtype=getattr(torch, experiment.precision))
+        like = torch.ones((), dtype=getattr(torch, experiment.precision))
         work = replace(
             base.work,
             federation=federation,
@@ -146,6 +146,7 @@ class Lab:
             seed=experiment.seed,
             drop_single=make().has_batchnorm,
             weighting=experiment.weighting,
+            like=like,
         )
         setting = replace(
             base,

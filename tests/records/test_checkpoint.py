@@ -7,12 +7,20 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from idiolect.errors import UserError
-from idiolect.records import RoundBuffer, RowBuffer, export_model, load_checkpoint, save_checkpoint
+from idiolect.records import (
+    RoundBuffer,
+    RowBuffer,
+    checkpoint,
+    export_model,
+    load_checkpoint,
+    save_checkpoint,
+)
 
 
 def same(left: Any, right: Any) -> bool:
@@ -119,17 +127,39 @@ def growing(number: int) -> dict[str, Any]:
 
 def test_tables_grow_by_what_is_new(tmp_path: Path) -> None:
     last = None
-    for number in range(1, 6):
+    for number in range(1, 30):
         save_checkpoint(tmp_path, number, state(number), growing(number), last)
         last = number
-    number, tree, tables = load_checkpoint(tmp_path)
-    assert number == 5 and same(tree, state(5))
-    assert tables["rounds"]["round"].to_pylist() == [1, 2, 3, 4, 5]
-    assert tables["rows"]["value"].to_pylist() == [v for n in range(1, 6) for v in (0.25, n)]
+        found, tree, tables = load_checkpoint(tmp_path)
+        assert found == number and same(tree, state(number))
+        assert tables["rounds"]["round"].to_pylist() == list(range(1, number + 1))
+        assert tables["rows"]["value"].to_pylist() == [v for n in range(1, number + 1) for v in (0.25, n)]
     assert len(list(tmp_path.glob("*.safetensors"))) == 2
-    assert {path.stat().st_size for path in tmp_path.glob("*-rounds.parquet")} == {
-        next(tmp_path.glob("checkpoint-1-rounds.parquet")).stat().st_size
-    }
+    assert len(list(tmp_path.glob("*.parquet"))) <= 2 * 2 * 5  # two tables, two checkpoints, 29 < 2**5
+
+
+def test_checkpoint_writes_less_than_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Row by row log2(n) times on average; from a limit on a file is left alone."""
+    written: list[int] = []
+    original = checkpoint.write_table
+    monkeypatch.setattr(checkpoint, "write_table", lambda p, t: written.append(t.num_rows) or original(p, t))
+    for number in range(1, 33):
+        save_checkpoint(tmp_path, number, {}, {"rounds": growing(number)["rounds"]}, number - 1 or None)
+    assert sum(written) < 32 * 6
+    assert max(written) == 32
+    monkeypatch.setattr(checkpoint, "MOST_ROWS", 4)
+    written.clear()
+    for number in range(33, 65):
+        save_checkpoint(tmp_path, number, {}, {"rounds": growing(number)["rounds"]}, number - 1)
+    assert max(written) == 4
+    assert load_checkpoint(tmp_path)[2]["rounds"]["round"].to_pylist() == list(range(1, 65))
+
+
+def test_file_that_was_altered_is_not_taken_in(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path, 1, state(1), growing(1))
+    pq.write_table(growing(9)["rounds"], tmp_path / "checkpoint-1-rounds.parquet")
+    with pytest.raises(UserError, match=r"checkpoint-1-rounds\.parquet does not match its checksum"):
+        save_checkpoint(tmp_path, 2, state(2), growing(2), 1)
 
 
 def test_checkpoint_without_news_writes_no_file(tmp_path: Path) -> None:
@@ -165,8 +195,8 @@ def test_missing_piece_of_a_table_is_damage(tmp_path: Path) -> None:
         save_checkpoint(tmp_path, number, state(number), growing(number), number - 1 or None)
     (tmp_path / "checkpoint-3-rows.parquet").unlink()
     assert load_checkpoint(tmp_path, say=lambda sentence: None)[0] == 2
-    (tmp_path / "checkpoint-1-rows.parquet").unlink()
-    with pytest.raises(UserError, match=r"checkpoint-1-rows\.parquet is missing"):
+    (tmp_path / "checkpoint-2-rows.parquet").unlink()
+    with pytest.raises(UserError, match=r"checkpoint-2-rows\.parquet is missing"):
         load_checkpoint(tmp_path)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from idiolect.federation.read_ahead import ReadAhead
 from idiolect.federation.row_cache import Row, RowCache
@@ -26,8 +27,8 @@ class DiskShelf:
     def __init__(self, form: RowFormat, population: int, file: RowFile, cache_bytes: int) -> None:
         self._form = form
         self._file = file
-        self._cache = RowCache(cache_bytes)
-        self._ahead = ReadAhead(self._read)
+        self._cache = RowCache(cache_bytes, form.row_bytes, population, self._write)
+        self._ahead = ReadAhead(self._read, form.row_bytes)
         self._kept = np.zeros(population, bool)
 
     def __contains__(self, client: int) -> bool:
@@ -37,28 +38,30 @@ class DiskShelf:
         return int(self._kept.sum())
 
     def get(self, clients: Sequence[int]) -> Packed:
-        rows = torch.zeros(len(clients), self._form.row_bytes, dtype=torch.uint8)
+        rows = torch.empty(len(clients), self._form.row_bytes, dtype=torch.uint8)
         kinds = []
         for client, place in zip(clients, rows, strict=True):
-            row = self._cache.get(client) or self._ahead.take(client) or self._read(client)
-            place[: len(row.content)] = row.content
-            kinds.append(row.kind)
+            row = self._cache.get(client) or self._ahead.take(client)
+            if row is None:
+                row = self._read(client, place)
+            else:
+                place[: len(row.content)] = row.content
             if client not in self._cache:
-                self._write(self._cache.put(client, row, changed=False))
+                self._cache.put(client, row, changed=False)
+            kinds.append(row.kind)
         return Packed(rows, kinds)
 
     def put(self, clients: Sequence[int], packed: Packed) -> None:
         for client, row, kind in zip(clients, packed.rows, packed.kinds, strict=True):
             self._ahead.forget(client)
-            own = Row(row[: self._form.size(kind)].clone(), kind)
-            self._write(self._cache.put(client, own, changed=True))
+            self._cache.put(client, Row(row[: self._form.size(kind)], kind), changed=True)
         self._kept[list(clients)] = True
 
     def prefetch(self, clients: Sequence[int]) -> None:
         self._ahead.start([c for c in clients if c not in self._cache and c in self._file])
 
     def save(self) -> Mark:
-        self._write(self._cache.settle())
+        self._cache.settle()
         return self._file.mark()
 
     def saved(self) -> None:
@@ -75,12 +78,9 @@ class DiskShelf:
         self._ahead.stop()
         self._file.close()
 
-    def _read(self, client: int) -> Row:
-        row = torch.empty(self._form.row_bytes, dtype=torch.uint8)
-        kind = self._file.read(client, row)
-        return Row(row[: self._form.size(kind)], kind)
+    def _read(self, client: int, memory: Tensor) -> Row:
+        kind = self._file.read(client, memory)
+        return Row(memory[: self._form.size(kind)], kind)
 
-    def _write(self, rows: dict[int, Row]) -> None:
-        for client, row in rows.items():
-            self._ahead.forget(client)
-            self._file.write(client, row.content, row.kind)
+    def _write(self, client: int, row: Row) -> None:
+        self._file.write(client, row.content, row.kind)

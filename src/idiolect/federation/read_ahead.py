@@ -6,6 +6,9 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+import torch
+from torch import Tensor
+
 from idiolect.federation.row_cache import Row
 
 __all__ = ["ReadAhead"]
@@ -15,11 +18,13 @@ class ReadAhead:
     """One thread that lives as long as one reading, so that none is there when an engine forks before it.
 
     Args:
-        read: client -> its row; called in the thread, and only for clients that nobody writes meanwhile.
+        read: (client, memory for its row) -> the row; called in the thread, and only for clients that nobody writes
+            meanwhile.
     """
 
-    def __init__(self, read: Callable[[int], Row]) -> None:
+    def __init__(self, read: Callable[[int, Tensor], Row], row_bytes: int) -> None:
         self._read = read
+        self._row_bytes = row_bytes
         self._thread: threading.Thread | None = None
         self._found: dict[int, Row] = {}
         self._wanted: set[int] = set()
@@ -29,7 +34,8 @@ class ReadAhead:
         self.stop()
         if clients:
             self._wanted = set(clients)
-            self._thread = threading.Thread(target=self._run, args=(list(clients),), daemon=True)
+            memory = torch.empty(len(clients), self._row_bytes, dtype=torch.uint8)
+            self._thread = threading.Thread(target=self._run, args=(list(clients), memory), daemon=True)
             self._thread.start()
 
     def take(self, client: int) -> Row | None:
@@ -54,8 +60,8 @@ class ReadAhead:
             self._thread = None
         self._found = {}
 
-    def _run(self, clients: list[int]) -> None:
-        for client in clients:
+    def _run(self, clients: list[int], memory: Tensor) -> None:
+        for client, row in zip(clients, memory, strict=True):
             if client in self._wanted:
                 with suppress(Exception):  # whoever needs the row reads it and meets the same
-                    self._found[client] = self._read(client)
+                    self._found[client] = self._read(client, row)

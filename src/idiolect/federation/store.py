@@ -16,7 +16,7 @@ from idiolect.federation.slot_index import Mark
 
 __all__ = ["Store"]
 
-GROUP_BYTES = 32 << 20  # rows packed or unpacked at once
+GROUP_BYTES = 64 << 20  # rows packed at once; pieces of this size go back to the system when they are freed
 CHUNK_BYTES = 64 << 20  # rows of all clients at a time
 
 
@@ -54,10 +54,9 @@ class Store:
 
     def rows(self, clients: Iterable[int]) -> dict[int, Tree]:
         clients = list(clients)
-        found: dict[int, Tree] = {}
-        for group in self._groups([client for client in clients if client in self._shelf]):
-            trees = self._form.unpack(self._shelf.get(group), self._device)
-            found |= dict(zip(group, trees, strict=True))
+        kept = [client for client in clients if client in self._shelf]
+        trees = self._form.unpack(self._shelf.get(kept), self._device) if kept else []
+        found = dict(zip(kept, trees, strict=True))
         return {client: found[client] if client in found else self._create(client) for client in clients}
 
     def write(self, rows: dict[int, Tree]) -> None:

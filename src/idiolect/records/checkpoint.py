@@ -1,9 +1,10 @@
 """Checkpoints: everything a run needs to go on as if it had never stopped.
 
 A checkpoint of round r is `checkpoint-<r>.safetensors`: the tree, and the list of Parquet files with checksums that
-its tables consist of.  A table grows by a file `checkpoint-<r>-<table>.parquet` at a time, so that a checkpoint costs
-what happened since the last one.  Those files are written first: the safetensors file is what makes a checkpoint
-whole.  The last two are kept: a damaged newest one costs a few rounds, not the run.
+its tables consist of.  A table grows by a file `checkpoint-<r>-<table>.parquet` at a time, which takes in smaller ones
+before it, so that a checkpoint costs what happened since the last one and there are never many files.  Those files
+are written first: the safetensors file is what makes a checkpoint whole.  The last two are kept: a damaged newest one
+costs a few rounds, not the run.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ LOGGER = logging.getLogger(__name__)
 Tree = dict[str, Any]
 Tables = dict[str, pa.Table]
 
+MOST_ROWS = 1 << 20  # of a file that is still taken in by a later one
+
 
 def save_checkpoint(
     folder: Path,
@@ -56,7 +59,8 @@ def save_checkpoint(
     files = {name: {} for name in tables} if after is None else files_of(folder, after)
     for name, table in tables.items():
         if table.num_rows or not files[name]:
-            file = new_file(round, name, files[name])
+            table = _with_smaller(folder, files[name], table)
+            file = new_file(folder, round, name)
             files[name][file] = write_table(Path(folder) / file, table)
     facts = {"round": round, "layout": layout, "tables": files}
     path = tree_path(folder, round)
@@ -111,6 +115,20 @@ def checkpoint_tables(folder: Path, round: int) -> dict[str, Iterator[pa.Table]]
         name: (pq.read_table(Path(folder) / file) for file in files)
         for name, files in files_of(folder, round).items()
     }
+
+
+def _with_smaller(folder: Path, files: dict[str, str], table: pa.Table) -> pa.Table:
+    """The table behind those of the last files that are no larger, which leave the list."""
+    while files and table.num_rows < MOST_ROWS:
+        last = Path(folder) / list(files)[-1]
+        if pq.read_metadata(last).num_rows > table.num_rows:
+            break
+        if file_digest(last) != files.pop(last.name):
+            raise UserError(
+                f"{last} does not match its checksum; go on from the last checkpoint with --resume"
+            )
+        table = pa.concat_tables([pq.read_table(last), table])
+    return table.combine_chunks()
 
 
 def _read(folder: Path, round: int) -> Tree:

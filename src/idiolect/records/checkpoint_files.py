@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 from idiolect.records.tensors import DamagedFile, read_metadata
@@ -29,10 +29,12 @@ def files_of(folder: Path, round: int) -> Files:
     return found
 
 
-def new_file(round: int, table: str, files: Mapping[str, str]) -> str:
-    """A name that no file of the table has: the last round is saved before and after the stages of the end."""
-    first = f"checkpoint-{round}-{table}.parquet"
-    return f"checkpoint-{round}-{table}-{len(files)}.parquet" if first in files else first
+def new_file(folder: Path, round: int, table: str) -> str:
+    """A name for rows up to a round that no file has: a round may be saved again with more."""
+    stem = f"checkpoint-{round}-{table}"
+    taken = {path.stem for path in Path(folder).glob(f"{stem}*.parquet")}
+    number = next(n for n in count() if (f"{stem}-{n}" if n else stem) not in taken)
+    return f"{stem}-{number}.parquet" if number else f"{stem}.parquet"
 
 
 def rounds_in(folder: Path) -> list[int]:

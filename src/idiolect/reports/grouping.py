@@ -9,7 +9,7 @@ from typing import Any
 from idiolect.errors import UserError
 from idiolect.records import Run
 
-__all__ = ["group_runs"]
+__all__ = ["SCENE", "flat", "group_runs"]
 
 SCENE = ("dataset", "partition", "model")
 MOST_SETTINGS = 3
@@ -39,17 +39,18 @@ def _settings(run: Run) -> dict[str, Any]:
     manifest = run.manifest
     scene = {key: manifest[key] for key in SCENE if key in manifest}
     spec = {key: value for key, value in manifest.get("spec", {}).items() if key not in {"seed", "seeds"}}
-    return {"label": _label(run), "method": manifest["method"], **scene, **_flat(spec)}
+    return {"label": _label(run), "method": manifest["method"], **scene, **flat(spec)}
 
 
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings under dotted names."""
+    found: dict[str, Any] = {}
     for key, value in tree.items():
         if isinstance(value, Mapping):
-            flat.update(_flat(value, f"{prefix}{key}."))
+            found.update(flat(value, f"{prefix}{key}."))
         else:
-            flat[f"{prefix}{key}"] = value
-    return flat
+            found[f"{prefix}{key}"] = value
+    return found
 
 
 def _label(run: Run) -> str:

@@ -11,7 +11,7 @@ import pandas as pd
 from idiolect.records import Run
 from idiolect.reports.grouping import group_runs
 
-__all__ = ["csv_table", "human_bytes", "markdown_table", "notes_of", "plain_rows"]
+__all__ = ["WORDS", "best_cells", "csv_table", "human_bytes", "markdown_table", "notes_of", "plain_rows"]
 
 ABSENT = "-"
 ACCURACIES = {
@@ -19,6 +19,7 @@ ACCURACIES = {
     "Personalised %": "personal_accuracy",
     "Worst tenth %": "worst_tenth",
 }
+WORDS = ("Method", "Predictor")
 EXPLANATION = (
     "Global: the global model on the server's test set. "
     "Personalised: the named predictor, mean over all clients. "
@@ -38,18 +39,24 @@ def markdown_table(summary: pd.DataFrame, notes: Iterable[str] = ()) -> str:
     """A Markdown table, the best accuracy of each column in bold, with an explanation and notes below."""
     header, *rows = plain_rows(summary)
     rows = [[cell.replace("|", "\\|") for cell in row] for row in rows]
-    for title, name in ACCURACIES.items():
-        column = header.index(title)
-        shown = [ABSENT if math.isnan(value) else f"{100 * value:.1f}" for value in summary[name]]
-        best = max((float(text) for text in shown if text != ABSENT), default=math.nan)
-        for row, text in zip(rows, shown, strict=True):
-            if len(rows) > 1 and text != ABSENT and float(text) == best:
-                row[column] = f"**{row[column]}**"
-    texts = {"Method", "Predictor"}
-    rule = [":---" if title in texts else "---:" for title in header]
+    for row, column in best_cells(summary, header):
+        rows[row][column] = f"**{rows[row][column]}**"
+    rule = [":---" if title in WORDS else "---:" for title in header]
     table = "\n".join("| " + " | ".join(cells) + " |" for cells in [header, rule, *rows])
     seeds = " ±: SD over seeds, n - 1." if (summary["seeds"] > 1).any() else ""
     return "\n".join([table, "", EXPLANATION + seeds, *(f"\n- {note}" for note in notes)]) + "\n"
+
+
+def best_cells(summary: pd.DataFrame, header: list[str]) -> list[tuple[int, int]]:
+    """Row and column of the best of each accuracy, as it is shown; none where there is one method."""
+    found = []
+    for title, name in ACCURACIES.items():
+        shown = [ABSENT if math.isnan(value) else f"{100 * value:.1f}" for value in summary[name]]
+        best = max((float(text) for text in shown if text != ABSENT), default=math.nan)
+        for row, text in enumerate(shown):
+            if len(shown) > 1 and text != ABSENT and float(text) == best:
+                found.append((row, header.index(title)))
+    return found
 
 
 def csv_table(summary: pd.DataFrame) -> str:

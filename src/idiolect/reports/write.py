@@ -8,39 +8,55 @@ from contextlib import suppress
 from pathlib import Path
 
 import pandas as pd
+from matplotlib import rc_context
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from idiolect.errors import UserError
+from idiolect.errors import UserError, refuse_unknown_choice
 from idiolect.records import Run, write_atomically
 from idiolect.reports.appearance import DPI
 from idiolect.reports.clients import clients_data, clients_figure
 from idiolect.reports.comparison import intervals_data, pairs_data
 from idiolect.reports.curves import curves_data, curves_figure
 from idiolect.reports.grouping import group_runs
+from idiolect.reports.latex import latex_table
 from idiolect.reports.partition_figure import partition_figure
 from idiolect.reports.scatter import scatter_data, scatter_figure
 from idiolect.reports.summary import summarise
 from idiolect.reports.table import csv_table, markdown_table, notes_of
 
-__all__ = ["png", "write_report"]
+__all__ = ["FORMATS", "image", "png", "write_report"]
+
+FIGURES = ("png", "svg", "pdf")
+TABLES = ("md", "csv", "tex")
+FORMATS = (*FIGURES, *TABLES)
 
 
-def write_report(runs: Iterable[Run], folder: str | Path) -> list[Path]:
+def write_report(
+    runs: Iterable[Run], folder: str | Path, formats: Iterable[str] = ("png", "md", "csv")
+) -> list[Path]:
     """Writes tables, pictures and the numbers behind the pictures; gives the paths back.
 
     `table.md`, `table.csv`, `curves.png`, `curves.csv`, `clients.png`, `clients.csv`, and `partition.png`
     where a manifest holds `class_counts` (the first such run is drawn).  Of several methods `scatter.png` and
     `scatter.csv`; of methods on the same clients and seeds `pairs.csv` (paired tests), and `intervals.csv` (bootstrap)
     where a method's seeds have the same clients.  Each file is replaced in one piece.
+
+    Args:
+        formats: of the pictures (png, svg, pdf), each in all of those named, and of the table (md, csv, tex); with csv
+            the numbers behind the pictures too.
     """
-    runs = list(runs)
+    runs, formats = list(runs), tuple(formats)
+    for name in formats:
+        refuse_unknown_choice("a format", name, FORMATS)
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"cannot make the folder {folder}: {error.strerror}") from error
-    contents = {**_tables(runs), **_pictures(runs), **_certainty(runs)}
+    contents = {**_tables(runs, formats), **_pictures(runs, formats)}
+    if "csv" in formats:
+        contents |= _certainty(runs)
     return [write_atomically(folder / name, content) for name, content in contents.items()]
 
 
@@ -51,9 +67,22 @@ def png(figure: Figure) -> bytes:
     return target.getvalue()
 
 
-def _tables(runs: list[Run]) -> dict[str, str]:
+def image(figure: Figure, format: str) -> bytes:
+    """A figure as png, svg or pdf, the same bytes for the same record."""
+    if format == "png":
+        return png(figure)
+    target = io.BytesIO()
+    date = "Date" if format == "svg" else "CreationDate"
+    with rc_context({"svg.hashsalt": "idiolect", "pdf.fonttype": 42}):
+        figure.savefig(target, format=format, metadata={date: None})
+    return target.getvalue()
+
+
+def _tables(runs: list[Run], formats: tuple[str, ...]) -> dict[str, str]:
     summary = summarise(runs)
-    return {"table.md": markdown_table(summary, notes_of(runs)), "table.csv": csv_table(summary)}
+    makers = {"md": lambda: markdown_table(summary, notes_of(runs)), "csv": lambda: csv_table(summary)}
+    makers["tex"] = lambda: latex_table(summary)
+    return {f"table.{name}": makers[name]() for name in TABLES if name in formats}
 
 
 def _certainty(runs: list[Run]) -> dict[str, str]:
@@ -71,22 +100,23 @@ def _csv(table: pd.DataFrame) -> str:
     return str(table.to_csv(index=False, lineterminator="\n"))
 
 
-def _pictures(runs: list[Run]) -> dict[str, bytes | str]:
+def _pictures(runs: list[Run], formats: tuple[str, ...]) -> dict[str, bytes | str]:
     curves, clients, scatter = curves_data(runs), clients_data(runs), scatter_data(runs)
     methods = list(dict.fromkeys(curves["method"]))
-    pictures = {"curves.png": curves_figure(curves), "clients.png": clients_figure(clients, methods)}
+    pictures = {"curves": curves_figure(curves), "clients": clients_figure(clients, methods)}
     numbers = {"curves.csv": curves, "clients.csv": clients}
     if len(scatter) > 1:
-        pictures["scatter.png"], numbers["scatter.csv"] = scatter_figure(scatter, methods), scatter
+        pictures["scatter"], numbers["scatter.csv"] = scatter_figure(scatter, methods), scatter
     counted = next((run.manifest for run in runs if run.manifest.get("class_counts")), None)
     if counted:
         title = ", ".join(str(counted[key]) for key in ("dataset", "partition") if key in counted)
         if len({run.manifest["seed"] for run in runs}) > 1:
             title += f" (seed {counted['seed']})"
-        pictures["partition.png"] = partition_figure(counted["class_counts"], title)
+        pictures["partition"] = partition_figure(counted["class_counts"], title)
     contents: dict[str, bytes | str] = {}
     for name, figure in pictures.items():
         figure.set_dpi(DPI)
-        contents[name] = png(figure)
-    contents.update({name: _csv(table) for name, table in numbers.items()})
+        contents |= {f"{name}.{kind}": image(figure, kind) for kind in FIGURES if kind in formats}
+    if "csv" in formats:
+        contents |= {name: _csv(table) for name, table in numbers.items()}
     return contents

@@ -6,10 +6,10 @@ from typing import Any
 
 from rich.console import Console
 
+from idiolect.cli.terminal import print_table
 from idiolect.experiments.reproduce import Reproduction
 from idiolect.experiments.reproduction.entry import Entry
 from idiolect.experiments.reproduction.files import ABSENT, number
-from idiolect.terminal import print_table
 
 __all__ = ["as_json", "print_reproduction"]
 

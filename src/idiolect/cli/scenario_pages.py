@@ -7,9 +7,9 @@ from typing import Any
 
 from rich.console import Console
 
+from idiolect.cli.terminal import print_table
 from idiolect.experiments.papers import papers
 from idiolect.experiments.scenarios import ORIGINS, Scenario, availability, scenarios, uses
-from idiolect.terminal import print_table
 
 __all__ = ["as_json", "listing", "print_listing", "print_page"]
 

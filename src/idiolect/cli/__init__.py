@@ -1,0 +1,45 @@
+"""The command line: thin, one file per command, every command one call of the Python interface."""
+
+from __future__ import annotations
+
+import sys
+
+from rich.console import Console
+
+from idiolect.cli.app import app
+from idiolect.cli.bench import bench_command
+from idiolect.cli.datasets import datasets_command, datasets_get
+from idiolect.cli.methods import TINY, methods_command, tried_pairs
+from idiolect.cli.report import report_command
+from idiolect.cli.reproduce import reproduce_command
+from idiolect.cli.run import compare_command, run_command
+from idiolect.cli.scenarios import scenarios_command
+from idiolect.cli.sweep import sweep_command
+from idiolect.errors import UserError
+
+__all__ = [
+    "TINY",
+    "app",
+    "bench_command",
+    "compare_command",
+    "datasets_command",
+    "datasets_get",
+    "main",
+    "methods_command",
+    "report_command",
+    "reproduce_command",
+    "run_command",
+    "scenarios_command",
+    "sweep_command",
+    "tried_pairs",
+]
+
+
+def main() -> None:
+    """Runs the command line: a user's mistake is one sentence on standard error and exit code 2."""
+    try:
+        app()
+    except UserError as error:
+        message = f"idiolect: {error}"
+        Console(stderr=True, soft_wrap=True).print(message, style="red", highlight=False, markup=False)
+        sys.exit(2)

@@ -1,0 +1,79 @@
+"""`idiolect bench`."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from idiolect.bench import SIZES, Grid, bench, notes_of, rows_of_table, workloads
+from idiolect.cli.app import app
+from idiolect.cli.options import Device, Json
+from idiolect.cli.output import console_of_output
+from idiolect.cli.terminal import print_table
+from idiolect.errors import UserError
+
+__all__ = ["bench_command"]
+
+
+@app.command("bench")
+def bench_command(
+    models_: Annotated[
+        str, typer.Option("--models", help=f"Workloads separated by commas: {', '.join(workloads())}.")
+    ] = ",".join(Grid.workloads),
+    engines: Annotated[
+        str, typer.Option(help="Engines separated by commas; auto is whichever is picked.")
+    ] = (",".join(Grid.engines)),
+    clients: Annotated[str, typer.Option(help="Cohort sizes separated by commas.")] = "20",
+    precision: Annotated[str, typer.Option(help="Precisions separated by commas.")] = "float32",
+    method: Annotated[
+        str, typer.Option(help="fedavg, map, persfl, superfed-mm; commas for several.")
+    ] = "fedavg",
+    device: Device = "auto",
+    population: Annotated[int, typer.Option(help="Clients that there are.")] = Grid.population,
+    samples: Annotated[int, typer.Option(help="Training images of a client.")] = Grid.samples,
+    batch_size: Annotated[int, typer.Option(help="Images in a batch.")] = Grid.batch_size,
+    sizes: Annotated[str, typer.Option(help=f"Of the clients: {' or '.join(SIZES)}.")] = Grid.sizes,
+    repeats: Annotated[int, typer.Option(help="Timed rounds of every row.")] = Grid.repeats,
+    warmup: Annotated[int, typer.Option(help="Rounds before them.")] = Grid.warmup,
+    peers: Annotated[bool, typer.Option("--peers", help="Time pfl-research and Flower as well.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Time the engines beside a plain loop of torch, turn by turn (about four minutes on two cores)."""
+    cohorts = tuple(_whole("clients", text) for text in _listed(clients))
+    grid = Grid(
+        workloads=_listed(models_),
+        engines=_listed(engines),
+        clients=cohorts,
+        precisions=_listed(precision),
+        methods=_listed(method),
+        device=device,
+        population=population,
+        samples=samples,
+        batch_size=batch_size,
+        sizes=sizes,
+        repeats=repeats,
+        warmup=warmup,
+        peers=peers,
+    )
+    with Console(stderr=True).status("starting") as status:
+        report = bench(grid, status.update)
+    if as_json:
+        print(json.dumps(report.as_dict(), indent=2))
+        return
+    console = console_of_output()
+    print_table(console, rows_of_table(report), words=3)
+    for note in notes_of(report):
+        console.print(f"- {note}", highlight=False, markup=False)
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(piece.strip() for piece in text.split(",") if piece.strip())
+
+
+def _whole(option: str, text: str) -> int:
+    if not text.isdecimal():
+        raise UserError(f"--{option} must be whole numbers separated by commas, got {text!r}")
+    return int(text)

@@ -1,0 +1,50 @@
+"""Options that mean the same in every command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = [
+    "Clients",
+    "DataDir",
+    "Dataset",
+    "Device",
+    "Engine",
+    "Json",
+    "Model",
+    "Out",
+    "Partition",
+    "Precision",
+    "Preset",
+    "Quick",
+    "Resume",
+    "Rounds",
+    "ScenarioName",
+    "Set",
+    "Store",
+    "StoreCache",
+]
+
+Out = Annotated[Path, typer.Option("--out", help="Folder in which the run's folder is made.")]
+DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Folder of the datasets [IDIOLECT_DATA].")]
+Engine = Annotated[str, typer.Option(help="auto, loop, cohort or pool; changes no number.")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Store = Annotated[str, typer.Option(help="Private state: auto, device, host or disk; changes no number.")]
+StoreCache = Annotated[float | None, typer.Option(help="Megabytes of a disk store kept in memory.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint.")]
+Set = Annotated[list[str] | None, typer.Option("--set", help="key=value of any setting; may be repeated.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+Quick = Annotated[
+    bool, typer.Option("--quick", help="Three rounds on ten small clients, to see that it works.")
+]
+Dataset = Annotated[str | None, typer.Option(help="See idiolect datasets.")]
+Model = Annotated[str | None, typer.Option(help="A network of the zoo, such as lenet_map or vgg8_bn.")]
+Partition = Annotated[str | None, typer.Option(help="How clients differ, such as label_k(k=3).")]
+Clients = Annotated[int | None, typer.Option(help="Number of clients; 0: as many as the data have.")]
+Rounds = Annotated[int | None, typer.Option(help="Communication rounds.")]
+Precision = Annotated[str | None, typer.Option(help="float32 or float64.")]
+ScenarioName = Annotated[str | None, typer.Option("--scenario", help="See idiolect scenarios.")]
+Preset = Annotated[str, typer.Option(help="Of the scenario: paper, official or clipped.")]

@@ -1,0 +1,45 @@
+"""`idiolect report`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from idiolect.cli.app import app
+from idiolect.cli.options import Json
+from idiolect.cli.settings import names_in
+from idiolect.reports import gather, write_page, write_report
+
+__all__ = ["report_command"]
+
+
+@app.command("report")
+def report_command(
+    runs: Annotated[list[Path], typer.Argument(help="Runs, or folders that hold runs.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder of the report.")] = Path("report"),
+    formats: Annotated[
+        str, typer.Option("--format", help="Files beside the page, by commas: png, svg, pdf, md, csv, tex.")
+    ] = "",
+    as_json: Json = False,
+) -> None:
+    """Make one page of finished runs that opens offline; with --format, pictures and tables beside it."""
+    passed_over: list[str] = []
+    console = Console(stderr=True, soft_wrap=True)
+
+    def say(sentence: str) -> None:
+        passed_over.append(sentence)
+        console.print(f"idiolect: {sentence}", style="yellow", highlight=False, markup=False)
+
+    found, wanted = gather(runs, say), tuple(names_in(formats))
+    beside = write_report(found, out, wanted) if wanted else []
+    page = write_page(found, out / "report.html", passed_over)
+    if as_json:
+        files = [str(path) for path in (page, *beside)]
+        names = [run.manifest["name"] for run in found]
+        print(json.dumps({"files": files, "runs": names, "passed_over": passed_over}, indent=2))
+        return
+    print(page)

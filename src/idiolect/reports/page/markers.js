@@ -1,0 +1,37 @@
+"use strict";
+// Marks that are told apart without colour, and legends made of buttons that switch a method on and off.
+const polygon = (sides, turn) =>
+  Array.from({ length: sides }, (_, i) => {
+    const angle = turn + (2 * Math.PI * i) / sides;
+    return [Math.sin(angle), -Math.cos(angle)];
+  });
+const CROSS = [[-.35, -1], [.35, -1], [.35, -.35], [1, -.35], [1, .35], [.35, .35], [.35, 1], [-.35, 1], [-.35, .35], [-1, .35], [-1, -.35], [-.35, -.35]];
+const turned = (points) => points.map(([x, y]) => [(x - y) * .75, (x + y) * .75]);
+const SHAPES = {
+  o: polygon(24, 0), s: [[-.85, -.85], [.85, -.85], [.85, .85], [-.85, .85]], "^": polygon(3, 0), v: polygon(3, Math.PI),
+  "<": polygon(3, -Math.PI / 2), ">": polygon(3, Math.PI / 2), D: polygon(4, 0), d: polygon(4, 0).map(([x, y]) => [.6 * x, 1.1 * y]),
+  p: polygon(5, 0), h: polygon(6, 0), P: CROSS, X: turned(CROSS),
+};
+
+function marker(place, x, y, size = 5, attributes = {}) {
+  const points = SHAPES[report.methods[place].marker].map(([a, b]) => [x + size * a, y + size * b]);
+  return svg("path", { class: "mark", d: `${pathOf(points)}Z`, fill: colourOf(place), stroke: "var(--card)", "stroke-width": 1, ...attributes });
+}
+
+const dashOf = (place) => report.methods[place].dash.map((length) => 1.8 * length).join(" ") || null;
+
+function legend() {
+  const items = listed().map((place) => {
+    const line = { x1: 0, x2: 34, y1: 7, y2: 7, stroke: colourOf(place), "stroke-width": 2, "stroke-dasharray": dashOf(place) };
+    const sign = svg("svg", { viewBox: "0 0 34 14", "aria-hidden": "true" }, svg("line", line), marker(place, 17, 7));
+    const toggle = (event) => {
+      const home = event.currentTarget.closest("section").id;
+      if (!state.off.delete(place)) state.off.add(place);
+      redraw();
+      document.querySelector(`#${home} .legend [data-place="${place}"]`).focus({ preventScroll: true });
+    };
+    const button = html("button", { type: "button", "data-place": place, "aria-pressed": String(!state.off.has(place)), on: { click: toggle } }, sign, report.methods[place].label);
+    return html("li", {}, button);
+  });
+  return html("ul", { class: "legend", "aria-label": "Methods; press to hide or show" }, ...items);
+}

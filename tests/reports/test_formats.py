@@ -1,0 +1,45 @@
+"""Pictures in several formats, and the table for LaTeX."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from idiolect.errors import UserError
+from idiolect.records import Run
+from idiolect.reports import latex_table, summarise, write_report
+
+SIGNS = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
+
+
+def test_every_picture_comes_in_every_format_named(comparison: list[Run], tmp_path: Path) -> None:
+    written = write_report(comparison[:6], tmp_path / "a", ["svg", "pdf", "png", "tex"])
+    pictures = {"curves", "clients", "scatter", "partition"}
+    assert {p.name for p in written} == {n + kind for n in pictures for kind in SIGNS} | {"table.tex"}
+    for path in written:
+        assert path.read_bytes().startswith(SIGNS.get(path.suffix, b"% needs"))
+    again = write_report(comparison[:6], tmp_path / "b", ["svg", "pdf", "png", "tex"])
+    assert [path.read_bytes() for path in again] == [path.read_bytes() for path in written]
+
+
+def test_unknown_format_is_refused_by_name(comparison: list[Run], tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="docx"):
+        write_report(comparison[:3], tmp_path, ["docx"])
+    assert not list(tmp_path.glob("*.*x"))
+
+
+def test_latex_escapes_names_and_marks_the_best(make_run) -> None:
+    runs = [
+        make_run(r"a_b & 50 % \x{y}~^#$<>", personal={(1, "after"): [0.4, 0.8]}),
+        make_run("B", personal={(1, "after"): [0.5, 0.9]}),
+    ]
+    first, second = latex_table(summarise(runs)).splitlines()[5:7]
+    name = r"a\_b \& 50 \% \textbackslash{}x\{y\}\textasciitilde{}\textasciicircum{}\#\$\textless{}\textgreater{}"
+    assert first.startswith(name + " & - & 60.0 &") and first.endswith(r"\\")
+    assert second.startswith(r"B & - & \textbf{70.0} & companion &")
+
+
+def test_latex_shows_spread_over_seeds(make_run) -> None:
+    runs = [make_run("A", seed, {(1, "after"): [0.4 + 0.2 * seed]}) for seed in (0, 1)]
+    assert r"50.0 $\pm$ 14.1" in latex_table(summarise(runs))

@@ -1,0 +1,134 @@
+"""The page's document and its file."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from idiolect.errors import UserError
+from idiolect.records import Run
+from idiolect.reports import gather, page_data, page_html, summarise, write_page
+from idiolect.reports import write_page as write_page_function
+from idiolect.reports.grouping import group_runs
+from idiolect.reports.page_data import as_json
+from idiolect.statistics import client_table, paired_tests, tradeoff
+
+from .invented import CLIENTS, METHODS, write_invented_runs
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
+    folder = tmp_path_factory.mktemp("invented")
+    write_invented_runs(folder)
+    return gather([folder], print)
+
+
+@pytest.fixture(scope="module")
+def document(runs: list[Run]) -> dict:
+    return json.loads(as_json(page_data(runs)))
+
+
+def test_document_agrees_with_the_table_and_the_statistics(document: dict, runs: list[Run]) -> None:
+    lines = document["measured"]["accuracy"]["leaderboard"]
+    summary, points = summarise(runs), tradeoff(group_runs(runs))
+    assert [method["label"] for method in document["methods"]] == list(summary["method"])
+    for key, column in {
+        "personal": summary["personal_accuracy"],
+        "personal_sd": summary["personal_accuracy_sd_seeds"],
+        "worst": summary["worst_tenth"],
+        "sd_clients": summary["sd_clients"],
+        "global": points["aggregation"],
+        "global_sd": points["aggregation_sd_seeds"],
+    }.items():
+        found = np.array([np.nan if line[key] is None else line[key] for line in lines])
+        np.testing.assert_allclose(found, column, rtol=1e-5)
+    assert [cost["up"] for cost in document["costs"]] == pytest.approx(list(summary["bytes_up"]))
+    assert all(line["low"] < line["personal"] < line["high"] for line in lines)
+
+
+def test_document_has_every_client_as_the_statistics_do(document: dict, runs: list[Run]) -> None:
+    table = client_table(group_runs(runs), metric="loss")
+    found = document["measured"]["loss"]["clients"]
+    assert found["clients"] == list(range(CLIENTS))
+    np.testing.assert_allclose(np.array(found["values"]).T, table, rtol=1e-5)
+
+
+def test_pairs_are_those_of_the_paired_tests(document: dict, runs: list[Run]) -> None:
+    groups = group_runs(runs)
+    expected = paired_tests(client_table(groups, metric="ece"), resamples=1)
+    labels = list(groups)
+    found = {(labels[a], labels[b]): p for a, b, p in document["measured"]["ece"]["pairs"]}
+    assert list(found) == list(zip(expected["method"], expected["other"], strict=True))
+    np.testing.assert_allclose(list(found.values()), expected["wilcoxon_holm"], rtol=1e-5)
+
+
+def test_methods_with_other_seeds_are_not_paired(make_run) -> None:
+    runs = [make_run("A", 0, {(1, "after"): [0.4, 0.8]}), make_run("B", 1, {(1, "after"): [0.4, 0.8]})]
+    assert page_data(runs)["measured"]["accuracy"]["pairs"] == []
+
+
+def test_worst_tenth_of_a_loss_is_the_highest(document: dict) -> None:
+    for line in document["measured"]["loss"]["leaderboard"]:
+        assert line["worst"] > line["personal"]
+
+
+def test_bytes_add_up_over_rounds(document: dict, runs: list[Run]) -> None:
+    labels = [method["label"] for method in document["methods"]]
+    found = document["measured"]["accuracy"]["bytes"][labels.index("MAP")]
+    one = next(run for run in runs if run.manifest["label"] == "MAP")
+    assert found["down"][-1] == one.rounds["bytes_down"].sum() and found["round"][-1] == 30
+    assert found["up"][4] == 5 * 8 * 40_000
+
+
+def test_curves_are_thinned_but_keep_both_ends(make_run) -> None:
+    personal = {(number, "after"): [number / 1000] for number in range(1, 701)}
+    found = page_data([make_run("Long", personal=personal)])["measured"]["accuracy"]["curves"][0]["personal"]
+    assert len(found["round"]) == 250 and (found["round"][0], found["round"][-1]) == (1, 700)
+    assert found["value"] == pytest.approx([number / 1000 for number in found["round"]])
+
+
+def test_metrics_without_a_direction_are_left_out(make_run) -> None:
+    found = page_data([make_run("A", personal={(1, "after"): [0.4, 0.8]})])
+    assert [line["name"] for line in found["metrics"]] == ["accuracy"]
+
+
+def test_nothing_in_the_data_can_end_the_script(runs: list[Run]) -> None:
+    page = page_html(runs, ["</script><img src=x>"])
+    inside = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert inside is not None
+    labels = [method["label"] for method in json.loads(inside[1])["methods"]]
+    assert METHODS[-1][0] in labels
+    assert "<b>" not in page and "<img" not in page
+
+
+def test_page_names_no_other_place(runs: list[Run]) -> None:
+    page = page_html(runs)
+    addresses = set(re.findall(r"https?://[^\s\"'<>]+", page))
+    assert addresses == {"http://www.w3.org/2000/svg"}
+    assert not re.search(r"<link|<script[^>]+src=|@import|url\(", page)
+
+
+def test_same_runs_give_the_same_page(runs: list[Run]) -> None:
+    assert page_html(runs) == page_html(runs)
+
+
+def test_page_of_runs_without_measurements_still_appears(make_run, tmp_path: Path) -> None:
+    page = write_page([make_run("Empty")], tmp_path / "new" / "report.html")
+    assert "Empty" in page.read_text(encoding="utf-8")
+
+
+def test_too_large_a_page_is_refused(make_run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(write_page_function.__globals__, "MOST_BYTES", 1000)
+    with pytest.raises(UserError, match="fewer runs"):
+        write_page([make_run("A", personal={(1, "after"): [0.4]})], tmp_path / "report.html")
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_page_where_a_folder_is_is_refused(make_run, tmp_path: Path) -> None:
+    (tmp_path / "report.html").mkdir()
+    with pytest.raises(UserError, match="cannot write"):
+        write_page([make_run("A", personal={(1, "after"): [0.4]})], tmp_path / "report.html")

@@ -1,0 +1,203 @@
+"""The page as a reader meets it: in a browser, wide and narrow, light and dark."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+from idiolect.records import Run
+from idiolect.reports import gather, write_page
+from idiolect.reports.grouping import group_runs
+from idiolect.statistics import change_histogram, changes
+
+from .browser import CHROMIUM, Browser
+from .invented import METHODS, write_invented_runs
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
+
+CELLS = "[...document.querySelectorAll('#leaderboard tbody tr')].map(r => r.children[%d].textContent)"
+METHOD, PERSONAL, GLOBAL = 0, 1, 2
+PICTURES = [
+    "curves",
+    "heat-map",
+    "change",
+    "fairness",
+    "calibration",
+    "tradeoff",
+    "communication",
+    "partition",
+]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
+    folder = tmp_path_factory.mktemp("invented")
+    write_invented_runs(folder)
+    return gather([folder], print)
+
+
+@pytest.fixture(scope="module")
+def page(runs: list[Run], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_page(runs, tmp_path_factory.mktemp("page") / "report.html", ["x <b>is</b> damaged"])
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    found = Browser()
+    yield found
+    found.close()
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_page_draws_everything_alone_and_quickly(
+    browser: Browser, page: Path, width: int, dark: bool
+) -> None:
+    browser.open(page, width, dark=dark)
+    assert browser.complaints() == []
+    assert browser.requests() == [page.resolve().as_uri()]
+    for picture in PICTURES:
+        assert browser.value(f"document.querySelector('#{picture} svg').children.length") > 5
+        assert browser.value(f"document.querySelectorAll('#{picture} .beside a[download]').length") == 1
+    assert browser.value("performance.getEntriesByName('first-picture')[0].startTime") < 2000
+    assert browser.value("document.documentElement.scrollWidth") <= width
+    ground = browser.value("getComputedStyle(document.body).backgroundColor")
+    assert (sum(map(int, ground[4:-1].split(","))) < 3 * 60) is dark
+    assert page.stat().st_size < 8_000_000
+
+
+def test_names_with_signs_stay_names(browser: Browser, page: Path) -> None:
+    browser.open(page, 1280)
+    assert METHODS[-1][0] in browser.value(CELLS % METHOD)
+    assert browser.value("document.querySelectorAll('main b, header b').length") == 0
+    assert "x <b>is</b> damaged" in browser.value("document.querySelector('.passed-over').textContent")
+
+
+def test_heading_sorts_both_ways(browser: Browser, page: Path) -> None:
+    browser.open(page, 1280)
+    assert browser.value(CELLS % METHOD)[0] == "ScaMAP"
+    browser.click('#leaderboard [data-key="personal"]')
+    rising = [float(text.split()[0]) for text in browser.value(CELLS % PERSONAL)]
+    assert rising == sorted(rising) and rising[0] < rising[-1]
+    browser.click('#leaderboard [data-key="personal"]')
+    assert [float(text.split()[0]) for text in browser.value(CELLS % PERSONAL)] == rising[::-1]
+    browser.click('#leaderboard [data-key="label"]')
+    assert browser.value(CELLS % METHOD)[0] == "FedAvg"
+    assert browser.value("document.querySelector('#leaderboard th').getAttribute('aria-sort')") == "ascending"
+    browser.click('#leaderboard [data-key="global"]')
+    assert browser.value(CELLS % GLOBAL)[-2:] == ["\u2013", "\u2013"]
+
+
+def test_filters_leave_what_they_name(browser: Browser, page: Path) -> None:
+    browser.open(page, 1280)
+    lines = browser.value("document.querySelectorAll('#curves .line').length")
+    browser.click("#filter")
+    browser.type("map companion")
+    assert sorted(browser.value(CELLS % METHOD)) == ["MAP", "ScaMAP"]
+    assert browser.value("document.querySelectorAll('#curves .line').length") == 4 < lines
+    browser.type(" nobody")
+    assert browser.value("document.querySelector('#leaderboard .body').textContent").startswith("No method")
+    assert browser.complaints() == []
+
+
+def choose(browser: Browser, selector: str, value: str) -> None:
+    browser.value(
+        f"(() => {{ const s = document.querySelector('{selector}'); s.value = {json.dumps(value)}; "
+        "s.dispatchEvent(new Event('change')); })()"
+    )
+
+
+def test_metric_changes_what_is_measured_and_what_is_best(browser: Browser, page: Path) -> None:
+    browser.open(page, 1280)
+    choose(browser, "#metric", "loss")
+    values = [float(text) for text in (t.split()[0] for t in browser.value(CELLS % PERSONAL))]
+    assert values == sorted(values) and max(values) < 1
+    assert browser.value("document.querySelectorAll('#leaderboard td.best').length") >= 2
+    choose(browser, "#predictor", "global")
+    assert sorted(browser.value(CELLS % METHOD)) == ["FedAvg", "SCAFFOLD"]
+    assert browser.complaints() == []
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_pointing_at_a_mark_shows_its_numbers(browser: Browser, page: Path, width: int) -> None:
+    browser.open(page, width)
+    assert browser.value("document.getElementById('tooltip').hidden")
+    for picture, words in [
+        ("#tradeoff .mark", "personalised"),
+        ("#partition .bubble", "sample"),
+        ("#heat-map rect", "client 0"),
+        ("#change .bar", "change from"),
+        ("#curves .panels .mark", "round"),
+    ]:
+        x, y = browser.middle_of(picture)
+        browser.move(x, y)
+        assert not browser.value("document.getElementById('tooltip').hidden"), picture
+        assert words in browser.value("document.getElementById('tooltip').textContent")
+        assert browser.value("document.getElementById('tooltip').getBoundingClientRect().right") <= width
+
+
+def test_pointing_gives_the_recorded_number(browser: Browser, page: Path, runs: list[Run]) -> None:
+    browser.open(page, 1280)
+    browser.move(*browser.middle_of("#heat-map rect"))
+    first = runs[0].manifest["label"]
+    values = [
+        run.rows.query("client == 0 and metric == 'accuracy' and round == 30")["value"].iloc[-1]
+        for run in runs
+        if run.manifest["label"] == first
+    ]
+    assert f"{first}client 0: {100 * sum(values) / 3:.2f} %" == browser.value(
+        "document.getElementById('tooltip').textContent"
+    )
+
+
+def test_arrow_keys_walk_from_mark_to_mark(browser: Browser, page: Path) -> None:
+    browser.open(page, 1280)
+    browser.value("document.querySelector('#heat-map svg').focus({preventScroll: false})")
+    browser.press("ArrowRight")
+    first = browser.value("document.getElementById('tooltip').textContent")
+    browser.press("ArrowRight")
+    second = browser.value("document.getElementById('tooltip').textContent")
+    browser.press("ArrowDown")
+    third = browser.value("document.getElementById('tooltip').textContent")
+    assert "client 0" in first and "client 1" in second and "client 1" in third and second != third
+    browser.press("Escape")
+    assert browser.value("document.getElementById('tooltip').hidden")
+
+
+def test_legend_hides_a_method_and_keeps_the_focus(browser: Browser, page: Path) -> None:
+    browser.open(page, 1280)
+    lines = "document.querySelectorAll('#curves .line').length"
+    before = browser.value(lines)
+    browser.click("#curves .legend button")
+    assert browser.value(lines) < before
+    assert browser.value("document.activeElement.getAttribute('aria-pressed')") == "false"
+
+
+def test_change_histogram_is_that_of_the_statistics(browser: Browser, page: Path, runs: list[Run]) -> None:
+    browser.open(page, 1280)
+    groups = group_runs(runs)
+    labels = list(groups)
+    for method, reference in [("MAP", "Local"), ("FedAvg", "FedPer")]:
+        choose(browser, "#change-method", str(labels.index(method)))
+        choose(browser, "#change-reference", str(labels.index(reference)))
+        found = change_histogram(changes(groups[method], groups[reference]))
+        drawn = browser.value("[...document.querySelectorAll('#change .on-bar')].map(t => +t.textContent)")
+        assert drawn == [count for count in found.counts.tolist() if count]
+        text = browser.value("document.querySelector('#change .summary-line').textContent")
+        assert text.startswith(f"{found.below} of 40 clients") and "(Holm): p < 0.001." in text
+
+
+def test_download_holds_the_numbers_of_the_picture(browser: Browser, page: Path) -> None:
+    browser.open(page, 1280)
+    browser.value("document.querySelector('#tradeoff a[download]').focus()")
+    address = browser.value("document.querySelector('#tradeoff a[download]').href")
+    rows = list(csv.DictReader(io.StringIO(unquote(address.partition(",")[2]))))
+    assert [row["method"] for row in rows].count(METHODS[-1][0]) == 1 and len(rows) == len(METHODS)
+    browser.click("#tradeoff summary")
+    browser.wait_for("document.querySelectorAll('#tradeoff tbody tr').length === 8")

@@ -5,6 +5,7 @@ On a GPU the step of a stage is traced once, compiled, and replayed as a CUDA gr
 
 from __future__ import annotations
 
+import gc
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -99,7 +100,7 @@ class Cohort:
             except UserError:
                 raise
             except torch.OutOfMemoryError:
-                self._make_room(len(privates))
+                pass  # what the attempt holds is freed when this block is left
             except Exception as error:
                 found = alone(
                     loop := Loop(self.work)
@@ -110,6 +111,7 @@ class Cohort:
                     f"the cohort runs client by client, it cannot be batched: {reason}", stacklevel=3
                 )
                 return found
+            self._make_room(len(privates))
         return alone(self._alone)
 
     def _make_room(self, n_clients: int) -> None:
@@ -121,7 +123,9 @@ class Cohort:
             )
         self.chunk = min(self.chunk, n_clients) // 2
         self.close()
-        torch.cuda.empty_cache()
+        gc.collect()
+        if self.work.y.is_cuda:
+            torch.cuda.empty_cache()
 
     def _chunks(self, privates: dict[int, Tree]) -> list[dict[int, Tree]]:
         """Of about equal size."""

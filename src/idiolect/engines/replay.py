@@ -11,10 +11,12 @@ from torch import Tensor
 from idiolect.core.trees import tree_leaves
 from idiolect.engines.lanes import Job
 from idiolect.engines.stage_plan import StagePlan
-from idiolect.engines.tracing import Traced
+from idiolect.engines.steps import Step
 from idiolect.engines.workload import Workload
 
 __all__ = ["Replay", "copy_all"]
+
+ROOM, SPARE = 1.25, 64 << 20  # of what a trial run took, and bytes on top, that a capture may take
 
 
 class Replay:
@@ -22,53 +24,49 @@ class Replay:
 
     Args:
         run: the compiled step.
-        leaves: of the arguments the step was traced with; those at ``batches_at`` are the batches', and who is
-            active follows them.
 
     Attributes:
-        buffers: the other leaves that the step reads, by position; whoever runs it fills them.
-        constants: what else it reads.
+        buffers: what the step reads besides batches, by number of the input; whoever runs it fills them.
+        constants: what it reads after all inputs.
     """
 
-    def __init__(
-        self,
-        run: Callable[..., Any],
-        traced: Traced,
-        leaves: Sequence[Tensor],
-        batches_at: range,
-        work: Workload,
-        plan: StagePlan,
-    ) -> None:
-        active, shape = batches_at.stop, plan.shape
-        given = [i for i in traced.used if i not in batches_at and i != active]
-        self.buffers = {i: torch.zeros_like(leaves[i]) for i in given}
-        self.constants = [constant.clone() for constant in traced.constants]
-        self._changed = traced.changed
+    def __init__(self, run: Callable[..., Any], step: Step, work: Workload, plan: StagePlan) -> None:
+        device, shape = work.y.device, plan.shape
+        self.buffers = {
+            n: torch.zeros(kind.shape, dtype=kind.dtype, device=device)
+            for n, (kind, role) in enumerate(zip(step.kinds, step.roles, strict=True))
+            if role.kind not in ("batch", "active")
+        }
+        self.constants = [constant.clone() for constant in step.traced.constants]
+        self._changed = step.traced.changed
         self._ticket = torch.zeros_like(plan.tickets[0])
         self._draws = plan.blank_draws()
         rows = self._ticket[: -shape.n_lanes].view(shape.n_batches, 3, shape.n_lanes, shape.n_rows)
 
-        def step() -> None:
-            batches = [work.gather(*rows[u], self._draws) for u in range(shape.n_batches)]
-            now = dict(zip(batches_at, tree_leaves(batches), strict=True))
-            now |= {**self.buffers, active: self._ticket[-shape.n_lanes :] > 0}
+        def once() -> None:
+            batches = tree_leaves([work.gather(*rows[u], self._draws) for u in range(shape.n_batches)])
+            now = {"batch": batches, "active": [self._ticket[-shape.n_lanes :] > 0]}
+            inputs = [
+                now[role.kind][role.place] if role.kind in now else self.buffers[n]
+                for n, role in enumerate(step.roles)
+            ]
             with torch.no_grad():
-                run(*(now[i] for i in traced.used), *self.constants)
+                run(*inputs, *self.constants)
 
         if work.y.is_cuda:
-            self._step = _captured(step)
+            self._step = _captured(once)
         else:
-            step()  # once, so that what cannot run is known now
-            self._step = step
+            once()  # so that what cannot run is known now
+            self._step = once
 
     def run(self, plan: StagePlan, clients: Mapping[int, Tensor]) -> dict[int, Tensor]:
-        """Every client's leaves after its job, by position.
+        """What the step changes, of every client after its job, by number of the input.
 
         Args:
-            clients: every client's leaves before, by position.
+            clients: every client's leaves before.
         """
-        read = {i: buffer for i, buffer in self.buffers.items() if i in clients}
-        changed = {i: self.buffers[i] for i in self._changed}
+        read = {n: self.buffers[n] for n in clients}
+        changed = {n: self.buffers[n] for n in self._changed}
         after: dict[int, Tensor] = {}  # made when the device has work to do meanwhile
         on_lane: dict[int, Job] = {}
         starting: dict[int, list[Job]] = {}
@@ -108,13 +106,22 @@ def copy_all(into: Sequence[Tensor], out_of: Sequence[Tensor]) -> None:
 
 
 def _captured(step: Callable[[], Any]) -> Callable[[], Any]:
-    """``step`` as a CUDA graph; the trial runs before it leave their traces in the buffers."""
+    """``step`` as a CUDA graph; the trial runs before it leave their traces in the buffers.
+
+    A capture that runs out of memory cannot be undone, so that the room it needs is asked for before.
+    """
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
-        for _ in range(2):
-            step()
+        step()
+        held = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        step()
     torch.cuda.current_stream().wait_stream(side)
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    room = int(ROOM * (torch.cuda.max_memory_allocated() - held)) + SPARE
+    torch.empty(room, dtype=torch.uint8, device="cuda")
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         step()

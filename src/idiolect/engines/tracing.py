@@ -26,7 +26,7 @@ class Traced(NamedTuple):
     """Args:
     graph: takes the used inputs, then the constants; changes the state's leaves among them.
     used: which leaves of the arguments it reads, in order.
-    changed: which leaves of the arguments it changes, all of them the state's.
+    changed: which of its inputs it changes, all of them the state's.
     constants: tensors that the step closes over, and its lifted numbers.
     text: the same for two graphs that compute the same.
     """
@@ -50,6 +50,7 @@ def trace(step: Callable[..., Tree], arguments: tuple[Tree, ...], state_at: int)
     changed = _write_back(module.graph, first)
     module.graph.eliminate_dead_code()
     used = _drop_unused(module.graph)
+    changed = tuple(used.index(i) for i in changed)
     constants = [*_lift_tensors(module), *_lift_numbers(module.graph, flat[0].device)]
     module.graph.lint()
     module.recompile()
@@ -71,9 +72,12 @@ def _write_back(graph: fx.Graph, first: int) -> tuple[int, ...]:
 
 
 def _drop_unused(graph: fx.Graph) -> tuple[int, ...]:
+    """Which inputs are left; they are called by their order, so that the text depends on nothing else."""
     used = []
     for i, node in enumerate([n for n in graph.nodes if n.op == "placeholder"]):
         if node.users:
+            node.target = f"input_{len(used)}"
+            node.name = node.target
             used.append(i)
         else:
             graph.erase_node(node)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from idiolect.core.seeds import derive
@@ -21,9 +23,14 @@ def cohort_size(participation_rate: float, population: int) -> int:
 
 def select(participation_rate: float, population: int, *, seed: int, round: int) -> list[int]:
     """The cohort of a round: uniform without replacement, in client-id order."""
+    return list(_selected(participation_rate, population, seed, round))
+
+
+@lru_cache(maxsize=8)  # a round is asked for when it comes into sight and again when it comes
+def _selected(participation_rate: float, population: int, seed: int, round: int) -> tuple[int, ...]:
     random = np.random.default_rng(derive(seed, "selection", round))
     chosen = random.choice(population, cohort_size(participation_rate, population), replace=False)
-    return sorted(int(client) for client in chosen)
+    return tuple(sorted(chosen.tolist()))
 
 
 def newcomers_last(n_clients: int, newcomers: int, *, seed: int) -> list[int]:

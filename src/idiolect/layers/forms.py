@@ -24,47 +24,80 @@ class BatchedLayers(TorchFunctionMode):
 
     It acts on the functions that modules call, so that a network needs no change to run as a cohort.  What no
     batched form covers (groups, overlapping windows, ...) runs as it is.  Pooling goes before the ReLU and the bias
-    that it follows, which then see a quarter of the values: max relu(x + b) = relu(max(x) + b), gradients alike.
-    The mean over a whole map is taken as one, since its own form sets strides that ``vmap`` cannot follow.
+    that it directly follows, which then see a quarter of the values: max relu(x + b) = relu(max(x) + b), gradients
+    alike.  The mean over a whole map is taken as one, since its own form sets strides that ``vmap`` cannot follow.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._relus: dict[int, tuple[Tensor, Tensor]] = {}  # by identity of what came out: it, what went in
-        self._convolutions: dict[
-            int, tuple[Tensor, Tensor, Tensor | None, _Call]
-        ] = {}  # it, without bias, bias
+        self._last: _Convolved | _Rectified | None = None  # the call before this one, where it matters
+        self._copies: dict[int, Tensor] = {}  # by identity, what should be views
 
     def __torch_function__(
         self, function: Callable[..., Any], types: Iterable[type], args: Any = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
         if function is torch.conv2d:
-            return self._convolved(*args, **kwargs)
+            self._last = _convolved(*args, **kwargs)
+            return self._last.out
         if function is F.max_pool2d and (side := _side(*args[1:], **kwargs)):
-            return self._pooled(args[0], side)
+            y, self._last = _pooled(args[0], side, self._last), None
+            return y
         if function is F.adaptive_avg_pool2d and args[1:] in ((1,), ((1, 1),)):
-            return args[0].mean((-2, -1), keepdim=True)
-        out = function(*args, **kwargs)
-        if function is F.relu and out is not args[0]:
-            self._relus[id(out)] = out, args[0]
+            function, args = Tensor.mean, (args[0], (-2, -1), True)
+        out = self._viewed(*args) if function is Tensor.view else function(*args, **kwargs)
+        if args and (out is None or out is args[0]) and id(args[0]) in self._copies:
+            raise RuntimeError("batched layers cannot follow a network that changes a view in place")
+        if function is F.relu:
+            before = self._last if isinstance(self._last, _Convolved) and self._last.out is args[0] else None
+            self._last = _Rectified(out, args[0], before)
+        elif out is None or isinstance(out, Tensor):
+            self._last = None
         return out
 
-    def _convolved(
-        self, x: Tensor, weight: Tensor, bias: Tensor | None = None, *rest: Any, **options: Any
-    ) -> Tensor:
-        call = _Call(x, weight, *rest, **options)
-        y = call.run()
-        out = y if bias is None else y + bias[:, None, None]
-        self._convolutions[id(out)] = out, y, bias, call
-        return out
+    def _viewed(self, x: Tensor, *size: Any) -> Tensor:
+        """Channels lie last in the batched forms, so that a network's view can ask for a copy."""
+        try:
+            return x.view(*size)
+        except (RuntimeError, ValueError):
+            out = x.reshape(*size)
+            self._copies[id(out)] = out
+            return out
 
-    def _pooled(self, x: Tensor, side: int) -> Tensor:
-        _, before = self._relus.get(id(x), (x, x))
-        _, inner, bias, call = self._convolutions.get(id(before), (before, before, None, None))
-        y = call.run_pooled(side) if call and call.can_pool(side) else max_pool(inner, side)
-        y = y if bias is None else y + bias[:, None, None]
-        return y if before is x else torch.relu(y)
+
+class _Convolved(NamedTuple):
+    """A convolution: with its bias, without, the bias, and how it was called."""
+
+    out: Tensor
+    y: Tensor
+    bias: Tensor | None
+    call: _Call
+
+
+class _Rectified(NamedTuple):
+    """A ReLU: what came out, what went in, and the convolution that this came from."""
+
+    out: Tensor
+    x: Tensor
+    before: _Convolved | None
+
+
+def _convolved(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, *rest: Any, **options: Any
+) -> _Convolved:
+    call = _Call(x, weight, *rest, **options)
+    y = call.run()
+    return _Convolved(y if bias is None else y + bias[:, None, None], y, bias, call)
+
+
+def _pooled(x: Tensor, side: int, last: _Convolved | _Rectified | None) -> Tensor:
+    """The largest of each window of x, taken before what was done last where that is the same."""
+    if last is None or last.out is not x:
+        return max_pool(x, side)
+    if isinstance(last, _Rectified):
+        return torch.relu(_pooled(last.x, side, last.before))
+    y = last.call.run_pooled(side) if last.call.can_pool(side) else max_pool(last.y, side)
+    return y if last.bias is None else y + last.bias[:, None, None]
 
 
 class _Call(NamedTuple):

@@ -1,23 +1,20 @@
 """Convolution of a cohort without writing its patches down: stride 1, one Triton kernel for all clients.
 
-    y = convolution(x, w)    gradient by x: convolution(g, w turned round)    gradient by w: weight_gradient(x, g)
-
-Both operations are linear in each argument and each other's gradients, so the pair can be differentiated as often
-as one likes.  Where max-pooling follows, only the largest value of each window is written.
+Where max-pooling follows, only the largest value of each window is written.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
-from idiolect.layers.pooling import unpool
+from idiolect.layers.differentiable import Convolution, PooledConvolution
+from idiolect.layers.operations import HAS_TRITON
 
 __all__ = ["convolve", "convolve_and_pool", "serves"]
 
 Pair = tuple[int, int]
+AMPERE = (8, 0)  # the first GPUs that multiply TF32 and bfloat16
 VECTOR = 8  # channels from which they are read side by side
 
 
@@ -28,7 +25,7 @@ def serves(x: Tensor, weight: Tensor, stride: Pair, padding: Pair, dilation: Pai
         x.dtype == torch.float32 and torch.backends.cuda.matmul.allow_tf32
     )
     plain = stride == dilation == (1, 1) and height == width > 1 and padding[0] == padding[1] < height
-    return x.is_cuda and rounded and plain
+    return x.is_cuda and HAS_TRITON and rounded and plain and torch.cuda.get_device_capability() >= AMPERE
 
 
 def convolve(x: Tensor, weight: Tensor, padding: int) -> Tensor:
@@ -39,109 +36,17 @@ def convolve(x: Tensor, weight: Tensor, padding: int) -> Tensor:
         weight: [O, I, side, side].
     """
     image, rows, side = _channels_last(x, weight)
-    return _Convolution.apply(image, rows, side, padding).permute(0, 3, 1, 2)
+    return Convolution.apply(image, rows, side, padding)[0].permute(0, 3, 1, 2)
 
 
 def convolve_and_pool(x: Tensor, weight: Tensor, padding: int, pool: int) -> Tensor:
     """``max_pool(convolve(x, weight, padding), pool)`` for windows whose side is a power of two."""
     image, rows, side = _channels_last(x, weight)
-    return _PooledConvolution.apply(image, rows, side, padding, pool)[0].permute(0, 3, 1, 2)
+    return PooledConvolution.apply(image, rows, side, padding, pool)[0][0].permute(0, 3, 1, 2)
 
 
 def _channels_last(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, int]:
+    """[1, B, H, W, I], [1, O, side side I] and side: one client, which ``vmap`` makes many."""
     image = x.permute(0, 2, 3, 1)
     rows = weight.permute(0, 2, 3, 1).reshape(weight.shape[0], -1)
-    return image.contiguous() if image.shape[-1] >= VECTOR else image, rows, weight.shape[-1]
-
-
-class _Convolution(torch.autograd.Function):
-    """[B, H, W, I] and [O, side side I] -> [B, H', W', O]."""
-
-    @staticmethod
-    def forward(x: Tensor, w: Tensor, side: int, padding: int) -> Tensor:
-        return torch.ops.idiolect.convolution(x[None], w[None], side, padding)[0]
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        x, w, ctx.side, ctx.padding = inputs
-        ctx.save_for_backward(x, w)
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Any:
-        return *_backward(ctx, *ctx.saved_tensors, g.contiguous()), None, None
-
-    @staticmethod
-    def vmap(info: Any, in_dims: Any, x: Tensor, w: Tensor, *options: int) -> tuple[Tensor, int]:
-        return torch.ops.idiolect.convolution(*_clients_first(info, in_dims, x, w), *options), 0
-
-
-class _PooledConvolution(torch.autograd.Function):
-    """The same with [B, h, w, O] largest values, and which place of its window each came from."""
-
-    @staticmethod
-    def forward(x: Tensor, w: Tensor, side: int, padding: int, pool: int) -> tuple[Tensor, Tensor]:
-        y, winner = torch.ops.idiolect.pooled_convolution(x[None], w[None], side, padding, pool)
-        return y[0], winner[0]
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        x, w, ctx.side, ctx.padding, ctx.pool = inputs
-        ctx.size = tuple(n + 2 * ctx.padding - ctx.side + 1 for n in x.shape[1:3])
-        ctx.mark_non_differentiable(output[1])
-        ctx.save_for_backward(x, w, output[1])
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor, _: Any) -> Any:
-        x, w, winner = ctx.saved_tensors
-        return *_backward(ctx, x, w, unpool(g, winner, ctx.pool, ctx.size)), None, None, None
-
-    @staticmethod
-    def vmap(info: Any, in_dims: Any, x: Tensor, w: Tensor, *options: int) -> tuple[Any, tuple[int, int]]:
-        return torch.ops.idiolect.pooled_convolution(*_clients_first(info, in_dims, x, w), *options), (0, 0)
-
-
-class _WeightGradient(torch.autograd.Function):
-    """[B, H, W, I] and [B, H', W', O] -> [O, side side I]."""
-
-    @staticmethod
-    def forward(x: Tensor, g: Tensor, side: int, padding: int) -> Tensor:
-        return torch.ops.idiolect.weight_gradient(x[None], g[None], side, padding)[0]
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        x, g, ctx.side, ctx.padding = inputs
-        ctx.save_for_backward(x, g)
-
-    @staticmethod
-    def backward(ctx: Any, u: Tensor) -> Any:
-        x, g = ctx.saved_tensors
-        gx = _Convolution.apply(g, _turned(u, ctx.side), ctx.side, ctx.side - 1 - ctx.padding)
-        return gx, _Convolution.apply(x, u, ctx.side, ctx.padding), None, None
-
-    @staticmethod
-    def vmap(info: Any, in_dims: Any, x: Tensor, g: Tensor, *options: int) -> tuple[Tensor, int]:
-        return torch.ops.idiolect.weight_gradient(*_clients_first(info, in_dims, x, g), *options), 0
-
-
-def _backward(ctx: Any, x: Tensor, w: Tensor, g: Tensor) -> tuple[Tensor | None, Tensor | None]:
-    """The gradients by x and by w of a convolution whose result has the gradient g."""
-    gx = gw = None
-    if ctx.needs_input_grad[0]:
-        gx = _Convolution.apply(g, _turned(w, ctx.side), ctx.side, ctx.side - 1 - ctx.padding)
-    if ctx.needs_input_grad[1]:
-        gw = _WeightGradient.apply(x, g, ctx.side, ctx.padding)
-    return gx, gw
-
-
-def _turned(w: Tensor, side: int) -> Tensor:
-    """The weights that carry a gradient back: taps reversed, input and output swapped."""
-    taps = w.unflatten(1, (side, side, -1))  # [O, side, side, I]
-    return taps.flip(1, 2).permute(3, 1, 2, 0).flatten(1)
-
-
-def _clients_first(info: Any, in_dims: Any, *tensors: Tensor) -> list[Tensor]:
-    """Every tensor with the clients' axis first; one that all clients share is repeated, without a copy."""
-    return [
-        t.expand(info.batch_size, *t.shape) if axis is None else t.movedim(axis, 0)
-        for t, axis in zip(tensors, in_dims[:2], strict=True)
-    ]
+    return (image.contiguous() if image.shape[-1] >= VECTOR else image)[None], rows[None], weight.shape[-1]

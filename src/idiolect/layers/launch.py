@@ -15,6 +15,8 @@ from idiolect.layers.triton_kernels import _convolution, _unpool, _weight_gradie
 
 __all__ = ["convolution", "unpool", "weight_gradient"]
 
+LIMIT = 1 << 31  # numbers of one client that the kernels can count; more are computed in parts
+
 
 class Tile(NamedTuple):
     """What one program of a kernel works on at a time; ``part`` of the positions add up to one partial sum."""
@@ -45,6 +47,11 @@ def convolution(
     y = x.new_empty(n_clients, n_rows, height_out // pool, width_out // pool, n_out)
     winner = torch.empty(y.shape if pool > 1 else 0, dtype=torch.uint8, device=x.device)
     n_positions = y[0, ..., 0].numel() * pool * pool
+    if max(x[0].numel(), n_positions * n_out) >= LIMIT and n_rows > 1:
+        halves = [convolution(half, w, side, padding, pool, tile) for half in x.tensor_split(2, 1)]
+        return torch.cat([y for y, _ in halves], 1), torch.cat(
+            [winner for _, winner in halves], int(pool > 1)
+        )
     tile = tile or forward_tile(n_out)
     grid = (triton.cdiv(n_positions, tile.positions), triton.cdiv(n_out, tile.out), n_clients)
     _convolution[grid](
@@ -60,6 +67,10 @@ def weight_gradient(x: Tensor, g: Tensor, side: int, padding: int, tile: Tile | 
     n_clients, n_rows, height, width, n_in = x.shape
     _, _, height_out, width_out, n_out = g.shape
     n_positions, depth = n_rows * height_out * width_out, side * side * n_in
+    if max(x[0].numel(), g[0].numel()) >= LIMIT and n_rows > 1:
+        pairs = zip(x.tensor_split(2, 1), g.tensor_split(2, 1), strict=True)
+        first, second = (weight_gradient(a, b.contiguous(), side, padding, tile) for a, b in pairs)
+        return first + second
     tile = tile or backward_tile(x.dtype, depth, n_out)
     tiles = triton.cdiv(depth, tile.depth) * triton.cdiv(n_out, tile.out)
     parts = triton.cdiv(n_positions, tile.part)

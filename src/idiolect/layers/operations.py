@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-__all__ = []
+__all__ = ["HAS_TRITON"]
+
+HAS_TRITON = find_spec("triton") is not None  # it comes with PyTorch's builds for CUDA
+
+
+def _by_kernel(x: Tensor) -> bool:
+    return x.is_cuda and x.dtype != torch.float64 and HAS_TRITON
 
 
 @torch.library.custom_op("idiolect::convolution", mutates_args=())
 def _convolution(x: Tensor, w: Tensor, side: int, padding: int) -> Tensor:
     """x [C, B, H, W, I], w [C, O, side side I] -> [C, B, H', W', O]."""
-    if x.is_cuda and x.dtype != torch.float64:
-        from idiolect.layers.launch import convolution  # noqa: PLC0415  (Triton comes with CUDA)
+    if _by_kernel(x):
+        from idiolect.layers.launch import convolution  # noqa: PLC0415
 
         return convolution(x, w.contiguous(), side, padding)[0]
     weight = w.unflatten(2, (side, side, -1)).permute(0, 1, 4, 2, 3)
@@ -31,7 +39,7 @@ def _(x: Tensor, w: Tensor, side: int, padding: int) -> Tensor:
 @torch.library.custom_op("idiolect::pooled_convolution", mutates_args=())
 def _pooled_convolution(x: Tensor, w: Tensor, side: int, padding: int, pool: int) -> tuple[Tensor, Tensor]:
     """The same with the largest value of each window, and which place of it that is."""
-    if x.is_cuda and x.dtype != torch.float64:
+    if _by_kernel(x):
         from idiolect.layers.launch import convolution  # noqa: PLC0415
 
         return convolution(x, w.contiguous(), side, padding, pool)
@@ -53,7 +61,7 @@ def _(x: Tensor, w: Tensor, side: int, padding: int, pool: int) -> tuple[Tensor,
 @torch.library.custom_op("idiolect::weight_gradient", mutates_args=())
 def _weight_gradient(x: Tensor, g: Tensor, side: int, padding: int) -> Tensor:
     """x [C, B, H, W, I], g [C, B, H', W', O] -> [C, O, side side I]."""
-    if x.is_cuda and x.dtype != torch.float64:
+    if _by_kernel(x):
         from idiolect.layers.launch import weight_gradient  # noqa: PLC0415
 
         return weight_gradient(x, g.contiguous(), side, padding)
@@ -71,11 +79,11 @@ def _(x: Tensor, g: Tensor, side: int, padding: int) -> Tensor:
 @torch.library.custom_op("idiolect::unpool", mutates_args=())
 def _unpool(g: Tensor, winner: Tensor, side: int, height: int, width: int) -> Tensor:
     """g, winner [N, h, w, C] -> [N, H, W, C], zero but for each value at the place of its window that won."""
-    if g.is_cuda:
+    if g.is_cuda and HAS_TRITON:
         from idiolect.layers.launch import unpool  # noqa: PLC0415
 
         return unpool(g.contiguous(), winner.contiguous(), side, height, width)
-    place = torch.arange(side * side, dtype=torch.uint8).view(side, 1, side, 1)
+    place = torch.arange(side * side, dtype=torch.uint8, device=g.device).view(side, 1, side, 1)
     spread = torch.where(winner[:, :, None, :, None] == place, g[:, :, None, :, None], 0)
     inner = spread.flatten(3, 4).flatten(1, 2)
     return F.pad(inner, (0, 0, 0, width - inner.shape[2], 0, height - inner.shape[1])).contiguous()

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from idiolect.layers import operations as operations
+from idiolect.layers import operations as operations  # defines torch.ops.idiolect
 
 __all__ = ["max_pool", "plain", "unpool"]
 
@@ -89,9 +89,11 @@ class _Unpool(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, g: Tensor, winner: Tensor, *options: int) -> tuple[Tensor, int]:
-        g, winner = (t.movedim(d, 0).flatten(0, 1) for t, d in zip((g, winner), in_dims[:2], strict=True))
-        out = torch.ops.idiolect.unpool(g, winner, *options)
-        return out.unflatten(0, (info.batch_size, -1)), 0
+        g, winner = (
+            (t.expand(info.batch_size, *t.shape) if axis is None else t.movedim(axis, 0)).flatten(0, 1)
+            for t, axis in zip((g, winner), in_dims[:2], strict=True)
+        )
+        return _Unpool.apply(g, winner, *options).unflatten(0, (info.batch_size, -1)), 0
 
 
 def _windows(x: Tensor, side: int) -> Tensor:

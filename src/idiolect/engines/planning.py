@@ -1,0 +1,59 @@
+"""The plans of stages on lanes: made when they are asked for, or ahead of time while the device is busy."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+from idiolect.core import Program, Stage
+from idiolect.engines.lanes import assign, count_lanes
+from idiolect.engines.stage_plan import Shape, StagePlan, drawn_on_lanes, tickets_on_lanes
+from idiolect.engines.workload import Workload
+
+__all__ = ["Planner"]
+
+
+@dataclass
+class Planner:
+    """Args:
+    reads_keys: by stage, whether its step depends on the keys of examples; a stage not in it may.
+    """
+
+    work: Workload
+    reads_keys: dict[str, bool] = field(default_factory=dict)
+    _ahead: dict[Hashable, StagePlan] = field(default_factory=dict)
+    _extents: dict[Hashable, tuple[int, int]] = field(default_factory=dict)
+
+    def look_ahead(self, program: Program, clients: list[int]) -> None:
+        """Makes the plans of a coming round."""
+        self._ahead.clear()
+        plan = program.method.plan(program.scene, program.clock)
+        for stage in (*plan.before, *plan.after):
+            self._ahead[_key(program, stage, clients)] = self.make(program, stage, clients)
+
+    def plan(self, work: Workload, program: Program, stage: Stage, clients: list[int]) -> StagePlan:
+        ahead = self._ahead.pop(_key(program, stage, clients), None)
+        return ahead or self.make(program, stage, clients)
+
+    def make(self, program: Program, stage: Stage, clients: list[int]) -> StagePlan:
+        with_keys = self.reads_keys.get(stage.name, True)
+        planned = [self.work.plan(program, stage, client, with_keys) for client in clients]
+        plans, draws = zip(*planned, strict=True)
+        shape = Shape(stage.batches_per_step, *self._extent(program, stage, len(clients)))
+        jobs = assign([len(plan.index) // shape.n_batches for plan in plans], shape.n_lanes)
+        tickets = tickets_on_lanes(plans, jobs, shape, self.work.like)
+        drawn = drawn_on_lanes(draws, jobs, shape, self.work.like)
+        return StagePlan(clients, jobs, shape, tickets, drawn, with_keys)
+
+    def _extent(self, program: Program, stage: Stage, n_clients: int) -> tuple[int, int]:
+        """Lanes, and rows of a batch; the same in every round."""
+        pace = (stage.split, stage.epochs, stage.share, stage.steps, stage.min_steps, stage.has_minimum)
+        key = (*pace, stage.rounding, stage.batches_per_step, stage.measure is None, program.scene, n_clients)
+        if key not in self._extents:
+            everyone, n_rows = self.work.extent(program, stage)
+            self._extents[key] = count_lanes(everyone, n_clients), n_rows
+        return self._extents[key]
+
+
+def _key(program: Program, stage: Stage, clients: list[int]) -> Hashable:
+    return program.clock.round, stage.name, tuple(clients)

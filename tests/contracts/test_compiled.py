@@ -1,0 +1,144 @@
+"""The cohort as it runs on a GPU, without one: traced steps on lanes, chunks that shrink, ways out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import idiolect.engines.cohort as cohort_module
+from idiolect.core import Batch, Loss, Out, Part, Tree, View, broadcast, chain
+from idiolect.engines import Cohort, Loop
+from idiolect.engines.compiled import COMPILED
+from idiolect.errors import UserError
+from idiolect.experiments.setting import Setting
+from idiolect.methods import method as read_method
+from idiolect.parts import average
+
+from .cases import METHODS, spelt
+from .sameness import assert_equal, states
+from .tiny import finished_run, play, setting_of
+
+SOME = ("fedavg", "map", "fedrep", "scaffold", "apfl", "fedcurv", "perfedavg_hf", "superfed_lm")
+
+
+def one_round(setting: Setting, engine: Any) -> Any:
+    sent = broadcast(setting.method, setting.first_server())
+    first = {client: setting.first_private(client) for client in range(6)}
+    return engine.round(setting.program(0), sent, first, False)
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_traced_cohort_equals_loop(name: str) -> None:
+    setting = setting_of(name)
+    assert_equal(states(play(setting, Cohort(setting.work, compile="trace"))), states(finished_run(name)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [m for m in METHODS if m not in SOME])
+def test_every_traced_cohort_equals_loop(name: str) -> None:
+    setting = setting_of(spelt(name))
+    cohort = play(setting, Cohort(setting.work, compile="trace"))
+    assert_equal(states(cohort), states(finished_run(spelt(name))))
+
+
+@pytest.mark.slow
+def test_compiled_cohort_equals_loop() -> None:
+    setting = setting_of("map", model="lenet_map", dataset="tiny(size=28)")
+    compiled, loop = (
+        play(setting, engine) for engine in (Cohort(setting.work, compile="inductor"), Loop(setting.work))
+    )
+    assert_equal(states(compiled), states(loop))
+
+
+def test_steps_that_differ_in_numbers_alone_share_a_graph() -> None:
+    setting = setting_of("persfl(lambdas=(0.25, 0.5, 0.75), temperatures=(1.0, 5.0), epochs=1)")
+    COMPILED.clear()
+    play(setting, Cohort(setting.work, compile="trace"))
+    assert len(COMPILED) == 3  # local training, validation, distillation
+
+
+def test_graphs_are_kept_over_runs() -> None:
+    setting = setting_of("fedavg")
+    one_round(setting, Cohort(setting.work, compile="trace"))
+    before = dict(COMPILED)
+    again = replace(setting, method=read_method("fedavg"))
+    one_round(again, Cohort(again.work, compile="trace"))
+    assert before == COMPILED
+
+
+@pytest.mark.parametrize("compile", ["none", "trace"])
+def test_chunks_shrink_until_they_fit(compile: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    setting, compute = setting_of("map"), cohort_module.round_of_group
+    sizes = []
+
+    def with_little_memory(*arguments: Any) -> Any:
+        sizes.append(len(arguments[4]))
+        if len(arguments[4]) > 2:
+            raise torch.OutOfMemoryError("no room")
+        return compute(*arguments)
+
+    expected = one_round(setting, Loop(setting.work))
+    monkeypatch.setattr(cohort_module, "round_of_group", with_little_memory)
+    engine = Cohort(setting.work, compile=compile)
+    assert_equal(one_round(setting, engine), expected)
+    assert sizes[:2] == [6, 3] and set(sizes[2:]) == {1}
+    assert engine.chunk == 1
+
+
+def test_client_that_does_not_fit_is_a_mistake_with_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_memory(*arguments: Any) -> Any:
+        raise torch.OutOfMemoryError("no room")
+
+    monkeypatch.setattr(cohort_module, "round_of_group", without_memory)
+    setting = setting_of("fedavg")
+    with pytest.raises(UserError, match="one client alone does not fit"):
+        one_round(setting, Cohort(setting.work))
+
+
+def test_what_cannot_be_batched_runs_client_by_client_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def cannot(*arguments: Any) -> Any:
+        raise RuntimeError("vmap: not this one")
+
+    setting = setting_of("map")
+    monkeypatch.setattr(cohort_module, "round_of_group", cannot)
+    engine = Cohort(setting.work)
+    with pytest.warns(UserWarning, match="client by client, it cannot be batched: vmap: not this one"):
+        found = one_round(setting, engine)
+    assert_equal(found, one_round(setting, Loop(setting.work)))
+    one_round(setting, engine)  # says it once
+
+
+def test_stage_that_cannot_be_traced_is_vmapped_and_says_so() -> None:
+    def loss(inner: Loss, view: View) -> Loss:
+        def total(params: Tree, batch: Batch, out: Out) -> Tensor:
+            return inner(params, batch, out) * (2.0 if view.clock.round < 5 else 1.0)
+
+        return total
+
+    setting = setting_of("fedavg")
+    setting = replace(setting, method=chain(average(), Part("by_round", loss=loss)))
+    engine = Cohort(setting.work, compile="trace")
+    with pytest.warns(UserWarning, match="stage main of average . by_round runs uncompiled"):
+        found = one_round(setting, engine)
+    assert_equal(found, one_round(setting, Loop(setting.work)))
+    one_round(setting, engine)  # says it once
+
+
+def test_plans_made_ahead_change_nothing() -> None:
+    setting = setting_of("superfed_mm")
+    plain, ahead = (Cohort(setting.work, compile="trace") for _ in range(2))
+    ahead.look_ahead(setting.program(0), list(range(6)))
+    assert_equal(one_round(setting, ahead), one_round(setting, plain))
+
+
+def test_keys_reach_the_step_that_reads_them() -> None:
+    """A network with dropout, after one without in the same engine's memory of the stage."""
+    setting = setting_of("fedavg", model="vgg11_fc", dataset="tiny(channels=3, size=32)", local_epochs=0.5)
+    engine = Cohort(setting.work, compile="trace")
+    assert engine._compiled is not None
+    engine._compiled._planner.reads_keys["main"] = False
+    assert_equal(one_round(setting, engine), one_round(setting, Loop(setting.work)))

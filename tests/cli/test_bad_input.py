@@ -48,7 +48,10 @@ BAD: dict[str, tuple[list[str], list[str]]] = {
     "model-misfit": (["--model", "vgg8"], ["model vgg8 cannot take images of 1x8"]),
     "engine": (["--engine", "lop"], ["unknown engine 'lop'; did you mean loop?"]),
     "device": (["--device", "tpu"], ["unknown device 'tpu'; did you mean cpu?"]),
-    "precision": (["--precision", "float16"], ["precision must be one of float32, float64, tf32, bf16; got 'float16'"]),
+    "precision": (
+        ["--precision", "float16"],
+        ["precision must be one of float32, float64, tf32, bf16; got 'float16'"],
+    ),
     "setting": (["--set", "rouns=3"], ["there is no setting 'rouns'; known: ", "participation_rate"]),
     "set-without-value": (["--set", "rounds"], ["--set 'rounds' has no value; write --set key=value"]),
     "set-word-for-int": (["--set", "batch_size=abc"], ["setting batch_size must be int, got 'abc'"]),

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from idiolect.core import Clock, Part, Plan, Scene, Stage
-from idiolect.engines import place
+from idiolect.engines import Forms, place
 from idiolect.errors import UserError
 from idiolect.experiments import prepare
 from idiolect.methods.catalogue import PARTS
@@ -56,7 +56,7 @@ def test_as_few_rounds_are_tried_as_show_every_stage(tiny, monkeypatch, method, 
     found = []
     monkeypatch.setattr(
         "idiolect.experiments.setting.dry_round",
-        lambda program, *others: found.append(program.clock.round) or [],
+        lambda program, *others: found.append(program.clock.round) or Forms([], [], {}),
     )
     prepare(replace(tiny, method=method, rounds=rounds, public=6), LOOP)
     assert found == tried

@@ -2,7 +2,7 @@
 
 from idiolect.engines.choose import ENGINES, Engine, Where, choose_engine, place
 from idiolect.engines.cohort import Cohort
-from idiolect.engines.dry_round import dry_round
+from idiolect.engines.dry_round import Forms, dry_round
 from idiolect.engines.evaluation import server_logits
 from idiolect.engines.group import Outcome
 from idiolect.engines.loop import Loop
@@ -16,6 +16,7 @@ __all__ = [
     "ENGINES",
     "Cohort",
     "Engine",
+    "Forms",
     "Loop",
     "Outcome",
     "Pool",

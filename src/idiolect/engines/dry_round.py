@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -22,12 +24,24 @@ from idiolect.engines.packing import SINGLE
 from idiolect.engines.serve import serve_on
 from idiolect.errors import UserError
 
-__all__ = ["dry_round"]
+__all__ = ["Forms", "dry_round"]
 
 
-def dry_round(
-    program: Program, initial: Initial, x: Tensor, n_classes: int, device: str = "meta"
-) -> list[Tree]:
+class Forms(NamedTuple):
+    """Trees without numbers: what shapes a round has to do with.
+
+    Args:
+        privates: a client's private state at first and after each phase.
+        broadcasts: what travels to a client, before and after the merge.
+        messages: what a client sends up.
+    """
+
+    privates: list[Tree]
+    broadcasts: list[Tree]
+    messages: dict[str, tuple[Tree, Tensor]]
+
+
+def dry_round(program: Program, initial: Initial, x: Tensor, n_classes: int, device: str = "meta") -> Forms:
     """Runs one step of every stage, every phase and every predictor of one client, on rows of zeros.
 
     Args:
@@ -35,7 +49,7 @@ def dry_round(
         device: ``meta``, or ``cpu`` for a net that needs to see numbers.
 
     Returns:
-        The private state at first and after each phase, on the meta device: every shape that it can have.
+        On the device: every shape that private state and what travels can have.
 
     Raises:
         UserError: a hook fails, for example because two parts do not fit; the sentence names part and hook.
@@ -52,7 +66,7 @@ def dry_round(
         ) from error
 
 
-def _attempt(program: Program, initial: Initial, x: Tensor, n_classes: int, device: str) -> list[Tree]:
+def _attempt(program: Program, initial: Initial, x: Tensor, n_classes: int, device: str) -> Forms:
     method, structure = program.method, program.task.structure
     server = init_server(method, initial, structure)
     sent = broadcast(method, server)
@@ -82,7 +96,7 @@ def _attempt(program: Program, initial: Initial, x: Tensor, n_classes: int, devi
         context = context._replace(private=private, results={})
         held.append(private)
         _predict(program, context, batch)
-    return held
+    return Forms(held, [sent, broadcast(method, server)], messages)
 
 
 def _predict(program: Program, context: Context, batch: Batch) -> None:

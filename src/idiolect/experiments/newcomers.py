@@ -7,6 +7,7 @@ and goes through the stages of the end of the run.  What it would upload is drop
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from idiolect.core import Program, Tree, broadcast
@@ -30,11 +31,13 @@ class Joined(NamedTuple):
     after: list[Logits]
 
 
-def join(setting: Setting, engine: Engine, server: Tree, round: int) -> Joined:
-    """Lets every newcomer of the federation join at ``round``."""
+def join(
+    setting: Setting, engine: Engine, server: Tree, round: int, clients: Sequence[int] | None = None
+) -> Joined:
+    """Lets newcomers join at ``round``; every one of the federation unless some are given."""
     federation, program = setting.federation, setting.program(round, newcomer=True)
     sent = broadcast(setting.method, server)
-    clients = range(federation.population, len(federation.clients))
+    clients = range(federation.population, len(federation.clients)) if clients is None else clients
     fresh = {client: setting.first_private(client) for client in clients}
     outcomes = engine.round(program, sent, fresh, observe=True)
     privates = dict(zip(clients, (outcome.private for outcome in outcomes), strict=True))

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from idiolect.calls import parse_call
 from idiolect.core import Clock, Initial, Method, Program, Task, Tree, init_private, init_server
 from idiolect.data import Dataset, load
-from idiolect.engines import Where, Workload, dry_round, initialiser, make_task
+from idiolect.engines import Forms, Where, Workload, dry_round, initialiser, make_task
 from idiolect.engines.packing import SINGLE
 from idiolect.engines.precision import PRECISIONS
 from idiolect.errors import UserError
@@ -24,9 +24,22 @@ from idiolect.methods import method
 from idiolect.models import Net, build, is_own, trial
 from idiolect.partition import partition
 
-__all__ = ["Setting", "prepare"]
+__all__ = ["Inputs", "Setting", "assemble", "prepare"]
 
 LEAST_SIDE = 8  # of images that are augmented: moved by four pixels, half of the image stays
+
+
+class Inputs(NamedTuple):
+    """What a network must know of the data it reads, and nothing of the data themselves."""
+
+    shape: tuple[int, int, int]  # (C, H, W), or (1, 1, L) of L tokens
+    n_classes: int
+    mean: tuple[float, ...]  # that images were normalised by
+    std: tuple[float, ...]
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> Inputs:
+        return cls(dataset.shape, dataset.n_classes, dataset.mean, dataset.std)
 
 
 @dataclass(frozen=True)
@@ -55,15 +68,19 @@ class Setting:
         clock = Clock(round, experiment.rounds, rate, size, population, learning_rate, newcomer)
         return Program(self.method, self.task, experiment.scene, clock, SINGLE.differentiate)
 
-    @cached_property
+    @property
     def private_shapes(self) -> list[Tree]:
-        """Trees of every shape that a client's private state can have; a method that cannot work is refused."""
+        """Trees of every shape that a client's private state can have."""
+        return [shape for forms in self.forms for shape in forms.privates]
+
+    @cached_property
+    def forms(self) -> list[Forms]:
+        """What a round has to do with, of every kind of round there is; a method that cannot work is refused."""
         device, n_classes = "cpu" if self.cannot_batch else "meta", self.federation.n_classes
         moments = [self.program(round) for round in _rounds_with_every_stage(self)]
         if self.experiment.newcomers:
             moments.append(self.program(self.experiment.rounds, newcomer=True))
-        found = [dry_round(moment, self.initial(0), self.work.x, n_classes, device) for moment in moments]
-        return [shape for shapes in found for shape in shapes]
+        return [dry_round(moment, self.initial(0), self.work.x, n_classes, device) for moment in moments]
 
     @property
     def metrics(self) -> dict[str, Metric]:
@@ -90,7 +107,6 @@ def prepare(
     Args:
         dataset: taken in place of the one that the experiment names.
     """
-    chosen = method(experiment.method)
     dataset = dataset or _dataset(experiment.dataset, str(data_dir) if data_dir else None)
     parted = partition(
         experiment.partition, dataset.train_y, experiment.clients, experiment.seed, ids=dataset.train_ids
@@ -105,16 +121,38 @@ def prepare(
         public_in_test=experiment.public_in_test,
         newcomers=experiment.newcomers,
     )
-    image_shape = dataset.shape
-    net = build(experiment.model, image_shape, dataset.n_classes, experiment.initialisation, experiment.seed)
+    report, source = parted.report(dataset.train_y), dict(dataset.manifest)
+    return assemble(experiment, where, federation, Inputs.of(dataset), report=report, source=source)
+
+
+def assemble(
+    experiment: Experiment,
+    where: Where,
+    federation: Federation,
+    inputs: Inputs,
+    *,
+    held: Sequence[int] | None = None,
+    report: dict[str, Any] | None = None,
+    source: dict[str, Any] | None = None,
+) -> Setting:
+    """What the experiment runs on, on a federation that is there already.
+
+    Args:
+        held: the clients whose rows are here; all of them by default.
+        report: what the partition dropped.
+        source: where the data come from.
+    """
+    chosen, image_shape = method(experiment.method), inputs.shape
+    net = build(experiment.model, image_shape, inputs.n_classes, experiment.initialisation, experiment.seed)
     precision = PRECISIONS[experiment.precision]
-    black = [-mean / std for mean, std in zip(dataset.mean, dataset.std, strict=True)]
+    black = [-mean / std for mean, std in zip(inputs.mean, inputs.std, strict=True)]
     compute = precision.compute if precision.compute != precision.storage else None
     task = make_task(net, experiment.augmentation, black, compute)
     chosen.check(task.structure, experiment.scene)
-    _refuse_unusable(experiment, chosen, federation, net)
+    here = np.arange(len(federation.clients)) if held is None else np.asarray(held, np.int64)
+    _refuse_unusable(experiment, chosen, federation, net, here)
     _refuse_inputs(experiment, federation, net)
-    cannot_batch = trial(net, image_shape, dataset.n_classes) if is_own(experiment.model) else ""
+    cannot_batch = trial(net, image_shape, inputs.n_classes) if is_own(experiment.model) else ""
     work = Workload.place(
         federation,
         seed=experiment.seed,
@@ -124,14 +162,21 @@ def prepare(
         device=where.device,
     )
     n_parameters = sum(p.numel() for p in net.parameters())
-    report = parted.report(dataset.train_y)
     scheme, seed = experiment.initialisation, experiment.seed
-    initial = initialiser(experiment.model, image_shape, dataset.n_classes, scheme, seed, work.like)
-    source = dict(dataset.manifest)
+    initial = initialiser(experiment.model, image_shape, inputs.n_classes, scheme, seed, work.like)
     setting = Setting(
-        experiment, chosen, federation, work, task, report, source, n_parameters, initial, cannot_batch
+        experiment,
+        chosen,
+        federation,
+        work,
+        task,
+        report or {},
+        source or {},
+        n_parameters,
+        initial,
+        cannot_batch,
     )
-    setting.private_shapes  # noqa: B018 - tries the method
+    setting.forms  # noqa: B018 - tries the method
     return setting
 
 
@@ -157,17 +202,19 @@ def _dataset(text: str, data_dir: str | None) -> Dataset:
     return load(name.strip(), data_dir, **options)
 
 
-def _refuse_unusable(experiment: Experiment, chosen: Method, federation: Federation, net: Net) -> None:
+def _refuse_unusable(
+    experiment: Experiment, chosen: Method, federation: Federation, net: Net, here: np.ndarray
+) -> None:
     """Clients that the method or the network cannot serve, by name."""
     if chosen.needs_public and experiment.public < 1:
         raise UserError(f"{chosen.name} trains on public data on the server; set public, for example to 500")
-    without = np.flatnonzero(federation.clients.sizes("valid") == 0)
+    without = here[federation.clients.sizes("valid")[here] == 0]
     if chosen.needs_validation and len(without):
         raise UserError(
             f"{chosen.name} chooses on validation data and client {without[0]} holds none; set valid above 0"
         )
     batches = np.minimum(federation.clients.sizes("train"), experiment.batch_size)
-    single = np.flatnonzero(batches < 2)
+    single = here[batches[here] < 2]
     if net.has_batchnorm and len(single):
         raise UserError(
             f"client {single[0]} would train on batches of one sample, which batch normalisation cannot; "
@@ -188,7 +235,7 @@ def _refuse_inputs(experiment: Experiment, federation: Federation, net: Net) -> 
             f"augmentation {experiment.augmentation} moves images and these are {experiment.dataset}'s "
             f"inputs of {'x'.join(map(str, x.shape[1:]))} for {experiment.model}; set augmentation to none"
         )
-    if net.vocabulary is None:
+    if net.vocabulary is None or not len(x):
         return
     whole = x.dtype.kind == "i" or bool((x == np.floor(x)).all())
     if not whole or x.min() < 0 or x.max() >= net.vocabulary:

@@ -10,9 +10,11 @@ from typing import Any
 import torch
 
 from idiolect.core import Program, Tree, broadcast, server_round
-from idiolect.core.trees import all_finite, any_nan, stack, tree_leaves, tree_map
-from idiolect.engines import Cohort, Engine, serve
-from idiolect.errors import UserError
+from idiolect.core.trees import any_nan, stack, tree_map
+from idiolect.engines import Cohort, Engine
+from idiolect.experiments.examine import examine, examine_joined, examine_outcomes, remarks_of
+from idiolect.experiments.merging import broken_rows, refuse_broken, served
+from idiolect.experiments.newcomers import join
 from idiolect.experiments.recorder import Recorder
 from idiolect.experiments.setting import Setting
 from idiolect.experiments.traffic import bytes_down, bytes_up
@@ -78,21 +80,15 @@ class Simulation:
         self.warm = True
         messages = stack([outcome.messages for outcome in outcomes])
         losses = torch.stack([outcome.loss for outcome in outcomes])
-        broken, kept = ~all_finite((messages, losses)), [outcome.private for outcome in outcomes]
-        broken = broken | any_nan(kept) if tree_leaves(kept[0]) else broken
+        broken = broken_rows(messages, losses, [outcome.private for outcome in outcomes])
         down = self._down(program, sent, len(cohort))
         merged = server_round(setting.method, self.server, messages, program.clock)
         if isinstance(self.engine, Cohort) and self.round + 1 < setting.experiment.rounds:
             self.engine.look_ahead(setting.program(self.round + 1), self._cohort(self.round + 1))
-        self._refuse(cohort, broken, f"in round {self.round + 1}")  # after all that a device can do meanwhile
-        self.server = merged
-        if program.method.plan(program.scene, program.clock).server:
-            self.server = serve(program, setting.work, self.server, messages)
-            if not all(bool(torch.isfinite(leaf).all()) for leaf in tree_leaves(self.server["params"])):
-                raise UserError(
-                    f"the server's own stage of round {self.round + 1} gave parameters that are not finite; "
-                    "lower its learning rate"
-                )
+        refuse_broken(
+            cohort, broken, f"in round {self.round + 1}"
+        )  # after all that a device can do meanwhile
+        self.server = served(setting, program, merged, messages)
         self.store.write({c: outcome.private for c, outcome in zip(cohort, outcomes, strict=True)})
         self._settle("merged", program)
         self.round += 1
@@ -103,7 +99,7 @@ class Simulation:
         self.rounds.add(self.round, seconds, len(cohort), down, up, loss)
         self.latest["loss"] = loss
         if observed:
-            self._recorder().cohort(cohort, outcomes)
+            self._recorder().cohort(cohort, examine_outcomes(setting, cohort, outcomes))
         if evaluated:
             del outcomes, messages
             self._look(program, "before")
@@ -120,16 +116,21 @@ class Simulation:
         if any(part.remarks for part in self.setting.method.parts):
             for clients, privates in self._everyone():
                 for client in clients:
-                    self._recorder().remarks(program, client, privates[client])
-        self.picks |= self._recorder().newcomers()
+                    found = remarks_of(self.setting, program, self.server, client, privates[client])
+                    self._recorder().remarks(client, found)
+        if self.setting.federation.newcomers:
+            joined = join(self.setting, self.engine, self.server, self.round)
+            arrival = examine_joined(self.setting, self.engine, self.server, joined)
+            self.picks |= self._recorder().newcomers(arrival)
 
     def _recorder(self) -> Recorder:
-        return Recorder(self.setting, self.engine, self.rows, self.round, self.server)
+        return Recorder(self.setting, self.rows, self.round, self.server)
 
     def _look(self, program: Program, moment: str) -> None:
         """Evaluates all clients and the shared model."""
         chunks = (privates for _, privates in self._everyone())
-        seen = self._recorder().everyone(program, chunks, moment)
+        examined = examine(self.setting, self.engine, program, self.server, chunks)
+        seen = self._recorder().everyone(program, examined, moment)
         self.latest |= seen.numbers
         self.picks = seen.picks
 
@@ -141,7 +142,7 @@ class Simulation:
         for clients, privates in self._everyone():
             settled = self.engine.settle(program, phase, sent, privates)
             self.warm = True
-            self._refuse(clients, any_nan(settled), f"after round {self.round}")
+            refuse_broken(clients, any_nan(settled), f"after round {self.round}")
             self.store.write(dict(zip(clients, settled, strict=True)))
         return True
 
@@ -177,14 +178,6 @@ class Simulation:
     def _due(self, round: int) -> bool:
         experiment = self.setting.experiment
         return round % experiment.evaluate_every == 0 or round == experiment.rounds
-
-    def _refuse(self, clients: list[int], broken: torch.Tensor, when: str) -> None:
-        """Stops at the first client that is ``broken``; one look at the device for all of them."""
-        found = [client for client, is_broken in zip(clients, broken.tolist(), strict=True) if is_broken]
-        if found:
-            raise UserError(
-                f"client {found[0]} got parameters that are not finite {when}; lower learning_rate or set clip_norm"
-            )
 
     def state(self) -> dict[str, Any]:
         """All that the next round depends on but private state; randomness is derived from its number."""

@@ -1,0 +1,143 @@
+"""Keys of server and sites, and the certificates of the connection between them."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from idiolect.errors import UserError
+
+__all__ = ["is_loopback", "private_key", "public_key", "write_certificates", "write_key_pair", "write_secret"]
+
+DAYS = 825  # that a certificate is good for
+KEY, PUBLIC = "key", "key.pub"
+
+
+def write_secret(path: Path, content: bytes) -> None:
+    """A file that its owner alone can read, from its first moment on."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content)
+
+
+def write_key_pair(folder: Path) -> None:
+    """A new key pair as ``key`` and ``key.pub``, in the formats of OpenSSH."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    encoding, private = serialization.Encoding, serialization.PrivateFormat
+    write_secret(
+        folder / KEY, key.private_bytes(encoding.PEM, private.OpenSSH, serialization.NoEncryption())
+    )
+    public = key.public_key().public_bytes(encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    (folder / PUBLIC).write_bytes(public + b"\n")
+
+
+def private_key(path: Path) -> ec.EllipticCurvePrivateKey:
+    try:
+        key = serialization.load_ssh_private_key(path.read_bytes(), None)
+    except (OSError, ValueError, UnsupportedAlgorithm):
+        raise UserError(f"{path} is no private key that can be read; make one with idiolect deploy key") from None
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise UserError(f"{path} is no ECDSA key; make one with idiolect deploy key")
+    return key
+
+
+def public_key(path: Path) -> ec.EllipticCurvePublicKey:
+    try:
+        key = serialization.load_ssh_public_key(path.read_bytes())
+    except (OSError, ValueError, UnsupportedAlgorithm):
+        raise UserError(f"{path} is no public key that can be read") from None
+    if not isinstance(key, ec.EllipticCurvePublicKey):
+        raise UserError(f"{path} is no ECDSA key")
+    return key
+
+
+def write_certificates(folder: Path, hosts: Sequence[str]) -> None:
+    """An authority of this deployment's own (``ca.crt``) and the server's certificate for ``hosts``."""
+    authority, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    name = _name("Idiolect deployment")
+    ca = (
+        _certificate(name, name, authority)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(signs=True), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(authority.public_key()), critical=False)
+        .sign(authority, hashes.SHA256())
+    )
+    server = (
+        _certificate(_name("Idiolect server"), name, key)
+        .add_extension(x509.SubjectAlternativeName([_alternative(host) for host in hosts]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(signs=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key()), critical=False
+        )
+        .sign(authority, hashes.SHA256())
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    for file, certificate in (("ca.crt", ca), ("server.crt", server)):
+        (folder / file).write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    write_secret(folder / "ca.key", _pem(authority))
+    write_secret(folder / "server.key", _pem(key))
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _certificate(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey
+) -> x509.CertificateBuilder:
+    now = datetime.datetime.now(datetime.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(minutes=5))
+        .not_valid_after(now + datetime.timedelta(days=DAYS))
+    )
+
+
+def _name(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+
+def _alternative(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host.strip("[]")))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _usage(signs: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=not signs,
+        key_cert_sign=signs,
+        crl_sign=signs,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )

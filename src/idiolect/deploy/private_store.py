@@ -1,0 +1,165 @@
+"""A site's private state on its own disk.
+
+Every version is a safetensors file with a checksum over tensors and facts, written atomically: ``state-<round>-<step>``
+of one experiment and one site.  The server says which version it knows, because it has merged what came of it; that
+version is where work goes on.  A version that the server does not know of yet is one whose upload was lost: it is
+made again.  The known version and those before it are kept, so that a damaged file costs rounds and not the model.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from idiolect.core.trees import Tree
+from idiolect.deploy.named import named, rebuilt
+from idiolect.errors import UserError
+from idiolect.records.atomic import write_atomically
+from idiolect.records.tensors import DamagedFile, read_tensors, write_tensors
+
+__all__ = ["FRESH", "JOIN", "MERGED", "TRAINED", "END", "Position", "PrivateStore"]
+
+TRAINED, MERGED, END, JOIN = range(4)  # steps of a round after which private state is another
+BACKUPS = 2  # versions before the known one that are kept
+FRESH = "fresh"  # a file that says: start again, on purpose
+SEEN = "seen.json"
+
+
+class Position(NamedTuple):
+    """When a version was made: rounds from 0, and the step within one."""
+
+    round: int
+    step: int
+
+
+@dataclass(frozen=True)
+class PrivateStore:
+    """Args:
+    folder: of this experiment and site alone.
+    owner: experiment and site, kept in every file and compared when it is read.
+    forms: every shape that private state can have.
+    """
+
+    folder: Path
+    owner: dict[str, str]
+    forms: Sequence[Tree]
+
+    def versions(self) -> list[Position]:
+        found = (re.fullmatch(r"state-(\d+)-(\d)\.safetensors", path.name) for path in self._files())
+        return sorted(Position(int(match[1]), int(match[2])) for match in found if match)
+
+    def newest(self) -> Position | None:
+        return max(self.versions(), default=None)
+
+    def base(self, known: Position | None, asked: Position) -> Position | None:
+        """The version from which work at ``asked`` starts; nothing if that is a fresh state.
+
+        Args:
+            known: the last version of this site that the server has merged.
+
+        Raises:
+            UserError: what the server knows is not here, or what is here the server does not know.
+        """
+        held = self.versions()
+        if (self.folder / FRESH).exists():
+            return None
+        if known is None:
+            if any(version.round > asked.round for version in held):
+                raise UserError(
+                    f"{self.folder} holds private state of round {held[-1].round + 1} and the server starts again at "
+                    f"round {asked.round + 1}; to give that state up: idiolect deploy restore --fresh"
+                )
+            return None
+        earlier = [version for version in held if version <= known]
+        if not earlier:
+            raise UserError(
+                f"the private state of round {known.round + 1} is not in {self.folder}; put it back, or start from "
+                "nothing with idiolect deploy restore --fresh"
+            )
+        return earlier[-1]
+
+    def read(self, version: Position) -> Tree:
+        """Raises:
+        UserError: the file is damaged or another's; the sentence names the backup before it.
+        """
+        path = self._path(version)
+        try:
+            tensors, facts = read_tensors(path)
+        except DamagedFile as error:
+            raise UserError(f"private state is damaged: {error}; {self._advice(version)}") from None
+        said = json.loads(facts["owner"])
+        if said != self.owner or json.loads(facts["position"]) != list(version):
+            raise UserError(f"{path.name} is of {said}, not of {self.owner}; {self._advice(version)}")
+        return rebuilt(tensors, self.forms, path.name)
+
+    def write(self, version: Position, private: Tree, known: Position | None) -> None:
+        """Keeps a new version beside the known one and those before it."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        facts = {"owner": json.dumps(self.owner), "position": json.dumps(version)}
+        write_tensors(self._path(version), named(private), facts)
+        (self.folder / FRESH).unlink(missing_ok=True)
+        merged = [held for held in self.versions() if known is not None and held <= known]
+        kept = {version, *merged[-1 - BACKUPS :]}
+        for held in self.versions():
+            if held not in kept:
+                self._path(held).unlink()
+
+    def check(self) -> None:
+        """Raises:
+        UserError: the newest version cannot be read.
+        """
+        newest = self.newest()
+        if newest is not None and not (self.folder / FRESH).exists():
+            self.read(newest)
+
+    def step_back(self) -> Position | None:
+        """Puts the newest version aside; gives the one before it, which is the newest now."""
+        newest = self.newest()
+        if newest is None:
+            raise UserError(f"there is no private state in {self.folder}")
+        path = self._path(newest)
+        path.rename(path.with_suffix(".aside"))
+        return self.newest()
+
+    def start_afresh(self) -> None:
+        """Puts every version aside and says that this is on purpose."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for version in self.versions():
+            path = self._path(version)
+            path.rename(path.with_suffix(".aside"))
+        write_atomically(self.folder / FRESH, "the private state was given up on purpose\n")
+
+    def accept(self, serial: Sequence[int]) -> None:
+        """Remembers a letter's number; one that is not above the last is refused as a repetition.
+
+        Raises:
+            UserError: it is not.
+        """
+        path = self.folder / SEEN
+        seen: list[Any] = json.loads(path.read_text())["serial"] if path.exists() else []
+        if list(serial) <= seen:
+            raise UserError(f"the server's message {list(serial)} is not newer than {seen}, so it is a repetition")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, json.dumps({"serial": list(serial)}))
+
+    def _advice(self, version: Position) -> str:
+        earlier = [held for held in self.versions() if held < version]
+        for held in reversed(earlier):
+            try:
+                read_tensors(self._path(held))
+            except DamagedFile:
+                continue
+            return (
+                f"the backup of round {held.round + 1} before it is sound: go on from it with idiolect deploy restore"
+            )
+        return "there is no sound backup: start from nothing with idiolect deploy restore --fresh"
+
+    def _files(self) -> list[Path]:
+        return list(self.folder.glob("state-*.safetensors"))
+
+    def _path(self, version: Position) -> Path:
+        return self.folder / f"state-{version.round}-{version.step}.safetensors"

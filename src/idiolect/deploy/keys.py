@@ -34,9 +34,7 @@ def write_key_pair(folder: Path) -> None:
     """A new key pair as ``key`` and ``key.pub``, in the formats of OpenSSH."""
     key = ec.generate_private_key(ec.SECP256R1())
     encoding, private = serialization.Encoding, serialization.PrivateFormat
-    write_secret(
-        folder / KEY, key.private_bytes(encoding.PEM, private.OpenSSH, serialization.NoEncryption())
-    )
+    write_secret(folder / KEY, key.private_bytes(encoding.PEM, private.OpenSSH, serialization.NoEncryption()))
     public = key.public_key().public_bytes(encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
     (folder / PUBLIC).write_bytes(public + b"\n")
 
@@ -45,7 +43,9 @@ def private_key(path: Path) -> ec.EllipticCurvePrivateKey:
     try:
         key = serialization.load_ssh_private_key(path.read_bytes(), None)
     except (OSError, ValueError, UnsupportedAlgorithm):
-        raise UserError(f"{path} is no private key that can be read; make one with idiolect deploy key") from None
+        raise UserError(
+            f"{path} is no private key that can be read; make one with idiolect deploy key"
+        ) from None
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise UserError(f"{path} is no ECDSA key; make one with idiolect deploy key")
     return key

@@ -21,7 +21,7 @@ from idiolect.errors import UserError
 from idiolect.records.atomic import write_atomically
 from idiolect.records.tensors import DamagedFile, read_tensors, write_tensors
 
-__all__ = ["FRESH", "JOIN", "MERGED", "TRAINED", "END", "Position", "PrivateStore"]
+__all__ = ["END", "JOIN", "MERGED", "TRAINED", "Position", "PrivateStore"]
 
 TRAINED, MERGED, END, JOIN = range(4)  # steps of a round after which private state is another
 BACKUPS = 2  # versions before the known one that are kept
@@ -116,21 +116,21 @@ class PrivateStore:
         if newest is not None and not (self.folder / FRESH).exists():
             self.read(newest)
 
-    def step_back(self) -> Position | None:
-        """Puts the newest version aside; gives the one before it, which is the newest now."""
-        newest = self.newest()
-        if newest is None:
-            raise UserError(f"there is no private state in {self.folder}")
-        path = self._path(newest)
-        path.rename(path.with_suffix(".aside"))
-        return self.newest()
+    def step_back(self) -> Position:
+        """Puts the newest version aside, and damaged ones before it; gives the sound one that is the newest now."""
+        held = self.versions()
+        sound = [version for version in held[:-1] if self._is_sound(version)]
+        if not sound:
+            raise UserError(f"there is no sound backup in {self.folder}; start from nothing with --fresh")
+        for version in held[held.index(sound[-1]) + 1 :]:
+            self._put_aside(version)
+        return sound[-1]
 
     def start_afresh(self) -> None:
         """Puts every version aside and says that this is on purpose."""
         self.folder.mkdir(parents=True, exist_ok=True)
         for version in self.versions():
-            path = self._path(version)
-            path.rename(path.with_suffix(".aside"))
+            self._put_aside(version)
         write_atomically(self.folder / FRESH, "the private state was given up on purpose\n")
 
     def accept(self, serial: Sequence[int]) -> None:
@@ -142,21 +142,30 @@ class PrivateStore:
         path = self.folder / SEEN
         seen: list[Any] = json.loads(path.read_text())["serial"] if path.exists() else []
         if list(serial) <= seen:
-            raise UserError(f"the server's message {list(serial)} is not newer than {seen}, so it is a repetition")
+            raise UserError(
+                f"the server's message {list(serial)} is not newer than {seen}, so it is a repetition"
+            )
         self.folder.mkdir(parents=True, exist_ok=True)
         write_atomically(path, json.dumps({"serial": list(serial)}))
 
     def _advice(self, version: Position) -> str:
-        earlier = [held for held in self.versions() if held < version]
-        for held in reversed(earlier):
-            try:
-                read_tensors(self._path(held))
-            except DamagedFile:
-                continue
-            return (
-                f"the backup of round {held.round + 1} before it is sound: go on from it with idiolect deploy restore"
-            )
-        return "there is no sound backup: start from nothing with idiolect deploy restore --fresh"
+        sound = [held for held in self.versions() if held < version and self._is_sound(held)]
+        if not sound:
+            return "there is no sound backup: start from nothing with idiolect deploy restore --fresh"
+        return (
+            f"the backup of round {sound[-1].round + 1} is sound: go on from it with idiolect deploy restore"
+        )
+
+    def _is_sound(self, version: Position) -> bool:
+        try:
+            read_tensors(self._path(version))
+        except DamagedFile:
+            return False
+        return True
+
+    def _put_aside(self, version: Position) -> None:
+        path = self._path(version)
+        path.rename(path.with_suffix(".aside"))
 
     def _files(self) -> list[Path]:
         return list(self.folder.glob("state-*.safetensors"))

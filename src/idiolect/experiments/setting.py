@@ -19,12 +19,12 @@ from idiolect.engines.precision import PRECISIONS
 from idiolect.errors import UserError
 from idiolect.evaluation import METRICS, Metric, per_batch_metrics
 from idiolect.experiments.spec import Experiment
-from idiolect.federation import Federation, cohort_size, federate
+from idiolect.federation import Federation, cohort_size, federate, select
 from idiolect.methods import method
 from idiolect.models import Net, build, is_own, trial
 from idiolect.partition import partition
 
-__all__ = ["Inputs", "Setting", "assemble", "prepare"]
+__all__ = ["Inputs", "Setting", "assemble", "prepare", "read_dataset"]
 
 LEAST_SIDE = 8  # of images that are augmented: moved by four pixels, half of the image stays
 
@@ -68,6 +68,11 @@ class Setting:
         clock = Clock(round, experiment.rounds, rate, size, population, learning_rate, newcomer)
         return Program(self.method, self.task, experiment.scene, clock, SINGLE.differentiate)
 
+    def cohort(self, round: int) -> list[int]:
+        """The clients selected in a round counted from 0, in client-id order."""
+        experiment, population = self.experiment, self.federation.population
+        return select(experiment.participation_rate, population, seed=experiment.seed, round=round)
+
     @property
     def private_shapes(self) -> list[Tree]:
         """Trees of every shape that a client's private state can have."""
@@ -107,7 +112,7 @@ def prepare(
     Args:
         dataset: taken in place of the one that the experiment names.
     """
-    dataset = dataset or _dataset(experiment.dataset, str(data_dir) if data_dir else None)
+    dataset = dataset or read_dataset(experiment.dataset, data_dir)
     parted = partition(
         experiment.partition, dataset.train_y, experiment.clients, experiment.seed, ids=dataset.train_ids
     )
@@ -194,9 +199,13 @@ def _rounds_with_every_stage(setting: Setting) -> list[int]:
     return rounds
 
 
+def read_dataset(text: str, data_dir: str | Path | None = None) -> Dataset:
+    """A dataset by name, or by name with options: ``synthetic(skew=0.5)``; the last one is kept at hand."""
+    return _dataset(text, str(data_dir) if data_dir else None)
+
+
 @lru_cache(maxsize=1)
 def _dataset(text: str, data_dir: str | None) -> Dataset:
-    """A dataset by name, or by name with options: ``synthetic(skew=0.5)``; the last one is kept at hand."""
     name, bracket, rest = text.partition("(")
     _, options = parse_call("dataset" + bracket + rest)
     return load(name.strip(), data_dir, **options)

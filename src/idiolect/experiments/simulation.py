@@ -18,7 +18,7 @@ from idiolect.experiments.newcomers import join
 from idiolect.experiments.recorder import Recorder
 from idiolect.experiments.setting import Setting
 from idiolect.experiments.traffic import bytes_down, bytes_up
-from idiolect.federation import Members, Store, select
+from idiolect.federation import Members, Store
 from idiolect.records import RoundBuffer, RowBuffer
 
 __all__ = ["Simulation"]
@@ -69,8 +69,8 @@ class Simulation:
         began = time.perf_counter()
         setting = self.setting
         program = setting.program(self.round)
-        cohort = self._cohort(self.round)
-        evaluated = self._due(self.round + 1)
+        cohort = self.setting.cohort(self.round)
+        evaluated = setting.experiment.evaluates(self.round + 1)
         observed = evaluated or setting.experiment.observe == "always"
         sent = broadcast(setting.method, self.server)
         privates = self.store.rows(cohort)
@@ -84,7 +84,7 @@ class Simulation:
         down = self._down(program, sent, len(cohort))
         merged = server_round(setting.method, self.server, messages, program.clock)
         if isinstance(self.engine, Cohort) and self.round + 1 < setting.experiment.rounds:
-            self.engine.look_ahead(setting.program(self.round + 1), self._cohort(self.round + 1))
+            self.engine.look_ahead(setting.program(self.round + 1), self.setting.cohort(self.round + 1))
         refuse_broken(
             cohort, broken, f"in round {self.round + 1}"
         )  # after all that a device can do meanwhile
@@ -149,7 +149,7 @@ class Simulation:
     def _everyone(self) -> Iterator[tuple[list[int], dict[int, Tree]]]:
         """All clients with their private state, some at a time, those after them being read meanwhile."""
         population = self.setting.federation.population
-        size = self.store.at_once(CHUNK, least=len(self._cohort(0)))
+        size = self.store.at_once(CHUNK, least=len(self.setting.cohort(0)))
         for first in range(0, population, size):
             chunk = range(first, min(first + size, population))
             privates = self.store.rows(chunk)
@@ -157,14 +157,10 @@ class Simulation:
             yield list(chunk), privates
             del privates
 
-    def _cohort(self, round: int) -> list[int]:
-        experiment, population = self.setting.experiment, self.setting.federation.population
-        return select(experiment.participation_rate, population, seed=experiment.seed, round=round)
-
     def _look_ahead(self, round: int) -> None:
         """Has the rows of a coming round's cohort read while this one goes on."""
         if round < self.setting.experiment.rounds:
-            self._prefetch(self._cohort(round))
+            self._prefetch(self.setting.cohort(round))
 
     def _prefetch(self, clients: Iterable[int]) -> None:
         if self.warm:
@@ -174,10 +170,6 @@ class Simulation:
         plan = program.method.plan(program.scene, program.clock)
         population, policy = self.setting.federation.population, self.setting.experiment.buffers
         return bytes_down(sent, plan, self.round, cohort_size, population, policy)
-
-    def _due(self, round: int) -> bool:
-        experiment = self.setting.experiment
-        return round % experiment.evaluate_every == 0 or round == experiment.rounds
 
     def state(self) -> dict[str, Any]:
         """All that the next round depends on but private state; randomness is derived from its number."""

@@ -105,6 +105,10 @@ class Experiment:
     def scene(self) -> Scene:
         return Scene(**{name: getattr(self, name) for name in Scene._fields})
 
+    def evaluates(self, round: int) -> bool:
+        """Whether all clients are evaluated once ``round`` rounds are completed."""
+        return round % self.evaluate_every == 0 or round == self.rounds
+
     def learning_rate_at(self, round: int) -> float:
         """Learning rate of a round counted from 0: linear warm-up, then a constant factor per round."""
         warm = min((round + 1) / self.warmup_rounds, 1.0) if self.warmup_rounds else 1.0

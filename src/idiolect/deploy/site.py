@@ -1,0 +1,162 @@
+"""A site: one client of the experiment, with its own rows and its private state on its own disk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from idiolect.core import Tree
+from idiolect.core.trees import any_nan, stack
+from idiolect.deploy.code import code_digest
+from idiolect.deploy.data import site_federation
+from idiolect.deploy.keys import private_key, public_key
+from idiolect.deploy.letters import Letter, Sealed, opened, sealed
+from idiolect.deploy.named import digest, named, rebuilt
+from idiolect.deploy.plan import Plan, SiteConfig, read_plan, read_site
+from idiolect.deploy.private_store import END, JOIN, MERGED, TRAINED, Position, PrivateStore
+from idiolect.engines import Loop, Where
+from idiolect.errors import UserError
+from idiolect.experiments.examine import examine, examine_joined, examine_outcomes, remarks_of
+from idiolect.experiments.merging import broken_rows, refuse_broken
+from idiolect.experiments.newcomers import join
+from idiolect.experiments.setting import Setting, assemble
+
+__all__ = ["Site", "private_store"]
+
+STEPS = {"merged": MERGED, "end": END}
+
+
+@dataclass(frozen=True)
+class Site:
+    """Answers the server's letters; what it is asked runs on the engine ``loop`` for its one client."""
+
+    config: SiteConfig
+    plan: Plan
+    setting: Setting
+    store: PrivateStore
+
+    @classmethod
+    def open(cls, folder: Path) -> Site:
+        """Raises:
+        UserError: the experiment or the code is another than the site agreed to, or its data or store are unusable.
+        """
+        config = read_site(folder)
+        plan = read_plan(config.folder)
+        _refuse_other(config, plan.identity, code_digest(config.folder)[:16])
+        federation = site_federation(plan, config)
+        setting = assemble(
+            plan.experiment, Where("loop", "cpu", "a site"), federation, plan.inputs, held=[config.client]
+        )
+        store = private_store(config, plan, setting.private_shapes)
+        store.check()
+        private_key(config.folder / "key")
+        return cls(config, plan, setting, store)
+
+    @property
+    def client(self) -> int:
+        return self.config.client
+
+    def reply(self, letter: Sealed) -> Sealed:
+        """The answer to a letter, or a refusal in one sentence; both signed."""
+        header: dict[str, Any] = {}
+        tensors: dict[str, Tensor] = {}
+        serial: Sequence[int] = ()
+        try:
+            asked = opened(letter, public_key(self.config.folder / "server.pub"), "the server")
+            serial = asked.header["serial"]
+            header, tensors = self.answer(asked)
+        except UserError as error:
+            header, tensors = {"refused": str(error)}, {}
+        mine = {"experiment": self.plan.identity, "site": self.config.name, "serial": list(serial)}
+        return sealed({**header, **mine}, tensors, private_key(self.config.folder / "key"))
+
+    def answer(self, asked: Letter) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """Raises:
+        UserError: the letter is of another experiment, method or site, or is no new one.
+        """
+        header = asked.header
+        _refuse_other(self.config, header["experiment"], header["code"])
+        if header["site"] != self.config.name and header["kind"] != "hello":
+            raise UserError(f"a message for {header['site']} came to {self.config.name}")
+        self.store.accept(header["serial"])
+        if header["kind"] == "hello":
+            return {"position": self.store.newest()}, {}
+        forms = [form for forms in self.setting.forms for form in forms.broadcasts]
+        sent = rebuilt(asked.tensors, forms, "the shared model")
+        known = Position(*header["known"]) if header["known"] is not None else None
+        work = {"train": self._train, "follow": self._follow, "join": self._join}[header["kind"]]
+        return work(header, sent, known)
+
+    def _train(
+        self, header: dict[str, Any], sent: Tree, known: Position | None
+    ) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """A round of the method; uploads what the method shares."""
+        round = header["round"]
+        private, facts = self._private(known, Position(round, TRAINED))
+        (outcome,) = Loop(self.setting.work).round(
+            self.setting.program(round), sent, {self.client: private}, header["observe"]
+        )
+        broken = broken_rows(stack([outcome.messages]), outcome.loss[None], [outcome.private])
+        refuse_broken([self.client], broken, f"in round {round + 1}")
+        self.store.write(Position(round, TRAINED), outcome.private, known)
+        scores = examine_outcomes(self.setting, [self.client], [outcome]) if header["observe"] else {}
+        facts |= {"loss": float(outcome.loss), "scores": scores, "digest": digest(outcome.private)}
+        return facts, named(outcome.messages)
+
+    def _follow(
+        self, header: dict[str, Any], sent: Tree, known: Position | None
+    ) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """What comes after a merge, on every site: the method's own stages, then scores."""
+        round, phase = header["round"], header["settle"]
+        program = self.setting.program(round)
+        position = Position(round, STEPS[phase or "merged"])
+        private, facts = self._private(known, position)
+        if phase:
+            (private,) = Loop(self.setting.work).settle(program, phase, sent, {self.client: private})
+            refuse_broken([self.client], any_nan([private]), f"after round {round}")
+            self.store.write(position, private, known)
+            facts["digest"] = digest(private)
+        if header["examine"]:
+            engine, chunks = Loop(self.setting.work), [{self.client: private}]
+            facts["examined"] = examine(self.setting, engine, program, sent, chunks)
+        if header["remark"]:
+            facts["remarks"] = remarks_of(self.setting, program, sent, self.client, private)
+        return facts, {}
+
+    def _join(
+        self, header: dict[str, Any], sent: Tree, known: Position | None
+    ) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """Joins after the last round by the method's rule for newcomers; nothing is uploaded."""
+        round, engine = header["round"], Loop(self.setting.work)
+        joined = join(self.setting, engine, sent, round, [self.client])
+        self.store.write(Position(round, JOIN), joined.privates[self.client], known)
+        arrival = examine_joined(self.setting, engine, sent, joined)
+        return {"arrival": arrival, "digest": digest(joined.privates[self.client])}, {}
+
+    def _private(self, known: Position | None, asked: Position) -> tuple[Tree, dict[str, Any]]:
+        """The private state that work starts from, and what the server is told of it."""
+        base = self.store.base(known, asked)
+        private = self.setting.first_private(self.client) if base is None else self.store.read(base)
+        return private, {"base": base, "base_digest": digest(private)}
+
+
+def private_store(config: SiteConfig, plan: Plan, forms: Sequence[Tree]) -> PrivateStore:
+    """Keyed by experiment and site, in the folder and in every file."""
+    folder = config.folder / config.private / f"{plan.identity}-{config.name}"
+    return PrivateStore(folder, {"experiment": plan.identity, "site": config.name}, forms)
+
+
+def _refuse_other(config: SiteConfig, experiment: str, code: str) -> None:
+    if experiment != config.experiment:
+        raise UserError(
+            f"{config.name} knows the experiment {config.experiment} and not {experiment}, so it takes no part in it"
+        )
+    if code != config.code:
+        raise UserError(
+            f"the method's code is {code} where {config.name} agreed to {config.code}; install the version that the "
+            "deployment was made with, or agree to the new one with idiolect deploy init"
+        )

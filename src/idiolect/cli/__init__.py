@@ -9,6 +9,7 @@ from rich.console import Console
 from idiolect.cli.app import app
 from idiolect.cli.bench import bench_command
 from idiolect.cli.datasets import datasets_command, datasets_get
+from idiolect.cli.deploy import deploy_app
 from idiolect.cli.methods import TINY, methods_command, tried_pairs
 from idiolect.cli.report import report_command
 from idiolect.cli.reproduce import reproduce_command
@@ -24,6 +25,7 @@ __all__ = [
     "compare_command",
     "datasets_command",
     "datasets_get",
+    "deploy_app",
     "main",
     "methods_command",
     "report_command",

@@ -10,10 +10,11 @@ from pathlib import Path
 import idiolect
 from idiolect.errors import UserError
 
-__all__ = ["code_digest", "load_own"]
+__all__ = ["OWN", "code_digest", "load_file", "load_own"]
 
 ROOMS = ("core", "data", "engines", "federation", "layers", "methods", "models", "parts")
 OWN = "own.py"
+_LOADED: set[str] = set()  # digests of own code that this process has run
 
 
 def code_digest(folder: Path) -> str:
@@ -26,13 +27,21 @@ def code_digest(folder: Path) -> str:
 
 def load_own(folder: Path) -> None:
     """Runs the folder's own code, which registers methods, parts or networks; once in a process."""
-    path = (folder / OWN).resolve()
-    if path.exists():
-        _run(path)
+    if (folder / OWN).exists():
+        load_file(folder / OWN)
 
 
-@cache
-def _run(path: Path) -> None:
+def load_file(path: Path) -> None:
+    """Runs a file of one's own code; the same text once in a process, wherever it lies."""
+    if not path.is_file():
+        raise UserError(f"there is no file {path}")
+    _run(path.read_bytes(), path.resolve())
+
+
+def _run(content: bytes, path: Path) -> None:
+    key = hashlib.sha256(content).hexdigest()
+    if key in _LOADED:
+        return
     spec = importlib.util.spec_from_file_location("idiolect_own", path)
     assert spec is not None and spec.loader is not None
     try:
@@ -41,6 +50,7 @@ def _run(path: Path) -> None:
         raise
     except Exception as error:
         raise UserError(f"{path} cannot be run: {type(error).__name__} {error}") from error
+    _LOADED.add(key)
 
 
 @cache

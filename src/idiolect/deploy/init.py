@@ -59,7 +59,7 @@ def init(experiment: Experiment, folder: Path, options: Options, data_dir: Path 
     for name in ("deadline", "wait", "grace"):
         refuse_outside(name, getattr(options, name), 0)
     try:
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, mode=0o700)
         return _write(experiment, folder, options, data_dir)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
@@ -70,8 +70,6 @@ def _write(experiment: Experiment, folder: Path, options: Options, data_dir: Pat
     server = folder / "server"
     (server / "sites").mkdir(parents=True)
     if options.code is not None:
-        if not options.code.is_file():
-            raise UserError(f"there is no file {options.code}")
         shutil.copyfile(options.code, server / OWN)
         load_own(server)
     dataset = read_dataset(experiment.dataset, data_dir)

@@ -16,9 +16,37 @@ from idiolect.deploy.plan import Deployment, Member
 from idiolect.deploy.surroundings import end, environment, marked, program
 from idiolect.errors import UserError
 
-__all__ = ["flower", "register_keys", "running", "start_server", "start_site", "stop", "wait_until_served"]
+__all__ = [
+    "bring_up",
+    "flower",
+    "register_keys",
+    "running",
+    "start_server",
+    "start_site",
+    "stop",
+    "wait_until_served",
+]
 
 READY = 60.0  # seconds that the server may take to start
+
+
+def bring_up(deployment: Deployment, sites: int) -> dict[str, int]:
+    """Starts the server and the first ``sites`` sites, those that do not run yet; gives all that run.
+
+    Raises:
+        UserError: there are fewer sites, or the server does not start.
+    """
+    if sites > len(deployment.members):
+        raise UserError(
+            f"{deployment.folder} has {len(deployment.members)} sites; --local {sites} is too many"
+        )
+    there = running(deployment)
+    if "server" not in there:
+        start_server(deployment)
+    for member in deployment.members[:sites]:
+        if member.name not in there:
+            start_site(deployment, member)
+    return running(deployment)
 
 
 def start_server(deployment: Deployment) -> subprocess.Popen[bytes]:
@@ -28,7 +56,9 @@ def start_server(deployment: Deployment) -> subprocess.Popen[bytes]:
         UserError: it does not start.
     """
     if _is_served(deployment):
-        raise UserError(f"something listens at {deployment.local_address} already; end it, or init with another --address")
+        raise UserError(
+            f"something listens at {deployment.local_address} already; end it, or init with another --address"
+        )
     log = deployment.server / "superlink.log"
     process = _spawn(_superlink(deployment), deployment, log)
     try:

@@ -1,0 +1,264 @@
+"""`idiolect deploy`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from idiolect.cli.app import app
+from idiolect.cli.deploy_view import SiteTable, print_status
+from idiolect.cli.options import (
+    DataDir,
+    Dataset,
+    Json,
+    Model,
+    Partition,
+    Precision,
+    Preset,
+    Rounds,
+    ScenarioName,
+    Set,
+)
+from idiolect.cli.output import console_of_output, watcher
+from idiolect.cli.scenario import of_scenario
+from idiolect.cli.settings import settings_of
+from idiolect.errors import UserError
+from idiolect.experiments import Experiment, with_settings
+from idiolect.experiments.papers import papers
+from idiolect.experiments.scenarios import find
+from idiolect.methods import method as read_method
+
+__all__ = ["deploy_app"]
+
+FLOWER = "1.41."
+PUBLIC = 500  # samples of the server's test set, where a method trains on public data
+
+deploy_app = typer.Typer(no_args_is_help=True)
+app.add_typer(deploy_app, name="deploy", help="Run a method where the data are, over Flower.")
+
+Folder = Annotated[Path, typer.Argument(help="The deployment's folder.")]
+SiteFolder = Annotated[Path, typer.Argument(help="The site's folder.")]
+
+
+@deploy_app.callback()
+def _deploy() -> None:
+    """Run a method where the data are, over Flower."""
+    try:
+        found = version("flwr")
+    except PackageNotFoundError:
+        raise UserError("deploy needs Flower; install it with pip install 'idiolect[flower]'") from None
+    if not found.startswith(FLOWER):
+        raise UserError(
+            f"deploy needs Flower {FLOWER}x and found {found}; install it with pip install 'idiolect[flower]'"
+        )
+
+
+@deploy_app.command("init")
+def init_command(
+    folder: Folder = Path("deployment"),
+    method: Annotated[str | None, typer.Option(help="A method, with options: 'map(alpha=0.5)'.")] = None,
+    sites: Annotated[int | None, typer.Option(help="Number of sites; 3, or the scenario's clients.")] = None,
+    scenario: ScenarioName = None,
+    preset: Preset = "paper",
+    dataset: Dataset = None,
+    partition: Partition = None,
+    model: Model = None,
+    rounds: Rounds = None,
+    precision: Precision = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of every random draw.")] = None,
+    settings: Set = None,
+    data_dir: DataDir = None,
+    address: Annotated[
+        str, typer.Option(help="host:port at which sites reach the server.")
+    ] = "127.0.0.1:9093",
+    plain: Annotated[
+        bool, typer.Option("--plain", help="No TLS and no site keys; on loopback only.")
+    ] = False,
+    min_sites: Annotated[int, typer.Option(help="Answers that a round needs.")] = 2,
+    deadline: Annotated[float, typer.Option(help="Seconds that a round waits for its sites.")] = 3600.0,
+    wait: Annotated[float, typer.Option(help="Seconds that the start waits for all sites.")] = 60.0,
+    grace: Annotated[float, typer.Option(help="Seconds that a site may be away in a round.")] = 30.0,
+    no_data: Annotated[bool, typer.Option("--no-data", help="Sites bring rows of their own.")] = False,
+    code: Annotated[
+        Path | None, typer.Option(help="A file that registers methods or networks of your own.")
+    ] = None,
+) -> None:
+    """Write a Flower app, a folder for the server and one for each site."""
+    from idiolect.deploy.code import load_file  # noqa: PLC0415 - needs the extra
+    from idiolect.deploy.init import Options, init  # noqa: PLC0415
+    from idiolect.deploy.server import individual_uploads  # noqa: PLC0415
+
+    if code is not None:
+        load_file(code)
+    flags = {"dataset": dataset, "partition": partition, "model": model, "rounds": rounds}
+    chosen = settings_of(False, settings, precision=precision, seed=seed, clients=sites, **flags)
+    experiment = _experiment(method, scenario, preset, chosen, data_dir)
+    options = Options(
+        address=address,
+        plain=plain,
+        min_sites=min_sites,
+        deadline=deadline,
+        wait=wait,
+        grace=grace,
+        with_data=not no_data,
+        code=code,
+    )
+    made = init(experiment, folder, options, data_dir)
+    if sentence := individual_uploads(read_method(experiment.method)):
+        _say(f"Note: {sentence}.")
+    _say(f"{len(made.members)} sites and a server for {experiment.method}: {made.folder}")
+    _say(f"Next, a trial on this machine: idiolect deploy up {folder} --local {len(made.members)}")
+
+
+@deploy_app.command("up")
+def up_command(
+    folder: Folder = Path("deployment"),
+    local: Annotated[int, typer.Option(help="Sites to start on this machine, for a trial.", min=0)] = 0,
+) -> None:
+    """Start the server here, and with --local sites on loopback; what runs already stays."""
+    from idiolect.deploy.local import bring_up  # noqa: PLC0415
+    from idiolect.deploy.plan import read_deployment  # noqa: PLC0415
+
+    deployment = read_deployment(folder)
+    for name, process in bring_up(deployment, local).items():
+        _say(f"{name} runs as process {process}")
+    _say(f"Next: idiolect deploy run {folder}")
+
+
+@deploy_app.command("run")
+def run_command(
+    folder: Folder = Path("deployment"),
+    as_json: Json = False,
+) -> None:
+    """Start training, or go on after the last complete round, and show progress per site."""
+    from idiolect.deploy.plan import read_deployment, read_plan  # noqa: PLC0415
+    from idiolect.deploy.server import individual_uploads  # noqa: PLC0415
+    from idiolect.deploy.status import start_run, watch  # noqa: PLC0415
+
+    deployment = read_deployment(folder)
+    plan = read_plan(deployment.server)
+    view = SiteTable(quiet=as_json)
+    if sentence := individual_uploads(read_method(plan.experiment.method)):
+        view.say(f"Note: {sentence}.")
+    if not start_run(deployment):
+        view.say("the run is on its way; watching it")
+    with view:
+        found = watch(deployment, view.show)
+    if as_json:
+        print(json.dumps(found, indent=2))
+    else:
+        print_status(console_of_output(), found)
+
+
+@deploy_app.command("status")
+def status_command(folder: Folder = Path("deployment"), as_json: Json = False) -> None:
+    """Show what runs here, how many rounds are done, and each site's last word."""
+    from idiolect.deploy.plan import read_deployment  # noqa: PLC0415
+    from idiolect.deploy.status import status  # noqa: PLC0415
+
+    found = status(read_deployment(folder))
+    if as_json:
+        print(json.dumps(found, indent=2))
+    else:
+        print_status(console_of_output(), found)
+
+
+@deploy_app.command("down")
+def down_command(folder: Folder = Path("deployment")) -> None:
+    """End all processes of the deployment on this machine; every state stays on disk."""
+    from idiolect.deploy.local import stop  # noqa: PLC0415
+    from idiolect.deploy.plan import read_deployment  # noqa: PLC0415
+
+    ended = stop(read_deployment(folder))
+    _say(f"ended {len(ended)} processes" if ended else "nothing was running")
+
+
+@deploy_app.command("site")
+def site_command(folder: SiteFolder) -> None:
+    """Run a site here until it is told to end; its data and private models stay on this machine."""
+    from idiolect.deploy.site_process import run_site  # noqa: PLC0415
+
+    run_site(folder)
+
+
+@deploy_app.command("key")
+def key_command(folder: SiteFolder) -> None:
+    """Make a new key for a site on its own machine; the server gets the public half."""
+    from idiolect.deploy.init import replace_key  # noqa: PLC0415
+    from idiolect.deploy.plan import read_site  # noqa: PLC0415
+
+    config = read_site(folder)
+    public = replace_key(config.folder)
+    _say(f"Send {public} to the server: idiolect deploy register FOLDER {config.name} {public.name}")
+
+
+@deploy_app.command("register")
+def register_command(
+    folder: Folder,
+    site: Annotated[str, typer.Argument(help="The site.")],
+    public: Annotated[Path, typer.Argument(help="Its public key.")],
+) -> None:
+    """Make a site's new public key the one that the server knows; it counts from the next deploy up on."""
+    from idiolect.deploy.keys import public_key  # noqa: PLC0415
+    from idiolect.deploy.plan import read_deployment  # noqa: PLC0415
+
+    deployment = read_deployment(folder)
+    if site not in {member.name for member in deployment.members}:
+        raise UserError(f"there is no site {site} in {folder}; add it with idiolect deploy add")
+    public_key(public)
+    shutil.copyfile(public, deployment.server / "sites" / f"{site}.pub")
+
+
+@deploy_app.command("add")
+def add_command(folder: Folder, site: Annotated[str, typer.Argument(help="Its name.")]) -> None:
+    """Add a site that comes later; it joins by the method's rule for newcomers."""
+    from idiolect.deploy.init import add_site  # noqa: PLC0415
+    from idiolect.deploy.plan import read_deployment, read_plan  # noqa: PLC0415
+
+    deployment = read_deployment(folder)
+    larger = add_site(deployment, read_plan(deployment.server), site)
+    where = larger.site_folder(larger.members[-1])
+    _say(f"{where} is ready; put its rows into {where / 'data' / 'data.npz'} and start it")
+
+
+@deploy_app.command("restore")
+def restore_command(
+    folder: SiteFolder,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Give the private state up.")] = False,
+) -> None:
+    """Put a damaged private state aside and go on from the backup before it."""
+    from idiolect.deploy.plan import read_plan, read_site  # noqa: PLC0415
+    from idiolect.deploy.site import private_store  # noqa: PLC0415
+
+    config = read_site(folder)
+    store = private_store(config, read_plan(config.folder), [])
+    if fresh:
+        store.start_afresh()
+        _say(f"{config.name} starts from nothing")
+    else:
+        _say(f"{config.name} goes on from its private state of round {store.step_back().round + 1}")
+
+
+def _experiment(
+    method: str | None, scenario: str | None, preset: str, settings: dict[str, Any], data_dir: Path | None
+) -> Experiment:
+    """Every site takes part in every round unless something else is asked for."""
+    if scenario is not None:
+        terminal = watcher({"engine": "loop", "device": "cpu"}, 1)
+        base_of, _ = of_scenario(scenario, preset, settings, data_dir, terminal)
+        base = base_of(method or papers()[find(scenario).paper].method)
+    else:
+        base = Experiment(method=method or "fedper", clients=3, participation_rate=1.0)
+    experiment = with_settings(base, settings)
+    if experiment.public < 1 and read_method(experiment.method).needs_public:
+        experiment = with_settings(experiment, {"public": PUBLIC})
+    return experiment
+
+
+def _say(sentence: str) -> None:
+    console_of_output().print(sentence, highlight=False, markup=False, soft_wrap=True)

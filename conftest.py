@@ -1,7 +1,7 @@
-"""What pytest leaves alone: the GPU's kernels where the compiler they are written for is not installed."""
+"""What can be collected: the room of deployment needs the extra ``flower``."""
+
+from __future__ import annotations
 
 from importlib.util import find_spec
 
-collect_ignore = (
-    [] if find_spec("triton") else ["src/idiolect/layers/launch.py", "src/idiolect/layers/triton_kernels.py"]
-)
+collect_ignore_glob = [] if find_spec("flwr") else ["src/idiolect/deploy/*"]

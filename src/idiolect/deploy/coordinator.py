@@ -184,7 +184,8 @@ class Coordinator:
     def _took_part(self, member: Member, letter: Letter, position: Position) -> None:
         self.known[member.client] = position
         header = letter.header
-        self.progress.note(member.name, round=self.round + 1, loss=header["loss"], digest=header["digest"])
+        facts = {key: header[key] for key in ("loss", "digest", "base_digest")}
+        self.progress.note(member.name, round=self.round + 1, **facts)
 
     def _report_gap(self, name: str, known: Position | None, header: Mapping[str, Any]) -> None:
         """Says when a site goes on from an earlier state than the server knows, or after rounds without it."""

@@ -89,6 +89,7 @@ class Link:
             grace: seconds that a site may be away before it is not waited for, if there are ``enough`` answers.
         """
         found, sent, away = Answers({}, {}), {}, dict.fromkeys(asks, self.now())
+        asked: set[str] = set()
         until = self.now() + deadline
         while True:
             for site, letter in self._turn(sent).items():
@@ -100,7 +101,8 @@ class Link:
                     away[site] = self.now()
                     if sent.get(site) != places[site]:
                         self._send(site, places[site], asks[site], tensors, until - self.now())
-                        self.heard(site, "asked again" if site in sent else "asked")
+                        self.heard(site, "asked again" if site in asked else "asked")
+                        asked.add(site)
                         sent[site] = places[site]
             gone = [site for site in left if self.now() - away[site] > grace]
             over = self.now() > until

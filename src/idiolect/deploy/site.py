@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import traceback
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,10 +39,14 @@ class Site:
     plan: Plan
     setting: Setting
     store: PrivateStore
+    say: Callable[[str], None]
 
     @classmethod
-    def open(cls, folder: Path) -> Site:
-        """Raises:
+    def open(cls, folder: Path, say: Callable[[str], None] = lambda sentence: None) -> Site:
+        """Args:
+            say: hears what the site is asked and what it refuses; no number of a model or of the data.
+
+        Raises:
         UserError: the experiment or the code is another than the site agreed to, or its data or store are unusable.
         """
         config = read_site(folder)
@@ -54,7 +59,7 @@ class Site:
         store = private_store(config, plan, setting.private_shapes)
         store.check()
         private_key(config.folder / "key")
-        return cls(config, plan, setting, store)
+        return cls(config, plan, setting, store, say)
 
     @property
     def client(self) -> int:
@@ -70,7 +75,11 @@ class Site:
             serial = asked.header["serial"]
             header, tensors = self.answer(asked)
         except UserError as error:
-            header, tensors = {"refused": str(error)}, {}
+            header = {"refused": str(error)}
+            self.say(f"refused: {error}")
+        except Exception as error:
+            header = {"refused": f"{type(error).__name__} at {self.config.name}, whose log says more"}
+            self.say(f"failed: {''.join(traceback.format_exception(error))}")
         mine = {"experiment": self.plan.identity, "site": self.config.name, "serial": list(serial)}
         return sealed({**header, **mine}, tensors, private_key(self.config.folder / "key"))
 
@@ -83,6 +92,7 @@ class Site:
         if header["site"] != self.config.name and header["kind"] != "hello":
             raise UserError(f"a message for {header['site']} came to {self.config.name}")
         self.store.accept(header["serial"])
+        self.say(f"{header['kind']}, round {header.get('round', -1) + 1}")
         if header["kind"] == "hello":
             return {"position": self.store.newest()}, {}
         forms = [form for forms in self.setting.forms for form in forms.broadcasts]

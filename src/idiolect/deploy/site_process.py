@@ -21,12 +21,11 @@ from idiolect.errors import UserError
 
 __all__ = ["run_site"]
 
-PAUSE = 3.0  # seconds before a SuperNode that ended is started again
-SHORT = 20.0  # seconds: one that ends sooner than this three times in a row was refused
-LIVES = 3
+PAUSE = 2.0  # seconds before a SuperNode that ended is started again
+REFUSALS = 3  # in a row, after which the site gives up
 
 
-def run_site(folder: Path, say: object = print) -> None:
+def run_site(folder: Path) -> None:
     """Serves until it is told to end.
 
     Raises:
@@ -35,23 +34,21 @@ def run_site(folder: Path, say: object = print) -> None:
     config = read_site(folder)
     with _alone(config.folder):
         torch.set_num_threads(max(1, (os.cpu_count() or 1) // 2))
-        site = Site.open(folder)
+        site = Site.open(folder, _say)
         signal.signal(signal.SIGTERM, _leave)
-        quick = 0
-        while True:
-            began, node = time.monotonic(), SuperNode.start(config)
-            print(f"{config.name} connects to {config.address}", flush=True)
+        refusals: list[str] = []
+        while len(refusals) < REFUSALS:
+            node = SuperNode.start(config)
+            _say(f"{config.name} connects to {config.address}")
             try:
                 node.serve(site.reply)
             finally:
                 node.stop()
-            quick = quick + 1 if time.monotonic() - began < SHORT else 0
-            if quick >= LIVES:
-                raise UserError(
-                    f"the server at {config.address} refuses {config.name}, or its certificate is not that of "
-                    f"{config.folder / 'ca.crt'}: {_last_words(node.log)} (more in {node.log})"
-                )
+            refusals = [*refusals, refusal] if (refusal := node.refusal()) else []
             time.sleep(PAUSE)
+        raise UserError(
+            f"{config.name} and the server at {config.address} do not agree to connect: {refusals[-1]} ({node.log})"
+        )
 
 
 @contextmanager
@@ -65,15 +62,12 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
 
 
+def _say(sentence: str) -> None:
+    print(sentence, flush=True)
+
+
 def _leave(number: int, frame: FrameType | None) -> None:
     raise SystemExit(0)
-
-
-def _last_words(log: Path) -> str:
-    """The last line in a SuperNode's log that says something."""
-    lines = [line.strip() for line in log.read_text(errors="replace").splitlines()[-40:] if line.strip()]
-    telling = [line for line in lines if "rror" in line or "ertificate" in line or "code" in line]
-    return (telling or lines or ["no word of it"])[-1][:200]
 
 
 def main() -> None:

@@ -1,0 +1,42 @@
+"""What is trained at sites is what a simulation trains."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("flwr", reason="deployment needs the extra flower")
+
+from .conftest import PERSFL, Deploy
+from .played import assert_parity, play
+
+METHODS = ["fedper", "map", "scamap", PERSFL, "superfed_mm", "ditto"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_sites_train_as_clients_of_a_simulation(deploy: Deploy, method: str) -> None:
+    deployment = deploy(method=method, participation_rate=0.67)
+    assert play(deployment)["status"] == "finished"
+    assert_parity(deployment)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("buffers", ["average", "private"])
+def test_running_statistics_travel_as_in_a_simulation(deploy: Deploy, buffers: str) -> None:
+    settings = {"dataset": "fashion-mnist-12k", "partition": "iid", "model": "lenet_bn", "rounds": 1}
+    deployment = deploy(method="fedavg", weighting="samples", buffers=buffers, **settings)
+    play(deployment)
+    assert_parity(deployment)
+
+
+def test_newcomers_join_as_in_a_simulation(deploy: Deploy) -> None:
+    deployment = deploy(method="superfed_mm", newcomers=1)
+    play(deployment)
+    assert_parity(deployment)
+
+
+@pytest.mark.slow
+def test_server_trains_on_public_data_as_in_a_simulation(deploy: Deploy) -> None:
+    data = "fashion-mnist-12k"
+    deployment = deploy(method="feddf", dataset=data, partition="iid", model="lenet_map", public=50, rounds=1)
+    play(deployment)
+    assert_parity(deployment)

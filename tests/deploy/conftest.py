@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch
 
 from idiolect.experiments import Experiment
 
 if TYPE_CHECKING:
     from idiolect.deploy.init import Options
     from idiolect.deploy.plan import Deployment
+
+torch.set_num_threads(1)
 
 EXPERIMENT = Experiment(
     method="fedper",

@@ -15,7 +15,7 @@ from .conftest import Deploy
 from .played import assert_parity
 from .real import idiolect, is_at, kill, logs_of, site_says, start_run, up, wait_for
 
-LONG_ENOUGH = 400  # local epochs: a second or more of training, to be killed in
+LONG_ENOUGH = 150  # local epochs: half a second or more of training, to be killed in
 
 
 def test_site_killed_in_a_round_goes_on_from_its_own_model(deploy: Deploy) -> None:

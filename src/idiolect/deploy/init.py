@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from idiolect.deploy.app_files import write_app, write_profile
-from idiolect.deploy.code import OWN, load_own
+from idiolect.deploy.code import OWN, load_file
 from idiolect.deploy.data import DATA, write_rows
 from idiolect.deploy.keys import is_loopback, write_certificates, write_key_pair
 from idiolect.deploy.plan import (
@@ -70,8 +70,8 @@ def _write(experiment: Experiment, folder: Path, options: Options, data_dir: Pat
     server = folder / "server"
     (server / "sites").mkdir(parents=True)
     if options.code is not None:
+        load_file(options.code)
         shutil.copyfile(options.code, server / OWN)
-        load_own(server)
     dataset = read_dataset(experiment.dataset, data_dir)
     setting = prepare(experiment, Where("loop", "cpu", "a deployment"), dataset=dataset)
     parted = partition(

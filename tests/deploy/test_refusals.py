@@ -1,0 +1,211 @@
+"""What a site refuses, what the server refuses, and what is said before a method starts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("flwr", reason="deployment needs the extra flower")
+
+from idiolect.deploy.carrier import record_of, sealed_of
+from idiolect.deploy.init import Options, init
+from idiolect.deploy.keys import private_key, public_key, write_key_pair
+from idiolect.deploy.letters import Letter, Sealed, opened, sealed
+from idiolect.deploy.named import named
+from idiolect.deploy.plan import Deployment, read_plan, read_site, write_site
+from idiolect.deploy.server import individual_uploads, server_setting
+from idiolect.deploy.site import Site
+from idiolect.deploy.superlink import OnlySitesFromOutside
+from idiolect.errors import UserError
+from idiolect.methods import METHODS, method
+
+from .conftest import EXPERIMENT, Deploy
+from .played import grid_of, play
+
+
+class Server:
+    """Writes letters as the server does, or nearly."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self.deployment = deployment
+        self.plan = read_plan(deployment.server)
+        self.key = private_key(deployment.server / "key")
+        self.sent = named(server_setting(self.plan, deployment.server).first_server())
+        self.site = Site.open(deployment.site_folder(deployment.members[0]))
+        self.count = 0
+
+    def ask(self, tensors: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
+        """The header of the site's answer."""
+        return self.open(self.site.reply(self.letter(tensors, **changes))).header
+
+    def letter(self, tensors: dict[str, Any] | None = None, **changes: Any) -> Sealed:
+        self.count += 1
+        header = {
+            "experiment": self.plan.identity,
+            "code": self.plan.code,
+            "serial": [1, self.count],
+            "site": "site-0",
+            "kind": "train",
+            "round": 0,
+            "known": None,
+            "observe": False,
+        }
+        return sealed({**header, **changes}, tensors if tensors is not None else self.sent, self.key)
+
+    def open(self, answer: Sealed) -> Letter:
+        return opened(answer, public_key(self.deployment.server / "sites" / "site-0.pub"), "site-0")
+
+
+@pytest.fixture
+def server(deploy: Deploy) -> Server:
+    return Server(deploy())
+
+
+def test_letter_of_the_server_is_answered(server: Server) -> None:
+    assert "loss" in server.ask()
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"experiment": "another"}, "knows the experiment .* and not another"),
+        ({"code": "changed"}, "the method's code is changed where site-0 agreed to"),
+        ({"site": "site-1"}, "a message for site-1 came to site-0"),
+        ({"serial": [0, 1]}, "repetition"),
+    ],
+)
+def test_site_refuses_what_it_did_not_agree_to(
+    server: Server, changes: dict[str, Any], sentence: str
+) -> None:
+    server.ask()
+    answer = server.ask(**changes)
+    assert "loss" not in answer
+    with pytest.raises(AssertionError, match=sentence):
+        raise AssertionError(answer["refused"])
+
+
+def test_site_refuses_a_parameter_of_unexpected_shape_and_keeps_its_state(server: Server) -> None:
+    name = next(iter(server.sent))
+    answer = server.ask({**server.sent, name: torch.zeros(1)})
+    assert f"{name} is float32[1] where" in answer["refused"]
+    assert server.site.store.versions() == []
+
+
+def test_site_refuses_a_tampered_letter(server: Server) -> None:
+    letter = server.letter()
+    answer = server.open(server.site.reply(letter._replace(body=letter.body[:-1] + b"\1")))
+    assert "does not carry the signature of the server" in answer.header["refused"]
+    assert server.site.store.versions() == []
+
+
+def test_site_refuses_a_repeated_letter(server: Server) -> None:
+    letter = server.letter()
+    assert "loss" in server.open(server.site.reply(letter)).header
+    assert "repetition" in server.open(server.site.reply(letter)).header["refused"]
+
+
+OWN = """
+from idiolect.methods import METHODS, method, register
+
+if "mine" not in METHODS:
+    register("mine", lambda: method("fedper"))
+"""
+
+
+def test_own_method_is_deployed_and_a_changed_one_does_not_start(deploy: Deploy, tmp_path: Path) -> None:
+    own = tmp_path / "mine.py"
+    own.write_text(OWN)
+    deployment = deploy(Options(plain=True, wait=0.5, code=own), method="mine")
+    assert play(deployment)["status"] == "finished"
+    folder = deployment.site_folder(deployment.members[0])
+    (folder / "own.py").write_text(OWN + "# changed\n")
+    with pytest.raises(UserError, match="the method's code is .* where site-0 agreed to"):
+        Site.open(folder)
+    METHODS.pop("mine")
+
+
+def test_site_of_another_experiment_does_not_start(deploy: Deploy) -> None:
+    deployment = deploy()
+    config = read_site(deployment.site_folder(deployment.members[0]))
+    write_site(replace(config, experiment="another"))
+    with pytest.raises(UserError, match="knows the experiment another and not"):
+        Site.open(config.folder)
+
+
+def test_server_leaves_out_an_answer_that_was_tampered_with(deploy: Deploy) -> None:
+    deployment = deploy()
+    grid = grid_of(deployment)
+
+    def change(letter: Sealed) -> Sealed:
+        if b'"loss"' in letter.header and b"site-1" in letter.header:
+            return letter._replace(body=letter.body[:-1] + bytes([letter.body[-1] ^ 1]))
+        return letter
+
+    grid.change = change
+    found = play(deployment, grid)
+    assert found["status"] == "finished"
+    assert any("site-1 refused: a message does not carry the signature" in event for event in found["events"])
+    assert "round" not in found["sites"]["site-1"]
+
+
+def test_node_without_a_members_key_stays_a_stranger(deploy: Deploy) -> None:
+    deployment = deploy(Options(plain=True, wait=0.3, grace=0.1, min_sites=2))
+    grid = grid_of(deployment)
+    write_key_pair(deployment.site_folder(deployment.members[2]))
+    found = play(deployment, grid)
+    assert found["status"] == "finished"
+    assert any("signature of site-2" in event for event in found["events"])
+    assert "round" not in found["sites"].get("site-2", {})
+
+
+def test_message_that_is_no_letter_is_refused(deploy: Deploy) -> None:
+    server = Server(deploy())
+    record = record_of(server.letter())
+    del record["envelope"]
+    with pytest.raises(UserError, match="no letter"):
+        sealed_of(record)
+
+
+def test_method_that_looks_at_single_uploads_says_so() -> None:
+    assert "looks at each site's upload by itself" in individual_uploads(method("feddf"))
+    assert individual_uploads(method("fedper")) == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (Options(plain=True, address="192.168.0.7:9093"), "plain connections are for trials on loopback"),
+        (Options(address="nowhere"), "address must be host:port"),
+        (Options(min_sites=4), "min_sites must be in"),
+        (Options(code=Path("missing.py")), "there is no file missing.py"),
+    ],
+)
+def test_init_refuses_and_leaves_nothing(tmp_path: Path, options: Options, sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        init(EXPERIMENT, tmp_path / "made", options)
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize(
+    ("host", "path", "status"),
+    [
+        ("10.0.0.9", "/v1/fleet/pull-messages", 200),
+        ("10.0.0.9", "/v1/control/start-run", 403),
+        ("10.0.0.9", "/v1/runtime/acquire-task", 403),
+        ("127.0.0.1", "/v1/control/start-run", 200),
+    ],
+)
+def test_other_machines_reach_what_sites_need_and_nothing_else(host: str, path: str, status: int) -> None:
+    starlette = pytest.importorskip("starlette.applications")
+    testing = pytest.importorskip("starlette.testclient")
+    responses = pytest.importorskip("starlette.responses")
+    routing = pytest.importorskip("starlette.routing")
+    app = starlette.Starlette(
+        routes=[routing.Route("/{rest:path}", lambda request: responses.Response(), methods=["POST"])]
+    )
+    client = testing.TestClient(OnlySitesFromOutside(app), client=(host, 5000))
+    assert client.post(path).status_code == status

@@ -21,7 +21,8 @@ from idiolect.deploy.server import individual_uploads, server_setting
 from idiolect.deploy.site import Site
 from idiolect.deploy.superlink import OnlySitesFromOutside
 from idiolect.errors import UserError
-from idiolect.methods import METHODS, method
+from idiolect.methods import method
+from idiolect.methods.catalogue import METHODS
 
 from .conftest import EXPERIMENT, Deploy
 from .played import grid_of, play
@@ -109,7 +110,8 @@ def test_site_refuses_a_repeated_letter(server: Server) -> None:
 
 
 OWN = """
-from idiolect.methods import METHODS, method, register
+from idiolect.methods import method, register
+from idiolect.methods.catalogue import METHODS
 
 if "mine" not in METHODS:
     register("mine", lambda: method("fedper"))
@@ -123,7 +125,7 @@ def test_own_method_is_deployed_and_a_changed_one_does_not_start(deploy: Deploy,
     assert play(deployment)["status"] == "finished"
     folder = deployment.site_folder(deployment.members[0])
     (folder / "own.py").write_text(OWN + "# changed\n")
-    with pytest.raises(UserError, match="the method's code is .* where site-0 agreed to"):
+    with pytest.raises(UserError, match=r"the method's code is .* where site-0 agreed to"):
         Site.open(folder)
     METHODS.pop("mine")
 

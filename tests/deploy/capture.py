@@ -18,6 +18,7 @@ class Tap:
         self.port = int(self._listener.getsockname()[1])
         self._pieces: list[bytearray] = []
         self._threads: list[threading.Thread] = []
+        self._ends: list[socket.socket] = []
 
     def __enter__(self) -> Tap:
         self._run(self._accept)
@@ -28,6 +29,8 @@ class Tap:
     ) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
+        for end in self._ends:
+            _hang_up(end)
         for thread in self._threads:
             thread.join(10)
 
@@ -46,6 +49,7 @@ class Tap:
             except OSError:
                 near.close()
                 continue
+            self._ends += [near, far]
             for source, target in ((near, far), (far, near)):
                 piece = bytearray()
                 self._pieces.append(piece)
@@ -64,8 +68,12 @@ class Tap:
         except OSError:
             pass
         for end in (source, target):
-            try:
-                end.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                continue
+            _hang_up(end)
         source.close()
+
+
+def _hang_up(end: socket.socket) -> None:
+    try:
+        end.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        return

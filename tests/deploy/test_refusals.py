@@ -12,12 +12,13 @@ import torch
 pytest.importorskip("flwr", reason="deployment needs the extra flower")
 
 from idiolect.deploy.carrier import record_of, sealed_of
+from idiolect.deploy.disclosure import individual_uploads
 from idiolect.deploy.init import Options, init
 from idiolect.deploy.keys import private_key, public_key, write_key_pair
 from idiolect.deploy.letters import Letter, Sealed, opened, sealed
 from idiolect.deploy.named import named
 from idiolect.deploy.plan import Deployment, read_plan, read_site, write_site
-from idiolect.deploy.server import individual_uploads, server_setting
+from idiolect.deploy.server import server_setting
 from idiolect.deploy.site import Site
 from idiolect.deploy.superlink import OnlySitesFromOutside
 from idiolect.errors import UserError

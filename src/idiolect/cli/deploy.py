@@ -90,8 +90,8 @@ def init_command(
 ) -> None:
     """Write a Flower app, a folder for the server and one for each site."""
     from idiolect.deploy.code import load_file  # noqa: PLC0415 - needs the extra
+    from idiolect.deploy.disclosure import individual_uploads  # noqa: PLC0415
     from idiolect.deploy.init import Options, init  # noqa: PLC0415
-    from idiolect.deploy.server import individual_uploads  # noqa: PLC0415
 
     if code is not None:
         load_file(code)
@@ -136,8 +136,8 @@ def run_command(
     as_json: Json = False,
 ) -> None:
     """Start training, or go on after the last complete round, and show progress per site."""
+    from idiolect.deploy.disclosure import individual_uploads  # noqa: PLC0415
     from idiolect.deploy.plan import read_deployment, read_plan  # noqa: PLC0415
-    from idiolect.deploy.server import individual_uploads  # noqa: PLC0415
     from idiolect.deploy.status import start_run, watch  # noqa: PLC0415
 
     deployment = read_deployment(folder)

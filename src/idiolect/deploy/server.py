@@ -8,7 +8,6 @@ from typing import Any
 
 from flwr.serverapp import Grid
 
-from idiolect.core import Method
 from idiolect.deploy.coordinator import Coordinator
 from idiolect.deploy.data import server_federation
 from idiolect.deploy.keys import private_key
@@ -31,7 +30,7 @@ from idiolect.records import (
     save_checkpoint,
 )
 
-__all__ = ["individual_uploads", "run_folder", "run_server", "server_setting"]
+__all__ = ["run_folder", "run_server", "server_setting"]
 
 WHERE = Where("flower", "cpu", "sites train where their data are")
 
@@ -39,17 +38,6 @@ WHERE = Where("flower", "cpu", "sites train where their data are")
 def server_setting(plan: Plan, folder: Path) -> Setting:
     """What the experiment runs on, without a single row of a site."""
     return assemble(plan.experiment, WHERE, server_federation(plan, folder), plan.inputs, held=[])
-
-
-def individual_uploads(method: Method) -> str:
-    """The sentence that a user must see before a method starts which looks at single uploads; or nothing."""
-    parts = [part.name for part in method.parts if part.individual]
-    if not parts:
-        return ""
-    return (
-        f"{method.name} looks at each site's upload by itself, not only at their mean ({', '.join(parts)}): the server "
-        "keeps and uses what a single site sent"
-    )
 
 
 def run_folder(deployment: Deployment, plan: Plan) -> tuple[Path, str]:

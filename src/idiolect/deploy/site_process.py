@@ -14,6 +14,7 @@ from types import FrameType
 
 import torch
 
+from idiolect.deploy.disclosure import individual_uploads
 from idiolect.deploy.plan import read_site
 from idiolect.deploy.site import Site
 from idiolect.deploy.supernode import SuperNode
@@ -35,6 +36,8 @@ def run_site(folder: Path) -> None:
     with _alone(config.folder):
         torch.set_num_threads(max(1, (os.cpu_count() or 1) // 2))
         site = Site.open(folder, _say)
+        if sentence := individual_uploads(site.setting.method):
+            _say(f"note: {sentence}")
         signal.signal(signal.SIGTERM, _leave)
         refusals: list[str] = []
         while len(refusals) < REFUSALS:

@@ -1,0 +1,113 @@
+"""`idiolect deploy` as a user calls it, without a server."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("flwr", reason="deployment needs the extra flower")
+
+from .conftest import DATA
+
+INIT = (
+    "--dataset",
+    DATA,
+    "--partition",
+    "by_id",
+    "--sites",
+    "4",
+    "--model",
+    "mlpnet(hidden=8)",
+    "--rounds",
+    "2",
+)
+
+
+def test_init_writes_a_flower_app_and_a_folder_for_each_site(idiolect, tmp_path: Path) -> None:
+    answer = idiolect("deploy", "init", "work", "--method", "map", *INIT)
+    assert answer.code == 0
+    assert "4 sites and a server for map" in answer.out
+    work = tmp_path / "work"
+    assert (work / "app" / "pyproject.toml").is_file()
+    for site in range(4):
+        held = {path.name for path in (work / "sites" / f"site-{site}").iterdir()}
+        assert held == {"site.toml", "experiment.json", "key", "key.pub", "server.pub", "ca.crt", "data"}
+    assert (work / "sites" / "site-0" / "key").stat().st_mode & 0o077 == 0
+    assert work.stat().st_mode & 0o077 == 0
+
+
+def test_status_before_the_start(idiolect) -> None:
+    idiolect("deploy", "init", "work", *INIT)
+    found = json.loads(idiolect("deploy", "status", "work", "--json").out)
+    assert found["status"] == "not started" and not found["server_runs_here"]
+    assert "nothing was running" in idiolect("deploy", "down", "work").out
+
+
+def test_method_that_looks_at_single_uploads_says_so_before_it_starts(idiolect) -> None:
+    scene = ("--partition", "iid", "--set", "public=20")
+    answer = idiolect("deploy", "init", "work", "--method", "feddf", *scene)
+    assert answer.code == 0
+    assert "feddf looks at each site's upload by itself" in answer.out.replace("FedDF", "feddf")
+
+
+def test_added_site_gets_a_folder_and_a_key(idiolect, tmp_path: Path) -> None:
+    idiolect("deploy", "init", "work", *INIT)
+    assert "data.npz" in idiolect("deploy", "add", "work", "late").out
+    assert (tmp_path / "work" / "server" / "sites" / "late.pub").is_file()
+
+
+def test_new_key_is_registered(idiolect, tmp_path: Path) -> None:
+    idiolect("deploy", "init", "work", *INIT)
+    site = tmp_path / "work" / "sites" / "site-1"
+    before = (site / "key.pub").read_text()
+    assert "deploy register" in idiolect("deploy", "key", site).out
+    assert idiolect("deploy", "register", "work", "site-1", site / "key.pub").code == 0
+    known = (tmp_path / "work" / "server" / "sites" / "site-1.pub").read_text()
+    assert known == (site / "key.pub").read_text() != before
+
+
+@pytest.mark.parametrize(
+    ("words", "pieces"),
+    [
+        (("init", "work", "--method", "nothing"), ("unknown method 'nothing'",)),
+        (
+            ("init", "work", "--plain", "--address", "10.0.0.1:9"),
+            ("plain connections are for trials on loopback",),
+        ),
+        (("init", "work", "--code", "missing.py"), ("there is no file missing.py",)),
+        (("init", "work", "--min-sites", "9"), ("min_sites",)),
+        (("up", "missing"), ("there is no missing/deployment.toml", "deploy init")),
+        (("run", "missing"), ("there is no missing/deployment.toml",)),
+        (("site", "missing"), ("there is no missing/site.toml",)),
+        (("restore", "missing"), ("there is no missing/site.toml",)),
+    ],
+)
+def test_mistakes_are_one_sentence_and_leave_nothing(idiolect, refused, tmp_path, words, pieces) -> None:
+    refused(idiolect("deploy", *words), *pieces)
+    assert not (tmp_path / "work").exists()
+
+
+def test_mistakes_with_a_deployment_are_one_sentence(idiolect, refused, tmp_path: Path) -> None:
+    idiolect("deploy", "init", "work", *INIT)
+    refused(idiolect("deploy", "init", "work", *INIT), "is there already")
+    refused(idiolect("deploy", "up", "work", "--local", "9"), "--local 9 is too many")
+    refused(idiolect("deploy", "add", "work", "site-1"), "there is a site site-1 already")
+    refused(idiolect("deploy", "register", "work", "nobody", "key.pub"), "there is no site nobody")
+    refused(idiolect("deploy", "restore", tmp_path / "work" / "sites" / "site-0"), "no sound backup")
+    (tmp_path / "work" / "sites" / "site-0" / "data" / "data.npz").unlink()
+    refused(
+        idiolect("deploy", "site", tmp_path / "work" / "sites" / "site-0"),
+        "data.npz must hold the arrays x, y",
+    )
+
+
+def test_deploy_without_flower_says_how_to_install_it(idiolect, refused, monkeypatch) -> None:
+    def missing(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(sys.modules["idiolect.cli.deploy"], "version", missing)
+    refused(idiolect("deploy", "status", "work"), "pip install 'idiolect[flower]'")

@@ -46,7 +46,7 @@ def deploy(tmp_path: Path) -> Iterator[Deploy]:
 
     def write(options: Options | None = None, **settings: Any) -> Deployment:
         address = f"127.0.0.1:{free_port()}"
-        options = options or Options(plain=True, wait=0.5, grace=0.2, min_sites=1)
+        options = options or Options(plain=True, wait=0.5, grace=0.2, deadline=20, min_sites=1)
         folder = tmp_path / f"deployment-{len(made)}"
         made.append(init(replace(EXPERIMENT, **settings), folder, replace(options, address=address)))
         return made[-1]

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from idiolect.core import Tree, broadcast, server_round
-from idiolect.core.trees import stack, tree_leaves
+from idiolect.core.trees import stack, tree_leaves, tree_map
 from idiolect.deploy.letters import Letter
 from idiolect.deploy.link import Answers, Link
 from idiolect.deploy.named import Misfit, named, rebuilt
@@ -97,11 +97,13 @@ class Coordinator:
 
     def onboard(self) -> None:
         """Lets the connected sites that never trained join by the method's rule; what they would upload stays."""
-        found = self._ask(self.newcomers, broadcast(self.setting.method, self.server), "join")
+        there = [member for member in self.newcomers if member.name in self.link.roster.places()]
+        found = self._ask(there, broadcast(self.setting.method, self.server), "join", enough=0)
         arrivals = []
-        for member in self.newcomers:
+        for member in there:
             if member.name in found.letters:
                 arrivals.append(_arrival(found.letters[member.name].header["arrival"]))
+                self._note_accuracies([member], [arrivals[-1].joined])
                 self.known[member.client] = Position(self.round, JOIN)
                 self.progress.heard(member.name, "has joined")
         if arrivals:
@@ -117,13 +119,19 @@ class Coordinator:
     def restore(self, round: int, state: Mapping[str, Any]) -> None:
         """Goes on after the round of a checkpoint."""
         self.round = round
-        self.server = rebuilt(named(state["server"]), [state["server"]], "the checkpoint")
+        self.server = tree_map(torch.clone, state["server"])  # rounding depends on how memory is aligned
         self.picks = {name: bytes(letters.tolist()).decode() for name, letters in state["picks"].items()}
         self.known = {int(client): Position(*at.tolist()) for client, at in state["known"].items()}
         self.ended = bool(state["ended"])
 
-    def _ask(self, members: list[Member], sent: Tree, kind: str, **facts: Any) -> Answers:
-        """Letters to these sites; too few answers are the caller's to refuse."""
+    def _ask(
+        self, members: list[Member], sent: Tree, kind: str, enough: int | None = None, **facts: Any
+    ) -> Answers:
+        """Letters to these sites; too few answers are the caller's to refuse.
+
+        Args:
+            enough: answers after which sites that are away are not waited for; those that a round needs by default.
+        """
         asks = {
             member.name: {"kind": kind, "round": self.round, "known": self.known.get(member.client), **facts}
             for member in members
@@ -134,12 +142,10 @@ class Coordinator:
             named(sent),
             deadline=options.deadline,
             grace=options.grace,
-            enough=min(options.min_sites, len(asks)),
+            enough=min(options.min_sites, len(asks)) if enough is None else enough,
         )
         for name, letter in found.letters.items():
             self._report_gap(name, asks[name]["known"], letter.header)
-        for name, reason in found.missing.items():
-            self.progress.heard(name, f"left out: {reason}")
         return found
 
     def _uploads(self, found: Answers) -> dict[str, dict[str, Any]]:

@@ -65,13 +65,12 @@ class Link:
     _pending: dict[str, Pending] = field(default_factory=dict)
     _shunned: set[Place] = field(default_factory=set)  # what answered a greeting and is no site of ours
 
-    def wait_for(self, names: list[str], seconds: float) -> list[str]:
-        """Waits until these sites are connected; gives those that are."""
+    def wait_for(self, names: list[str], seconds: float) -> None:
+        """Waits until these sites are connected, or until the time is over."""
         until = self.now() + seconds
         while not set(names) <= self.roster.places().keys() and self.now() < until:
             self._turn({})
             self.sleep(TURN)
-        return sorted(set(names) & self.roster.places().keys())
 
     def ask(
         self,
@@ -108,7 +107,9 @@ class Link:
             over = self.now() > until
             if not left or over or (len(gone) == len(left) and len(found.letters) >= enough):
                 reason = "did not answer before the deadline" if over else "is not connected"
-                found.missing.update(dict.fromkeys(left, reason))
+                for site in left:
+                    found.missing[site] = reason
+                    self.heard(site, f"left out: {reason}")
                 self._pending = {key: one for key, one in self._pending.items() if not one.site}
                 return found
             self.sleep(TURN)
@@ -184,6 +185,8 @@ class Link:
 
     def _read(self, message: Message, pending: Pending, site: str) -> Letter:
         letter = opened(sealed_of(message.content), self.roster.key_of(site), site)
+        if "refused" in letter.header:  # also of a letter that the site could not read the number of
+            return letter
         mine = {"experiment": self.plan.identity, "site": site, "serial": pending.serial}
         for key, value in mine.items():
             if letter.header.get(key) != value:

@@ -45,8 +45,10 @@ def kill_in_round(monkeypatch: pytest.MonkeyPatch, round: int, step: str) -> Non
     monkeypatch.setattr(coordinator.Coordinator, step, killed)
 
 
-@pytest.mark.parametrize("step", ["_uploads", "_follow", "_write_round"])
-@pytest.mark.parametrize("method", ["map", PERSFL])
+@pytest.mark.parametrize(
+    ("method", "step"),
+    [("map", "_uploads"), ("map", "_write_round"), (PERSFL, "_follow"), (PERSFL, "_write_round")],
+)
 def test_server_killed_anywhere_goes_on_after_the_last_complete_round(
     deploy: Deploy, monkeypatch: pytest.MonkeyPatch, method: str, step: str
 ) -> None:

@@ -30,13 +30,13 @@ from idiolect.cli.settings import settings_of
 from idiolect.errors import UserError
 from idiolect.experiments import Experiment, with_settings
 from idiolect.experiments.papers import papers
+from idiolect.experiments.run import PUBLIC
 from idiolect.experiments.scenarios import find
 from idiolect.methods import method as read_method
 
 __all__ = ["deploy_app"]
 
 FLOWER = "1.41."
-PUBLIC = 500  # samples of the server's test set, where a method trains on public data
 
 deploy_app = typer.Typer(no_args_is_help=True)
 app.add_typer(deploy_app, name="deploy", help="Run a method where the data are, over Flower.")

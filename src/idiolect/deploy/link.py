@@ -22,6 +22,7 @@ from idiolect.errors import UserError
 __all__ = ["Answers", "Link"]
 
 TURN = 0.1  # seconds between looks at the grid
+AGAIN = 2.0  # seconds after which a lost letter goes again
 LOOK_AROUND = 1.0  # seconds between looks at who is connected
 GREETING_TTL = 120.0
 
@@ -88,7 +89,7 @@ class Link:
             grace: seconds that a site may be away before it is not waited for, if there are ``enough`` answers.
         """
         found, sent, away = Answers({}, {}), {}, dict.fromkeys(asks, self.now())
-        asked: set[str] = set()
+        tried: dict[str, float] = {}
         until = self.now() + deadline
         while True:
             for site, letter in self._turn(sent).items():
@@ -98,11 +99,12 @@ class Link:
             for site in left:
                 if site in places:
                     away[site] = self.now()
-                    if sent.get(site) != places[site]:
-                        self._send(site, places[site], asks[site], tensors, until - self.now())
-                        self.heard(site, "asked again" if site in asked else "asked")
-                        asked.add(site)
-                        sent[site] = places[site]
+                    waited = self.now() - tried.get(site, float("-inf"))
+                    if sent.get(site) != places[site] and waited >= AGAIN:
+                        self.heard(site, "asked again" if site in tried else "asked")
+                        tried[site] = self.now()
+                        if self._send(site, places[site], asks[site], tensors, until - self.now()):
+                            sent[site] = places[site]
             gone = [site for site in left if self.now() - away[site] > grace]
             over = self.now() > until
             if not left or over or (len(gone) == len(left) and len(found.letters) >= enough):
@@ -202,7 +204,8 @@ class Link:
         header: Mapping[str, Any],
         tensors: Mapping[str, Tensor],
         seconds: float,
-    ) -> None:
+    ) -> bool:
+        """Hands a letter to Flower; whether it took it."""
         self._count += 1
         serial = [self.session, self._count]
         common = {"experiment": self.plan.identity, "code": self.plan.code, "serial": serial}
@@ -214,8 +217,9 @@ class Link:
             ttl=max(seconds, 1.0),
             group_id=str(header.get("round", "")),
         )
-        for identity in self.grid.push_messages([message]):
-            self._pending[identity] = Pending(site, place, serial)
+        identities = [identity for identity in self.grid.push_messages([message]) if identity]
+        self._pending |= {identity: Pending(site, place, serial) for identity in identities}
+        return bool(identities)
 
 
 def _claimed(message: Message) -> str:

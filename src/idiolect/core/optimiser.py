@@ -78,8 +78,8 @@ def adam(
 
 
 def _descend(p: Tensor, g: Tensor, lr: float | Tensor) -> Tensor:
-    """``p - lr * g``, in one pass over memory where the rate is a number."""
-    return p - lr * g if isinstance(lr, Tensor) else torch.add(p, g, alpha=-lr)
+    """``p - lr * g``, in one pass over memory."""
+    return torch.addcmul(p, g, lr, value=-1) if isinstance(lr, Tensor) else torch.add(p, g, alpha=-lr)
 
 
 def _clipped(grads: Tree, norm_max: float) -> Tree:

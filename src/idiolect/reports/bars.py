@@ -37,7 +37,13 @@ def bars_figure(
             at = line["x"].map(places).to_numpy(float) + (number - (len(groups) - 1) / 2) * width
             spread = line["sd"] if "sd" in line and line["sd"].notna().any() else None
             axes.bar(
-                at, line["value"], width, yerr=spread, color=looks[label].colour, label=wrapped(str(label))
+                at,
+                line["value"],
+                width,
+                yerr=spread,
+                ecolor="#777777",
+                color=looks[label].colour,
+                label=wrapped(str(label)),
             )
         every = -(-len(places) // MOST_NAMED)
         named = list(places)[::every]

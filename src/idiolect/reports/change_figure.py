@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from idiolect.errors import UserError
 from idiolect.records import Run
@@ -58,9 +59,9 @@ def change_figure(points: pd.DataFrame, title: str = "", *, bins: int = 20) -> F
     for axes, panel in zip(grid, panels, strict=True):
         values = points[points["panel"] == panel].groupby("client")["value"].mean()
         below = _histogram(axes, values, bins)
-        label_panel(axes, str(panel), "Change of accuracy (points)", "Clients", grid="y")
-        text = f"{below} of {len(values)} lose"
-        axes.text(0.02, 0.97, text, transform=axes.transAxes, va="top", fontsize=9, color=INK)
+        heading = f"{panel}\n{below} of {len(values)} clients lose"
+        label_panel(axes, heading, "Change of accuracy (points)", "Clients", grid="y")
+        axes.yaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
     return figure
 
 

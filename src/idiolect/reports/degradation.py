@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import pandas as pd
 from matplotlib.figure import Figure
 
+from idiolect.errors import UserError
 from idiolect.records import Run
 from idiolect.reports.grouping import group_runs
 from idiolect.reports.lines import lines_figure
@@ -20,26 +21,32 @@ PANELS = {"delta_shared": "Main model", "delta_deployed": "Model that stands for
 def degradation_data(runs: Iterable[Run]) -> pd.DataFrame:
     """Columns `panel`, `line` (the method), `x` (the round), `value` in points, `sd` over seeds (n - 1).
 
-    A round counts where every seed selected somebody a second time.
+    A round counts where every seed selected somebody a second time.  Methods whose runs did not observe every round are
+    left out.
 
     Raises:
-        UserError: a run did not observe every round.
+        UserError: none did, or nobody was selected twice.
     """
-    tables = [pd.DataFrame(columns=["panel", "line", "x", "value", "sd"])]
+    tables = []
     for label, group in group_runs(runs).items():
-        by_seed = [degradation(run).groupby("round")[list(PANELS)].mean() for run in group]
+        try:
+            by_seed = [degradation(run).groupby("round")[list(PANELS)].mean() for run in group]
+        except UserError:
+            continue
         for name, panel in PANELS.items():
             together = 100 * pd.concat([means[name] for means in by_seed], axis=1).dropna()
             found = pd.DataFrame({"value": together.mean(axis=1), "sd": together.std(axis=1, ddof=1)})
             tables.append(found.rename_axis("x").reset_index().assign(panel=panel, line=label))
-    filled = [table for table in tables if len(table)] or tables[:1]
+    filled = [table for table in tables if len(table)]
+    if not filled:
+        raise UserError("local degradation needs runs with observe=always that select a client twice")
     return pd.concat(filled, ignore_index=True)[["panel", "line", "x", "value", "sd"]]
 
 
-def degradation_figure(data: pd.DataFrame) -> Figure:
+def degradation_figure(data: pd.DataFrame, methods: Iterable[str] = ()) -> Figure:
     """Draws what `degradation_data` gives; below 0 the download is worse than what the client had made."""
     title = "Downloaded model less the client's last personalised one"
-    figure = lines_figure(data, "Round", title, y_label="Change of accuracy (points)")
+    figure = lines_figure(data, "Round", title, y_label="Change of accuracy (points)", lines=methods)
     for axes in figure.axes:
         axes.axhline(0, color="#777777", linewidth=1)
     return figure

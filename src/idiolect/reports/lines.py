@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -14,7 +16,13 @@ __all__ = ["lines_figure"]
 
 
 def lines_figure(
-    points: pd.DataFrame, x_label: str, title: str = "", *, y_label: str = "", mark: float | None = None
+    points: pd.DataFrame,
+    x_label: str,
+    title: str = "",
+    *,
+    y_label: str = "",
+    mark: float | None = None,
+    lines: Iterable[str] = (),
 ) -> Figure:
     """Draws one panel for each `panel`, one line for each `line`.
 
@@ -23,8 +31,9 @@ def lines_figure(
         x_label: what x is.
         title: above all panels.
         mark: where on x an upright line stands.
+        lines: all lines of the report in order, so that each keeps its colour from figure to figure.
     """
-    panels, looks = list(dict.fromkeys(points["panel"])), appearances(points["line"])
+    panels, looks = list(dict.fromkeys(points["panel"])), appearances([*lines, *points["line"]])
     figure, grid = make_panels(len(panels), title)
     for axes, panel in zip(grid, panels, strict=True):
         for label, line in points[points["panel"] == panel].groupby("line", sort=False):

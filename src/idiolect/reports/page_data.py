@@ -9,6 +9,7 @@ from typing import Any
 
 from idiolect.records import Run
 from idiolect.reports.grouping import group_runs
+from idiolect.reports.page_extras import extras_part
 from idiolect.reports.page_methods import measured_rows, methods_data, metrics_data
 from idiolect.reports.page_pairs import pairs_part
 from idiolect.reports.page_provenance import partitions_part, runs_part, settings_part
@@ -23,7 +24,7 @@ DIGITS = 6  # significant ones in the document
 
 
 def page_data(runs: Iterable[Run], passed_over: Iterable[str] = ()) -> dict[str, Any]:
-    """The document: `methods`, `metrics`, `measured` by metric, costs, partitions, settings, runs, notes.
+    """The document: `methods`, `metrics`, `measured` by metric, costs, extras, partitions, settings, runs, notes.
 
     Args:
         passed_over: sentences about folders that are not in the report.
@@ -39,6 +40,7 @@ def page_data(runs: Iterable[Run], passed_over: Iterable[str] = ()) -> dict[str,
         "metrics": metrics,
         "measured": {line["name"]: _measured(groups, line["name"], line["higher"]) for line in metrics},
         "costs": costs_part(groups),
+        "extras": extras_part(runs, list(groups)),
         "partitions": partitions_part(groups),
         "settings": settings_part(groups),
         "runs": runs_part(groups),

@@ -53,24 +53,27 @@ def profile_data(runs: Iterable[Run]) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True)
 
 
-def profile_figure(points: pd.DataFrame, title: str = "", *, columns: int = 4) -> Figure:
+def profile_figure(
+    points: pd.DataFrame, title: str = "", *, columns: int = 4, lines: Iterable[str] = ()
+) -> Figure:
     """Draws one panel for each `panel`, error bars of one SD over clients.
 
     The best of a line is named with its coefficient and the word oracle, for it is picked on test data.
 
     Args:
         points: columns `panel`, `line`, `alpha`, `value`, `sd`, and `server` where there is a global model.
+        lines: all lines of the report in order, so that each keeps its colour from figure to figure.
     """
-    panels, looks = list(dict.fromkeys(points["panel"])), appearances(points["line"])
+    panels, looks = list(dict.fromkeys(points["panel"])), appearances([*lines, *points["line"]])
     figure, grid = make_panels(len(panels), title, columns=columns, size=(3.9, 3.3), share=True)
     for axes, panel in zip(grid, panels, strict=True):
         told = []
-        lines = points[points["panel"] == panel].groupby("line", sort=False)
-        for place, (label, line) in enumerate(lines):
+        here = list(points[points["panel"] == panel].groupby("line", sort=False))
+        for place, (label, line) in enumerate(here):
             style = {**line_style(looks[label]), "markersize": 4}
-            at = line["alpha"] + SHIFT * (place - (len(lines) - 1) / 2)
+            at = line["alpha"] + SHIFT * (place - (len(here) - 1) / 2)
             axes.errorbar(at, line["value"], yerr=line["sd"], capsize=2, label=wrapped(str(label)), **style)
-            told.append(_told(str(label), line, len(lines) > 1))
+            told.append(_told(str(label), line, len(here) > 1))
         _write(axes, told)
         label_panel(axes, str(panel), "Mixing coefficient", "Accuracy (%)")
     legend_beside(figure, [bars for axes in grid for bars in axes.containers])

@@ -13,6 +13,7 @@ from idiolect.records import Run
 from idiolect.reports.calibration_figure import calibration_data, calibration_figure
 from idiolect.reports.change_figure import change_data, change_figure
 from idiolect.reports.degradation import degradation_data, degradation_figure
+from idiolect.reports.grouping import group_runs
 from idiolect.reports.heat_map import clients_heat_data, heat_figure
 from idiolect.reports.profile import profile_data, profile_figure
 from idiolect.reports.targets import targets_data, targets_figure
@@ -30,16 +31,16 @@ class Special(NamedTuple):
 
 
 Maker = Callable[[list[Run]], pd.DataFrame]
-Drawer = Callable[[pd.DataFrame], Figure]
+Drawer = Callable[[pd.DataFrame, list[str]], Figure]  # of the numbers and all methods, for their colours
 
 MAKERS: dict[str, tuple[Maker, Drawer]] = {
-    "heat-map": (clients_heat_data, lambda data: heat_figure(data, column_label="Client", columns=1)),
-    "change": (change_data, change_figure),
+    "heat-map": (clients_heat_data, lambda data, _: heat_figure(data, column_label="Client", columns=1)),
+    "change": (change_data, lambda data, _: change_figure(data)),
     "calibration": (calibration_data, calibration_figure),
     "targets": (targets_data, targets_figure),
-    "zigzag": (zigzag_data, zigzag_figure),
+    "zigzag": (zigzag_data, lambda data, _: zigzag_figure(data)),
     "degradation": (degradation_data, degradation_figure),
-    "profile": (profile_data, profile_figure),
+    "profile": (profile_data, lambda data, methods: profile_figure(data, lines=methods)),
     "teachers": (teachers_data, teachers_figure),
 }
 
@@ -47,11 +48,12 @@ MAKERS: dict[str, tuple[Maker, Drawer]] = {
 def special_pictures(runs: Iterable[Run]) -> dict[str, Special]:
     """By name, what the runs can give; what they cannot is left out."""
     runs, found = list(runs), {}
+    methods = list(group_runs(runs))
     for name, (make, draw) in MAKERS.items():
         try:
             data = make(runs)
         except UserError:
             continue
         if len(data):
-            found[name] = Special(draw(data), data)
+            found[name] = Special(draw(data, methods), data)
     return found

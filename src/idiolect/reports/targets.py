@@ -49,7 +49,8 @@ def targets_data(runs: Iterable[Run], targets: Sequence[float] | None = None) ->
     return pd.DataFrame(lines, columns=["panel", "line", "x", "value"])
 
 
-def targets_figure(data: pd.DataFrame) -> Figure:
+def targets_figure(data: pd.DataFrame, methods: Iterable[str] = ()) -> Figure:
     """Draws what `targets_data` gives; a line ends where its method gets no further."""
     ordered = data.sort_values("panel", key=lambda panels: panels.map(PANELS.index), kind="stable")
-    return lines_figure(ordered, "Personalised accuracy to be reached (%)", "Cost of reaching a target")
+    x_label = "Personalised accuracy to be reached (%)"
+    return lines_figure(ordered, x_label, "Cost of reaching a target", lines=methods)

@@ -36,6 +36,7 @@ SCRIPTS = (
     "rows",
     "tradeoff",
     "communication",
+    "extras",
     "partition",
     "provenance",
     "main",

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from idiolect.errors import UserError
 from idiolect.records import Run
 from idiolect.reports.appearance import COLOURS, INK
 from idiolect.reports.grouping import group_runs
@@ -25,18 +26,25 @@ TRAINING = 0.6  # of the way from one round to the next
 def zigzag_data(runs: Iterable[Run], model: str = "shared") -> pd.DataFrame:
     """Columns `panel` (the method), `client`, `round`, `seed`, `before`, `after`: accuracies in percent.
 
+    Runs that did not observe every round are left out.
+
     Args:
         model: ``shared``, the main model, or ``deployed``, the one that stands for the method.
 
     Raises:
-        UserError: a run did not observe every round.
+        UserError: none did.
     """
     tables = []
     for label, group in group_runs(runs).items():
         for run in group:
-            found = zigzag(run)
+            try:
+                found = zigzag(run)
+            except UserError:
+                continue
             values = {name: 100 * found[f"{model}_{name}"] for name in ("before", "after")}
             tables.append(found[["client", "round"]].assign(panel=label, seed=run.manifest["seed"], **values))
+    if not tables:
+        raise UserError("what clients download and make of it needs runs with observe=always")
     return pd.concat(tables, ignore_index=True)
 
 

@@ -197,6 +197,20 @@ def test_page_without_extras_leaves_their_sections_out(browser: Browser, make_ru
     assert browser.complaints() == []
 
 
+def test_ranks_appear_with_several_scenes(browser: Browser, make_run, tmp_path: Path) -> None:
+    runs = [
+        make_run(label, personal={(1, "after"): [level, level]}, dataset=dataset)
+        for dataset in ("digits", "letters")
+        for label, level in (("A", 0.9), ("B", 0.7), ("C", 0.5))
+    ]
+    browser.open(write_page(runs, tmp_path / "scenes.html"), 390)
+    names = browser.value("[...document.querySelectorAll('#ranks .name')].map(t => t.textContent)")
+    assert names == ["A", "B", "C"]
+    browser.move(*browser.middle_of("#ranks .mark"))
+    assert browser.value("document.getElementById('tooltip').textContent") == "Amean rank 1.00"
+    assert browser.complaints() == []
+
+
 def test_legend_hides_a_method_and_keeps_the_focus(browser: Browser, page: Path) -> None:
     browser.open(page, 1280)
     lines = "document.querySelectorAll('#curves .line').length"

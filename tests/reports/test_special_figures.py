@@ -23,6 +23,8 @@ from idiolect.reports import (
     lines_figure,
     profile_data,
     profile_figure,
+    ranks_data,
+    ranks_figure,
     settings_figure,
     special_pictures,
     sweep_figure,
@@ -35,6 +37,7 @@ from idiolect.reports import (
     zigzag_figure,
 )
 from idiolect.reports.page_extras import extras_part
+from idiolect.reports.ranks import ranks_part
 
 Row = tuple[
     int, int, str, str, str, str, str, float
@@ -250,6 +253,32 @@ def test_special_pictures_come_in_the_format_named_with_their_numbers(mixed: Run
     names = {path.name for path in write_report([mixed], tmp_path / "r", ["svg", "csv"], special=True)}
     assert {"profile.svg", "profile.csv", "heat-map.svg", "targets.csv"} <= names
     assert not any(name.startswith(("teachers", "degradation", "zigzag")) for name in names)
+
+
+@pytest.fixture
+def scenes(make_run: Write) -> list[Run]:
+    """Three methods in two scenes: A is best in both, B and C change places; D is in one scene alone."""
+    scores = {"digits": {"A": 0.9, "B": 0.8, "C": 0.7, "D": 0.6}, "letters": {"A": 0.9, "B": 0.5, "C": 0.6}}
+    return [
+        make_run(label, personal={(4, "after"): [level, level]}, dataset=dataset)
+        for dataset, found in scores.items()
+        for label, level in found.items()
+    ]
+
+
+def test_methods_are_ranked_over_the_scenes_that_have_them_all(scenes: list[Run]) -> None:
+    data = ranks_data(scenes)
+    assert list(data.index) == ["digits", "letters"] and list(data) == ["A", "B", "C"]
+    assert data.loc["letters"].tolist() == pytest.approx([0.9, 0.5, 0.6])
+    part = ranks_part(scenes)
+    assert dict(zip(part["methods"], part["ranks"], strict=True)) == {"A": 1.0, "B": 2.5, "C": 2.5}
+    title = ranks_figure(data).axes[0].get_title(loc="left")
+    assert title.startswith("Mean ranks over 2 scenarios")
+    assert "ranks" in special_pictures(scenes)
+
+
+def test_one_scene_has_no_ranks(scenes: list[Run]) -> None:
+    assert ranks_part(scenes[:4]) is None and "ranks" not in special_pictures(scenes[:4])
 
 
 def test_page_has_the_same_numbers_as_the_pictures(mixed: Run, observed: Run) -> None:

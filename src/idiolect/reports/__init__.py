@@ -17,6 +17,7 @@ from idiolect.reports.lines import lines_figure
 from idiolect.reports.page_data import page_data
 from idiolect.reports.partition_figure import partition_figure
 from idiolect.reports.profile import profile_data, profile_figure
+from idiolect.reports.ranks import ranks_data, ranks_figure
 from idiolect.reports.scatter import scatter_data, scatter_figure
 from idiolect.reports.settings_scatter import settings_figure
 from idiolect.reports.special import special_pictures
@@ -58,6 +59,8 @@ __all__ = [
     "plain_rows",
     "profile_data",
     "profile_figure",
+    "ranks_data",
+    "ranks_figure",
     "scatter_data",
     "scatter_figure",
     "settings_figure",

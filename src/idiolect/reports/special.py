@@ -16,6 +16,7 @@ from idiolect.reports.degradation import degradation_data, degradation_figure
 from idiolect.reports.grouping import group_runs
 from idiolect.reports.heat_map import clients_heat_data, heat_figure
 from idiolect.reports.profile import profile_data, profile_figure
+from idiolect.reports.ranks import ranks_data, ranks_figure
 from idiolect.reports.targets import targets_data, targets_figure
 from idiolect.reports.teachers import teachers_data, teachers_figure
 from idiolect.reports.zigzag import zigzag_data, zigzag_figure
@@ -36,6 +37,7 @@ Drawer = Callable[[pd.DataFrame, list[str]], Figure]  # of the numbers and all m
 MAKERS: dict[str, tuple[Maker, Drawer]] = {
     "heat-map": (clients_heat_data, lambda data, _: heat_figure(data, column_label="Client", columns=1)),
     "change": (change_data, lambda data, _: change_figure(data)),
+    "ranks": (ranks_data, ranks_figure),
     "calibration": (calibration_data, calibration_figure),
     "targets": (targets_data, targets_figure),
     "zigzag": (zigzag_data, lambda data, _: zigzag_figure(data)),

@@ -37,6 +37,7 @@ SCRIPTS = (
     "tradeoff",
     "communication",
     "extras",
+    "ranks",
     "partition",
     "provenance",
     "main",

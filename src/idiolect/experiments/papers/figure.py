@@ -11,7 +11,10 @@ __all__ = ["KINDS", "Figure", "Line", "Number"]
 
 KINDS = {
     "schematic": "a drawing without data",
-    "study": "needs more than a run records",
+    "unknown": "nothing is known of it",
+    "features": "two-dimensional features and the rows of the head, of networks trained on some classes",
+    "proxies": "norms, gradients and distances of the rows of the head by epoch",
+    "subsets": "networks trained on some classes and on all, scored on those",
     "curves": "a number by round",
     "spread": "mean and SD over clients by round",
     "zigzag": "each selected client before and after local training, by round",

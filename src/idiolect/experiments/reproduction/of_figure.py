@@ -14,6 +14,7 @@ from idiolect.experiments.progress import Watcher
 from idiolect.experiments.reproduction.entry import Entry
 from idiolect.experiments.reproduction.figures import figure_entries
 from idiolect.experiments.reproduction.lines import EVERY_ROUND, SUMMARIES
+from idiolect.experiments.reproduction.of_study import STUDIES, whole_study
 from idiolect.experiments.reproduction.of_table import table_entries
 from idiolect.experiments.reproduction.picture import points_of_tables, write_picture
 from idiolect.experiments.reproduction.plan import Ask
@@ -34,9 +35,11 @@ def whole_figure(
     formats: Sequence[str],
 ) -> Reproduction:
     """Numbers of all lines, their points as CSV, and the picture."""
-    if found.kind in ("schematic", "study"):
+    if found.kind in ("schematic", "unknown"):
         note = f"nothing is run for {found.id}: {KINDS[found.kind]}"
         return Reproduction(found.id, found.caption, ask.quick, (), (note,), None)
+    if found.kind in STUDIES:
+        return whole_study(found, ask, where, watcher, scenarios, formats)
     if found.kind == "table":
         entries = _of_tables(found, ask, where, watcher, methods)
         done = written(found.id, found.caption, entries, found.notes, ask, where)

@@ -281,6 +281,25 @@ def test_one_scene_has_no_ranks(scenes: list[Run]) -> None:
     assert ranks_part(scenes[:4]) is None and "ranks" not in special_pictures(scenes[:4])
 
 
+def test_users_have_their_mean_and_sd_below_them(write: Write, tmp_path: Path) -> None:
+    runs = [
+        write(label, [accuracy(3, client, value, "global", "before") for client, value in enumerate(values)])
+        for label, values in (("A_1", (0.2, 0.6)), ("B", (0.5, 0.5)))
+    ]
+    write_report(runs, tmp_path / "r", ["md", "csv", "tex"], special=True)
+    lines = (tmp_path / "r" / "users.md").read_text().splitlines()
+    assert lines[2:6] == [
+        "| 0 | 20.0 | 50.0 |",
+        "| 1 | 60.0 | 50.0 |",
+        "| Avg | 40.0 | 50.0 |",
+        "| SD | 28.3 | 0.0 |",
+    ]
+    table = pd.read_csv(tmp_path / "r" / "users.csv", index_col="user")
+    assert table.loc["SD", "A_1"] == pytest.approx(0.08**0.5)
+    latex = (tmp_path / "r" / "users.tex").read_text()
+    assert r"User & A\_1 & B \\" in latex and r"SD & 28.3 & 0.0 \\" in latex
+
+
 def test_page_has_the_same_numbers_as_the_pictures(mixed: Run, observed: Run) -> None:
     found = extras_part([observed, mixed], ["FedAvg", "SuPerFed"])
     assert set(found) == {"targets", "degradation", "profile"}

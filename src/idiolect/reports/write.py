@@ -25,6 +25,7 @@ from idiolect.reports.scatter import scatter_data, scatter_figure
 from idiolect.reports.special import special_pictures
 from idiolect.reports.summary import summarise
 from idiolect.reports.table import csv_table, markdown_table, notes_of
+from idiolect.reports.users import users_csv, users_data, users_latex, users_markdown
 
 __all__ = ["FIGURES", "FORMATS", "image", "png", "write_report"]
 
@@ -50,7 +51,8 @@ def write_report(
     Args:
         formats: of the pictures (png, svg, pdf), each in all of those named, and of the table (md, csv, tex); with csv
             the numbers behind the pictures too.
-        special: also the pictures that only some runs can give; see `special_pictures`.
+        special: also the pictures that only some runs can give (see `special_pictures`), and the table of users where
+            methods have the same ones.
     """
     runs, formats = list(runs), tuple(formats)
     for name in formats:
@@ -61,6 +63,8 @@ def write_report(
     except OSError as error:
         raise UserError(f"cannot make the folder {folder}: {error.strerror}") from error
     contents = {**_tables(runs, formats), **_pictures(runs, formats, special)}
+    if special:
+        contents |= _users(runs, formats)
     if "csv" in formats:
         contents |= _certainty(runs)
     return [write_atomically(folder / name, content) for name, content in contents.items()]
@@ -89,6 +93,15 @@ def _tables(runs: list[Run], formats: tuple[str, ...]) -> dict[str, str]:
     makers = {"md": lambda: markdown_table(summary, notes_of(runs)), "csv": lambda: csv_table(summary)}
     makers["tex"] = lambda: latex_table(summary)
     return {f"table.{name}": makers[name]() for name in TABLES if name in formats}
+
+
+def _users(runs: list[Run], formats: tuple[str, ...]) -> dict[str, str]:
+    try:
+        table = users_data(runs)
+    except UserError:
+        return {}
+    makers = {"md": users_markdown, "csv": users_csv, "tex": users_latex}
+    return {f"users.{name}": makers[name](table) for name in TABLES if name in formats}
 
 
 def _certainty(runs: list[Run]) -> dict[str, str]:

@@ -130,11 +130,9 @@ class Workload:
     def single(
         self, index: np.ndarray, mask: np.ndarray, key: np.ndarray, draws: dict[str, np.ndarray]
     ) -> Batch:
-        """A batch of one client; channels lie last where there are several, which CPUs convolve faster."""
+        """A batch of one client; an image's channels lie last, which CPUs convolve and pool faster."""
         batch = self.batch(index, mask, key, draws)
-        if batch.x.dim() == 4 and batch.x.shape[1] > 1:
-            return batch._replace(x=batch.x.contiguous(memory_format=torch.channels_last))
-        return batch
+        return batch._replace(x=_channels_last(batch.x)) if batch.x.dim() == 4 else batch
 
     def single_feed(
         self, program: Program, stage: Stage, client: int
@@ -180,6 +178,13 @@ def in_order(rows: np.ndarray, size: int = EVALUATION_ROWS) -> BatchPlan:
     index, mask = np.zeros((n, size), np.int64), np.zeros((n, size), bool)
     index.ravel()[: len(rows)], mask.ravel()[: len(rows)] = rows, True
     return BatchPlan(index, mask, np.zeros((n, size), np.int64))
+
+
+def _channels_last(images: Tensor) -> Tensor:
+    """Strides say so even for a single channel, so that layers after it keep to them."""
+    _, channels, height, width = images.shape
+    strides = (height * width * channels, 1, width * channels, channels)
+    return images.contiguous(memory_format=torch.channels_last).as_strided(images.shape, strides)
 
 
 def _row(array: np.ndarray, t: int) -> np.ndarray:

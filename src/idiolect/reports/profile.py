@@ -14,7 +14,7 @@ from idiolect.reports.appearance import INK, appearances, wrapped
 from idiolect.reports.curve_marks import line_style
 from idiolect.reports.grouping import group_runs
 from idiolect.reports.panels import label_panel, legend_beside, make_panels
-from idiolect.statistics import alpha_profile, server_curve
+from idiolect.statistics import alpha_profile, pick, server_curve
 
 __all__ = ["profile_data", "profile_figure"]
 
@@ -81,10 +81,11 @@ def profile_figure(
 
 
 def _told(label: str, line: pd.DataFrame, several: bool) -> str:
-    best = line.loc[line["value"].idxmax()]
-    text = f"best {best['value']:.1f} at {best['alpha']:g} (oracle)"
-    if "server" in line and pd.notna(best["server"]):
-        text += f", global {best['server']:.1f}"
+    values = line.set_index("alpha")["value"]
+    best = pick(values, values, split="test")
+    text = f"best {best.value:.1f} at {best.which:g} ({best.rule})"
+    if "server" in line and pd.notna(line["server"].iloc[0]):
+        text += f", global {line['server'].iloc[0]:.1f}"
     return f"{label}: {text}" if several else text
 
 

@@ -106,7 +106,7 @@ def _answer(
 
 
 def _keep_freed_memory() -> None:
-    """Tells glibc to re-use large blocks, here and in forks: giving each back costs a page fault for every 4 kB anew."""
+    """Tells glibc to re-use large blocks, here and in forks: one given back costs a page fault for every 4 kB anew."""
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):
             mallopt = ctypes.CDLL(None).mallopt

@@ -32,7 +32,7 @@ def small(model: str, method: str, **settings: object) -> Setting:
     return prepare(experiment, Where("loop", "cpu", "as asked"))
 
 
-LARGE = {"resnet34", "vgg16_bn"}  # half a minute with MAP
+LARGE = {"resnet34", "resnet56", "vgg11", "vgg11_fc", "vgg16_bn", "mobilenet_v1"}  # seconds with MAP
 PAIRS = [
     pytest.param(model, method, marks=[pytest.mark.slow] if model in LARGE and method == "map" else [])
     for model in ZOO

@@ -225,9 +225,9 @@ def test_wrong_option_is_refused_before_anything_is_written(
 @pytest.mark.parametrize(
     ("method", "store", "cache", "every"),
     [
-        ("fedper", "disk", 0.002, 9),
-        ("fedper", "host", 0, 23),
-        (PERSFL, "disk", 0.002, 29),
+        ("fedper", "disk", 0.002, 29),
+        ("fedper", "host", 0, 61),
+        (PERSFL, "disk", 0.002, 83),
         pytest.param("fedper", "disk", 0, 1, marks=pytest.mark.slow),
         pytest.param("fedper", "host", 0, 1, marks=pytest.mark.slow),
         pytest.param(PERSFL, "disk", 0.002, 1, marks=pytest.mark.slow),

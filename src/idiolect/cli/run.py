@@ -16,6 +16,7 @@ from idiolect.cli.options import (
     Device,
     Engine,
     Json,
+    Log,
     Model,
     Out,
     Partition,
@@ -62,6 +63,7 @@ def run_command(
     resume: Resume = False,
     store: Store = "auto",
     store_cache: StoreCache = None,
+    log: Log = None,
     as_json: Json = False,
 ) -> None:
     """Run one method; without --method, a small comparison of nine on the data inside the package."""
@@ -77,7 +79,7 @@ def run_command(
         seed=seed,
     )
     where = {"engine": engine, "device": device, "data_dir": data_dir, "out": out, "resume": resume}
-    where |= {"store": store, "store_cache": store_cache}
+    where |= {"store": store, "store_cache": store_cache, "log": log or []}
     if method is None and scenario is None:
         first = chosen.pop("seed", 0)
         carry_out(list(DEMO_METHODS), [first], chosen, where, as_json)
@@ -119,6 +121,7 @@ def compare_command(
     resume: Resume = False,
     store: Store = "auto",
     store_cache: StoreCache = None,
+    log: Log = None,
     as_json: Json = False,
 ) -> None:
     """Run several methods on the same clients, splits and batches; write a table and pictures."""
@@ -133,7 +136,7 @@ def compare_command(
         precision=precision,
     )
     where = {"engine": engine, "device": device, "data_dir": data_dir, "out": out, "resume": resume}
-    where |= {"store": store, "store_cache": store_cache}
+    where |= {"store": store, "store_cache": store_cache, "log": log or []}
     names = names_in(methods_ or "all")
     if methods_ is None and scenario is not None:
         names = list(uses(find(scenario).name).methods)

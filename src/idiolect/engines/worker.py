@@ -59,6 +59,7 @@ def start_worker(
     server: where the server's state lies for all workers.
     others: the parent's ends of other workers' pipes, which a fork must not keep open.
     """
+    _keep_freed_memory()
     fork = multiprocessing.get_context("fork")
     ours, theirs = fork.Pipe()
     inbox, outbox = Mailbox(), Mailbox()
@@ -82,7 +83,6 @@ def _serve(
     for other in others:
         other.close()
     torch.set_num_threads(1)
-    _keep_freed_memory()
     with suppress(EOFError, OSError):  # the parent has gone
         while True:
             task: Task = pipe.recv()
@@ -106,7 +106,7 @@ def _answer(
 
 
 def _keep_freed_memory() -> None:
-    """Tells glibc to re-use large blocks: giving each back costs a page fault for every 4 kB of the next."""
+    """Tells glibc to re-use large blocks, here and in forks: one given back costs a page fault for every 4 kB anew."""
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):
             mallopt = ctypes.CDLL(None).mallopt

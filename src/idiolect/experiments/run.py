@@ -16,6 +16,7 @@ from idiolect.experiments.progress import Silent, Watcher
 from idiolect.experiments.setting import Setting, prepare
 from idiolect.experiments.simulation import Simulation
 from idiolect.experiments.spec import Experiment, with_settings
+from idiolect.experiments.tracking import Log, open_log
 from idiolect.federation import STORES, Placement
 from idiolect.methods import label
 from idiolect.methods import method as read_method
@@ -64,6 +65,7 @@ def run(
     store: str = "auto",
     store_cache: float | None = None,
     watcher: Watcher | None = None,
+    log: Sequence[str] = (),
     notes: Sequence[str] = (),
     **settings: Any,
 ) -> Run:
@@ -77,6 +79,7 @@ def run(
         checkpoint_every: rounds between checkpoints.
         store: where private state is kept, ``auto``, ``device``, ``host`` or ``disk``; it changes no number.
         store_cache: megabytes of a disk store that stay in memory.
+        log: trackers that are told every round's numbers, ``tensorboard`` and ``mlflow``; they write below ``out``.
         notes: sentences kept in the record, which change nothing.
         settings: fields of ``Experiment``.
 
@@ -93,6 +96,7 @@ def run(
     if experiment.public < 1 and read_method(experiment.method).needs_public:
         experiment = replace(experiment, public=PUBLIC)
     where, name, watcher = place(engine, device), _name(experiment), watcher or Silent()
+    told = open_log(log, out)
     if finished(out, name):
         watcher.say(f"{name} is finished already: read, not run again")
         return read_run(finished_folder(out, name))
@@ -107,7 +111,7 @@ def run(
     placement = place_private_state(setting, partial_folder(out, name), checkpoint_every, store, store_cache)
     described = describe_run(setting, where) | {"private_state": placement.facts()}
     writer = RunWriter(out, name, {**described, "notes": [*described["notes"], *notes]})
-    return read_run(_carry_out(setting, where, placement, writer, checkpoint_every, watcher, notes))
+    return read_run(_carry_out(setting, where, placement, writer, checkpoint_every, watcher, told, notes))
 
 
 def compare(
@@ -123,6 +127,7 @@ def compare(
     store: str = "auto",
     store_cache: float | None = None,
     watcher: Watcher | None = None,
+    log: Sequence[str] = (),
     experiment: Experiment | Callable[[str], Experiment] | None = None,
     notes: Sequence[str] = (),
     **settings: Any,
@@ -133,6 +138,7 @@ def compare(
         methods: names or compositions.
         seeds: every method runs once for each.
         out: folder in which the comparison's folder is made; the runs lie in it.
+        log: trackers of every run; see ``run``.
         experiment: what all methods have in common, or a function that gives each method its experiment.
         notes: sentences kept in every record, which change nothing.
         settings: fields of ``Experiment``, the same for all methods.
@@ -144,6 +150,7 @@ def compare(
     one_each = experiment if callable(experiment) else _with_method(experiment or Experiment())
     bases = [_with_what_is_needed(with_settings(one_each(m), settings), methods) for m in methods]
     where = place(engine, device)
+    open_log(log, out)  # refused before anything is prepared
     experiments = [replace(base, seed=seed) for base in bases for seed in seeds]
     for checked in experiments:
         place_private_state(
@@ -163,6 +170,7 @@ def compare(
             store=store,
             store_cache=store_cache,
             watcher=watcher,
+            log=log,
             notes=notes,
         )
         for e in experiments
@@ -198,6 +206,7 @@ def _carry_out(
     writer: RunWriter,
     checkpoint_every: int,
     watcher: Watcher,
+    log: Log,
     notes: Sequence[str],
 ) -> Path:
     began = time.perf_counter()
@@ -212,14 +221,19 @@ def _carry_out(
         last = found[0] if found else None
         rounds = setting.experiment.rounds
         watcher.begin(label(setting.experiment.method), rounds, simulation.round)
-        while simulation.round < rounds:
-            simulation.advance()
+        with log.of_run(writer.final.name, writer.manifest, simulation.round):
+            while simulation.round < rounds:
+                log.before(simulation)
+                simulation.advance()
+                log.after(simulation)
+                watcher.advance(simulation.round, simulation.latest)
+                if simulation.round % checkpoint_every == 0 or simulation.round == rounds:
+                    last = _checkpoint(writer, simulation, last)
+            log.before(simulation)
+            simulation.finish()
+            log.after(simulation)
             watcher.advance(simulation.round, simulation.latest)
-            if simulation.round % checkpoint_every == 0 or simulation.round == rounds:
-                last = _checkpoint(writer, simulation, last)
-        simulation.finish()
-        watcher.advance(simulation.round, simulation.latest)
-        last = _checkpoint(writer, simulation, last)
+            last = _checkpoint(writer, simulation, last)
     except UserError:
         if not any(writer.folder.glob("checkpoint-*")):
             writer.discard()

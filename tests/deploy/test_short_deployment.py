@@ -23,7 +23,6 @@ def test_site_killed_in_a_round_goes_on_from_its_own_model(deploy: Deploy) -> No
         Options(wait=60, grace=60, deadline=120, min_sites=3),
         method="map",
         rounds=2,
-        evaluate_every=1,
         local_epochs=LONG_ENOUGH,
     )
     up(deployment)

@@ -62,18 +62,19 @@ def map_(
     return chain(average(), restricted_softmax(alpha, rule, min_count), private, name="map")
 
 
+OFFICIAL = {
+    "rule": "uniform",
+    "kd_form": "teacher_only",
+    "momentum_max": 0.9,
+    "hpm_init": "theta0",
+    "hpm_statistics": "recompute",
+    "shared_share": 1.0,
+    "private_share": 0.1,
+    "private_lr_scale": 0.2,
+    "private_min_steps": 5,
+}
 presets = {
-    "official": {
-        "rule": "uniform",
-        "kd_form": "teacher_only",
-        "momentum_max": 0.9,
-        "hpm_init": "theta0",
-        "hpm_statistics": "recompute",
-        "shared_share": 1.0,
-        "private_share": 0.1,
-        "private_lr_scale": 0.2,
-        "private_min_steps": 5,
-    },
+    "official": OFFICIAL,
     "complete": {"rule": "freq"},
-    "complete_official": {"rule": "freq_max"},
+    "complete_official": {**OFFICIAL, "rule": "freq_max"},
 }

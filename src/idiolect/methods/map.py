@@ -37,7 +37,9 @@ def map_(
         alpha, rule, min_count: of the restricted softmax; see FedRS.
         transfer: ``kd`` (default), ``mmd``, ``l2`` or ``prox``.
         transfer_weight: lambda in [0, 1].
-        temperature, kd_form: tau = 4 in the paper.
+        temperature: tau > 0 of ``kd``; 4 in the paper.
+        kd_form: of ``kd``: ``kl`` (the paper), ``teacher_only`` (the authors' code), ``soft_cross_entropy`` or
+            ``kl_elements``.
         momentum, schedule, momentum_max, hpm_init, hpm_statistics: of the inherited model; see FedPHP.
         shared_share, private_share: of the scene's local epochs before and after the upload.
         private_lr_scale, private_min_steps: of the private stage.

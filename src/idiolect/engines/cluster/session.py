@@ -1,0 +1,46 @@
+"""A connection to Ray: to a cluster by address, or to one on this machine that lives as long as the run."""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from collections.abc import Callable
+
+import ray
+
+from idiolect.errors import UserError
+
+__all__ = ["ADDRESS", "connect"]
+
+ADDRESS = "RAY_ADDRESS"  # Ray's own variable for the cluster to use
+QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+
+
+def connect(address: str | None, workers: int | None) -> Callable[[], None]:
+    """Connects this process to Ray, unless it is connected already; the result undoes that.
+
+    Args:
+        address: of a cluster, ``auto`` for one that runs on this machine; else that in ``RAY_ADDRESS``, else a
+            cluster of this machine's cores is started and ended with the connection.
+        workers: that a cluster of one's own must have room for.
+    """
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
+    if ray.is_initialized():
+        return lambda: None
+    address = address or os.environ.get(ADDRESS) or "local"
+    cores = len(os.sched_getaffinity(0))
+    own = {"num_cpus": max(cores, workers or 1), "include_dashboard": False} if address == "local" else {}
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore", ResourceWarning
+        )  # Ray leaves files of the processes it starts to be closed
+        try:
+            ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **own)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise UserError(
+                f"no Ray cluster can be used at {address}: {reason}; start one with ray start --head"
+            ) from error
+    return ray.shutdown

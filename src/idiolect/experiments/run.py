@@ -58,6 +58,9 @@ def run(
     out: str | Path = OUT,
     engine: str = "auto",
     device: str = "auto",
+    workers: int | None = None,
+    ray_address: str | None = None,
+    gpus_per_worker: float = 0.0,
     data_dir: str | Path | None = None,
     resume: bool = False,
     checkpoint_every: int = CHECKPOINT_EVERY,
@@ -72,7 +75,10 @@ def run(
     Args:
         method: a name, a composition, or a whole experiment.
         out: folder in which the run's own folder is made.
-        engine: ``auto``, ``loop``, ``cohort`` or ``pool``; it changes no number.
+        engine: ``auto``, ``loop``, ``cohort``, ``pool`` or ``ray``; it changes no number.
+        workers: processes of the engines ``pool`` and ``ray``; as many as there are cores unless given.
+        ray_address: of a Ray cluster that runs already, for the engine ``ray``.
+        gpus_per_worker: of the engine ``ray``.
         resume: goes on from the last checkpoint of an interrupted run.
         checkpoint_every: rounds between checkpoints.
         store: where private state is kept, ``auto``, ``device``, ``host`` or ``disk``; it changes no number.
@@ -92,7 +98,8 @@ def run(
     experiment = with_settings(base, settings)
     if experiment.public < 1 and read_method(experiment.method).needs_public:
         experiment = replace(experiment, public=PUBLIC)
-    where, name, watcher = place(engine, device), _name(experiment), watcher or Silent()
+    where = place(engine, device, workers, ray_address, gpus_per_worker)
+    name, watcher = _name(experiment), watcher or Silent()
     if finished(out, name):
         watcher.say(f"{name} is finished already: read, not run again")
         return read_run(finished_folder(out, name))
@@ -117,6 +124,9 @@ def compare(
     out: str | Path = OUT,
     engine: str = "auto",
     device: str = "auto",
+    workers: int | None = None,
+    ray_address: str | None = None,
+    gpus_per_worker: float = 0.0,
     data_dir: str | Path | None = None,
     resume: bool = False,
     checkpoint_every: int = CHECKPOINT_EVERY,
@@ -143,7 +153,7 @@ def compare(
         raise UserError(f"a method stands twice in {', '.join(methods)}; give each once")
     one_each = experiment if callable(experiment) else _with_method(experiment or Experiment())
     bases = [_with_what_is_needed(with_settings(one_each(m), settings), methods) for m in methods]
-    where = place(engine, device)
+    where = place(engine, device, workers, ray_address, gpus_per_worker)
     experiments = [replace(base, seed=seed) for base in bases for seed in seeds]
     for checked in experiments:
         place_private_state(
@@ -157,6 +167,9 @@ def compare(
             out=folder,
             engine=where.engine,
             device=where.device,
+            workers=workers,
+            ray_address=ray_address,
+            gpus_per_worker=gpus_per_worker,
             data_dir=data_dir,
             resume=resume,
             checkpoint_every=checkpoint_every,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import ray
 
@@ -17,13 +19,16 @@ ADDRESS = "RAY_ADDRESS"  # Ray's own variable for the cluster to use
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 
 
-def connect(address: str | None, workers: int | None) -> Callable[[], None]:
+def connect(
+    address: str | None, workers: int | None, object_store_memory: int | None = None
+) -> Callable[[], None]:
     """Connects this process to Ray, unless it is connected already; the result undoes that.
 
     Args:
         address: of a cluster, ``auto`` for one that runs on this machine; else that in ``RAY_ADDRESS``, else a
             cluster of this machine's cores is started and ended with the connection.
         workers: that a cluster of one's own must have room for.
+        object_store_memory: bytes of its object store; a third of the free memory unless given.
     """
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
@@ -31,11 +36,9 @@ def connect(address: str | None, workers: int | None) -> Callable[[], None]:
         return lambda: None
     address = address or os.environ.get(ADDRESS) or "local"
     cores = len(os.sched_getaffinity(0))
-    own = {"num_cpus": max(cores, workers or 1), "include_dashboard": False} if address == "local" else {}
-    with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", ResourceWarning
-        )  # Ray leaves files of the processes it starts to be closed
+    room = {"num_cpus": max(cores, workers or 1), "object_store_memory": object_store_memory}
+    own = {**room, "include_dashboard": False} if address == "local" else {}
+    with _loose_ends():
         try:
             ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **own)
         except (ConnectionError, RuntimeError, ValueError) as error:
@@ -43,4 +46,18 @@ def connect(address: str | None, workers: int | None) -> Callable[[], None]:
             raise UserError(
                 f"no Ray cluster can be used at {address}: {reason}; start one with ray start --head"
             ) from error
-    return ray.shutdown
+    return _disconnect
+
+
+def _disconnect() -> None:
+    with _loose_ends():
+        ray.shutdown()
+        gc.collect()
+
+
+@contextmanager
+def _loose_ends() -> Iterator[None]:
+    """Ray leaves it to Python to close files, and to forget processes that it has ended."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        yield

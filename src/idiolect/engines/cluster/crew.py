@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -56,7 +57,8 @@ class Crew:
             say(f"the cluster has no room for {missing} of {wanted} workers; the run goes on without them")
 
     def add(self, count: int) -> list[int]:
-        """Starts workers; those that are ready in time."""
+        """Starts workers, as far as the cluster has room; those that are ready in time."""
+        count = min(count, _room(self._gpus) - len(self.members))
         made = ray.remote(Shard).options(
             num_cpus=1, num_gpus=self._gpus, max_restarts=0, scheduling_strategy="SPREAD"
         )
@@ -137,13 +139,20 @@ class Crew:
 
 def _count(workers: int | None, gpus: float) -> int:
     """How many workers to start; more than the cluster can ever hold are refused."""
-    kind, each = ("GPU", gpus) if gpus else ("CPU", 1)
-    room = int(ray.cluster_resources().get(kind, 0) / each + 1e-9)
+    room = _room(gpus)
     if room < (workers or 1):
+        each = f"{gpus:g} GPU" if gpus else "1 CPU"
         raise UserError(
-            f"{workers or 1} workers with {each:g} {kind} each do not fit the cluster, which has {_resources()}"
+            f"{workers or 1} workers with {each} each do not fit the cluster, which has {_resources()}"
         )
     return workers or room
+
+
+def _room(gpus: float) -> int:
+    """Workers that the nodes which are alive can hold."""
+    found = ray.cluster_resources()
+    on_gpus = int(found.get("GPU", 0) / gpus + 1e-9) if gpus else sys.maxsize
+    return min(int(found.get("CPU", 0)), on_gpus)
 
 
 def _resources() -> str:

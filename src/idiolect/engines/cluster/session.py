@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import socket
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from idiolect.errors import UserError
 __all__ = ["ADDRESS", "connect"]
 
 ADDRESS = "RAY_ADDRESS"  # Ray's own variable for the cluster to use
+ANSWER_WITHIN = 5  # seconds
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 
 
@@ -38,15 +40,28 @@ def connect(
     cores = len(os.sched_getaffinity(0))
     room = {"num_cpus": max(cores, workers or 1), "object_store_memory": object_store_memory}
     own = {**room, "include_dashboard": False} if address == "local" else {}
+    _refuse_silence(address)
     with _loose_ends():
         try:
             ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **own)
         except (ConnectionError, RuntimeError, ValueError) as error:
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise UserError(
-                f"no Ray cluster can be used at {address}: {reason}; start one with ray start --head"
-            ) from error
+            raise _unusable(address, error) from error
     return _disconnect
+
+
+def _refuse_silence(address: str) -> None:
+    """Ray itself would knock for many minutes at a door behind which nobody is."""
+    host, colon, port = address.rpartition(":")
+    if colon and port.isdecimal():
+        try:
+            socket.create_connection((host.removeprefix("ray://"), int(port)), ANSWER_WITHIN).close()
+        except OSError as error:
+            raise _unusable(address, error) from error
+
+
+def _unusable(address: str, error: Exception) -> UserError:
+    reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return UserError(f"no Ray cluster can be used at {address} ({reason}); start one with ray start --head")
 
 
 def _disconnect() -> None:

@@ -146,6 +146,11 @@ def check_whole(words: tuple[str, ...], patch: pytest.MonkeyPatch) -> None:
     def get(name: str, folder: Path | None) -> None:
         assert name in data.names()
 
+    def gather(places: list[Path], say: Any) -> list[Any]:
+        assert places
+        raise Understood
+
+    patch.setattr("idiolect.cli.report.gather", gather)
     patch.setattr("idiolect.cli.run.run", run)
     patch.setattr("idiolect.cli.run.compare", compare)
     patch.setattr(data, "get", get)
@@ -214,11 +219,20 @@ QUICK = [
 ]
 
 
+REPORTS = [c for c in COMMANDS if c.whole and c.words[:2] == ("idiolect", "report")]
+
+
 @pytest.mark.skipif(not QUICK, reason="the README names no quick run yet")
-def test_readme_quick_run_ends_well(command):
+def test_readme_quick_run_and_report_end_well(command):
     answer = command(*QUICK[0].words[1:])
     assert answer.code == 0, answer.err
     assert answer.out
+    for told in REPORTS:
+        answer = command(*told.words[1:])
+        assert answer.code == 0, answer.err
+        page = Path(answer.out.strip())
+        formats = told.words[told.words.index("--format") + 1].split(",")
+        assert {path.suffix[1:] for path in page.parent.iterdir()} == {"html", *formats}
 
 
 @pytest.mark.skipif("```py" not in TEXT, reason="the README has no Python block yet")

@@ -22,7 +22,7 @@ from .cases import METHODS, spelt
 from .sameness import assert_equal, states
 from .tiny import finished_run, play, setting_of
 
-SOME = ("fedavg", "map", "fedrep", "scaffold", "apfl", "fedcurv", "perfedavg_hf", "superfed_lm")
+SOME = ("fedavg", "map", "fedrep", "scaffold", "apfl", "fedcurv")
 
 
 def one_round(setting: Setting, engine: Any) -> Any:
@@ -55,7 +55,7 @@ def test_compiled_cohort_equals_loop() -> None:
 
 
 def test_steps_that_differ_in_numbers_alone_share_a_graph() -> None:
-    setting = setting_of("persfl(lambdas=(0.25, 0.5, 0.75), temperatures=(1.0, 5.0), epochs=1)")
+    setting = setting_of("persfl(lambdas=(0.25, 0.5), temperatures=(1.0, 5.0), epochs=1)")
     COMPILED.clear()
     play(setting, Cohort(setting.work, compile="trace"))
     assert len(COMPILED) == 3  # local training, validation, distillation
@@ -135,6 +135,7 @@ def test_plans_made_ahead_change_nothing() -> None:
     assert_equal(one_round(setting, ahead), one_round(setting, plain))
 
 
+@pytest.mark.slow
 def test_keys_reach_the_step_that_reads_them() -> None:
     """A network with dropout, after one without in the same engine's memory of the stage."""
     setting = setting_of("fedavg", model="vgg11_fc", dataset="tiny(channels=3, size=32)", local_epochs=0.5)

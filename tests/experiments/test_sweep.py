@@ -195,6 +195,7 @@ def test_refused_trial_is_kept_and_the_others_go_on_and_are_not_run_again(tiny, 
     rows = list(csv.DictReader((done.folder / "sweep.csv").read_text().splitlines()))
     assert [row["best"] for row in rows] == ["True", "False"] and "not finite" in rows[1]["failed"]
     assert "not finite" in (done.folder / "sweep.md").read_text()
+    assert (done.folder / "sweep.png").read_bytes().startswith(b"\x89PNG")
     stamps = {path: path.stat().st_mtime_ns for path in tmp_path.glob("fedavg*/manifest.json")}
     again = sweep(["fedavg"], **asked)
     assert again.folder == done.folder

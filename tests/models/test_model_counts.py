@@ -42,6 +42,7 @@ COUNTS = [
     ("lenet_2d", DIGIT_28, 10, 156 + 2416 + 48_120 + 242 + 20),
     ("lenet_2d(relu=False, head_bias=True)", DIGIT_32, 10, 156 + 2416 + 48_120 + 242 + 30),
     ("tfcnn_tf", COLOUR, 10, 122_570),
+    ("vgg11(normalised=True)", COLOUR, 10, 9_231_104),
     ("vgg16_bn", COLOUR, 10, 14_728_256),
     ("vgg16_bn", COLOUR, 100, 14_774_336),
     ("resnet20", COLOUR, 10, 272_464),

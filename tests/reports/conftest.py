@@ -27,8 +27,7 @@ METHODS = [
 ]
 
 
-@pytest.fixture
-def make_run(tmp_path: Path) -> MakeRun:
+def maker(folder: Path) -> MakeRun:
     """Writes a run from client accuracies by (round, moment) and global accuracies by round."""
 
     def make(
@@ -57,15 +56,20 @@ def make_run(tmp_path: Path) -> MakeRun:
         facts = {"label": label, "headline": headline, "spec": spec, "notes": [], "dataset": "digits"}
         name = run_name(label, "digits", "dirichlet", spec_hash({**spec, **manifest}), seed)
         document = {"method": label.lower(), "seed": seed, **facts, **manifest}
-        return read_run(RunWriter(tmp_path, name, document).finish(rounds.table(), rows.table()))
+        return read_run(RunWriter(folder, name, document).finish(rounds.table(), rows.table()))
 
     return make
 
 
 @pytest.fixture
-def comparison(make_run: MakeRun) -> list[Run]:
+def make_run(tmp_path: Path) -> MakeRun:
+    return maker(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def comparison(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
     """Nine methods, three seeds, thirty clients, forty rounds."""
-    runs = []
+    make_run, runs = maker(tmp_path_factory.mktemp("comparison")), []
     counts = np.random.default_rng(1).dirichlet([0.4] * 10, 30) * 120
     for place, (label, headline, has_global, only_end, level) in enumerate(METHODS):
         for seed in range(3):

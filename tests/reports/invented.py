@@ -8,7 +8,7 @@ import numpy as np
 
 from idiolect.records import RoundBuffer, RowBuffer, RunWriter, run_name, spec_hash
 
-CLIENTS, ROUNDS = 40, 30
+CLIENTS, ROUNDS, SELECTED = 40, 30, 8
 METRICS = {
     name: {"higher_is_better": better, "low": 0.0, "high": high}
     for name, better, high in [
@@ -56,7 +56,17 @@ def _write(out: Path, place: int, seed: int, counts: np.ndarray) -> Path:
             shared = float(climb * (0.82 + 0.02 * place) + noise.normal(0, 0.008))
             rows.add(number, -1, "server", "global", "after", "all", "accuracy", shared)
             rows.add(number, -1, "server", "global", "after", "all", "loss", -float(np.log(shared)))
-        rounds.add(number, 0.4, 8, 8 * size, 8 * size, float(1 - climb))
+        _observe(rows, number, headline, has_global, scores)
+        rounds.add(number, 0.4, SELECTED, SELECTED * size, SELECTED * size, float(1 - climb))
+    if method == "persfl":
+        for client in range(CLIENTS):
+            rows.add(
+                ROUNDS, client, "none", headline, "end", "all", "teacher round", 1 + (client + seed) % ROUNDS
+            )
+    if method == "mix":
+        for step in range(11):
+            bent = np.clip(scores - (step / 10 - 0.4) ** 2, 0, 1)
+            rows.extend(ROUNDS, range(CLIENTS), "test", f"mix({step / 10})", "after", "all", "accuracy", bent)
     spec = {"method": method, "dataset": "invented", "clients": CLIENTS, "rounds": ROUNDS}
     manifest = {
         "method": method,
@@ -75,6 +85,20 @@ def _write(out: Path, place: int, seed: int, counts: np.ndarray) -> Path:
     }
     name = run_name(method, "invented", "dirichlet", spec_hash(spec), seed)
     return RunWriter(out, name, manifest).finish(rounds.table(), rows.table())
+
+
+def _observe(rows: RowBuffer, number: int, headline: str, has_global: bool, scores: np.ndarray) -> None:
+    """The clients selected in a round before and after their training."""
+    chosen = [(number * SELECTED + place) % CLIENTS for place in range(SELECTED)]
+    main = "global" if has_global else "composed"
+    told = {
+        (main, "before"): 0.8,
+        ("after-local", "after"): 1.0,
+        (headline, "before"): 0.9,
+        (headline, "after"): 1.0,
+    }
+    for (predictor, moment), share in told.items():
+        rows.extend(number, chosen, "test", predictor, moment, "selected", "accuracy", share * scores[chosen])
 
 
 def _measure(rows: RowBuffer, number: int, predictor: str, moment: str, scores: np.ndarray) -> None:

@@ -31,6 +31,10 @@ PICTURES = [
     "calibration",
     "tradeoff",
     "communication",
+    "targets",
+    "degradation",
+    "profile",
+    "teachers",
     "partition",
 ]
 
@@ -134,6 +138,10 @@ def test_pointing_at_a_mark_shows_its_numbers(browser: Browser, page: Path, widt
         ("#heat-map rect", "client 0"),
         ("#change .bar", "change from"),
         ("#curves .panels .mark", "round"),
+        ("#targets .panels .mark", "to reach"),
+        ("#degradation .panels .mark", "points"),
+        ("#profile .panels .mark", "coefficient"),
+        ("#teachers .panels .mark", "client 0: round"),
     ]:
         x, y = browser.middle_of(picture)
         browser.move(x, y)
@@ -168,6 +176,39 @@ def test_arrow_keys_walk_from_mark_to_mark(browser: Browser, page: Path) -> None
     assert "client 0" in first and "client 1" in second and "client 1" in third and second != third
     browser.press("Escape")
     assert browser.value("document.getElementById('tooltip').hidden")
+
+
+def test_pictures_of_some_methods_have_a_legend_of_those(browser: Browser, page: Path) -> None:
+    browser.open(page, 1280)
+    names = "[...document.querySelectorAll('#%s .legend button')].map(b => b.textContent)"
+    assert browser.value(names % "teachers") == ["PersFL"]
+    assert browser.value(names % "profile") == [METHODS[-1][0]]
+    assert len(browser.value(names % "degradation")) == 8
+    browser.click("#teachers .legend button")
+    assert "None of the methods" in browser.value("document.querySelector('#teachers .body').textContent")
+    assert browser.complaints() == []
+
+
+def test_page_without_extras_leaves_their_sections_out(browser: Browser, make_run, tmp_path: Path) -> None:
+    runs = [make_run(label, personal={(1, "after"): [0.4, 0.8]}) for label in ("A", "B")]
+    browser.open(write_page(runs, tmp_path / "plain.html"), 390)
+    ids = browser.value("[...document.querySelectorAll('section')].map(s => s.id)")
+    assert "curves" in ids and not {"degradation", "profile", "teachers"} & set(ids)
+    assert browser.complaints() == []
+
+
+def test_ranks_appear_with_several_scenes(browser: Browser, make_run, tmp_path: Path) -> None:
+    runs = [
+        make_run(label, personal={(1, "after"): [level, level]}, dataset=dataset)
+        for dataset in ("digits", "letters")
+        for label, level in (("A", 0.9), ("B", 0.7), ("C", 0.5))
+    ]
+    browser.open(write_page(runs, tmp_path / "scenes.html"), 390)
+    names = browser.value("[...document.querySelectorAll('#ranks .name')].map(t => t.textContent)")
+    assert names == ["A", "B", "C"]
+    browser.move(*browser.middle_of("#ranks .mark"))
+    assert browser.value("document.getElementById('tooltip').textContent") == "Amean rank 1.00"
+    assert browser.complaints() == []
 
 
 def test_legend_hides_a_method_and_keeps_the_focus(browser: Browser, page: Path) -> None:

@@ -73,7 +73,7 @@ def test_report_of_methods_that_cannot_be_paired_tests_none(make_run, tmp_path: 
 
 
 def test_report_tests_every_two_methods_on_clients(comparison: list[Run], tmp_path: Path) -> None:
-    write_report(comparison, tmp_path / "report")
+    write_report(comparison, tmp_path / "report", ["csv"])
     pairs = pd.read_csv(tmp_path / "report" / "pairs.csv")
     assert len(pairs) == 9 * 8 / 2 and (pairs["clients"] == 30).all()
     assert (pairs["wilcoxon_holm"] >= pairs["wilcoxon_p"]).all()

@@ -15,6 +15,7 @@ __all__ = [
     "Engine",
     "GpusPerWorker",
     "Json",
+    "Log",
     "Model",
     "Out",
     "Partition",
@@ -48,6 +49,9 @@ StoreCache = Annotated[float | None, typer.Option(help="Megabytes of a disk stor
 Resume = Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint.")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="key=value of any setting; may be repeated.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+Log = Annotated[
+    list[str] | None, typer.Option("--log", help="Log to tensorboard or mlflow too; may be repeated.")
+]
 Quick = Annotated[
     bool, typer.Option("--quick", help="Three rounds on ten small clients, to see that it works.")
 ]

@@ -35,7 +35,7 @@ def report_command(
         console.print(f"idiolect: {sentence}", style="yellow", highlight=False, markup=False)
 
     found, wanted = gather(runs, say), tuple(names_in(formats))
-    beside = write_report(found, out, wanted) if wanted else []
+    beside = write_report(found, out, wanted, special=True) if wanted else []
     page = write_page(found, out / "report.html", passed_over)
     if as_json:
         files = [str(path) for path in (page, *beside)]

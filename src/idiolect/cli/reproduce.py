@@ -34,6 +34,9 @@ def reproduce_command(
     quick: Annotated[
         bool, typer.Option("--quick", help="Embedded data and few rounds; never compared with the paper.")
     ] = False,
+    formats: Annotated[
+        str, typer.Option("--format", help="Of a figure's picture, by commas: png, svg, pdf.")
+    ] = "png",
     engine: Engine = "auto",
     device: Device = "auto",
     data_dir: DataDir = None,
@@ -50,6 +53,7 @@ def reproduce_command(
         preset=preset,
         best_of_grid=best_of_grid,
         quick=quick,
+        formats=names_in(formats),
         out=out,
         data_dir=data_dir,
         watcher=watcher(where, 1),

@@ -44,6 +44,8 @@ def _cells(one: Entry, quick: bool) -> list[str]:
     measured = number(one.value, one.unit)
     if one.spread is not None:
         measured += f" ± {number(one.spread, one.unit)}"
+    if one.rule:
+        measured += f" {one.rule}"
     if one.value is None:
         measured = "refused" if one.failed else "not run"
     cells = [one.row, one.column, measured, interval]

@@ -17,6 +17,7 @@ from idiolect.cli.options import (
     Engine,
     GpusPerWorker,
     Json,
+    Log,
     Model,
     Out,
     Partition,
@@ -68,6 +69,7 @@ def run_command(
     resume: Resume = False,
     store: Store = "auto",
     store_cache: StoreCache = None,
+    log: Log = None,
     as_json: Json = False,
 ) -> None:
     """Run one method; without --method, a small comparison of nine on the data inside the package."""
@@ -84,7 +86,7 @@ def run_command(
     )
     where = {"engine": engine, "device": device, "data_dir": data_dir, "out": out, "resume": resume}
     where |= {"workers": workers, "ray_address": ray_address, "gpus_per_worker": gpus_per_worker}
-    where |= {"store": store, "store_cache": store_cache}
+    where |= {"store": store, "store_cache": store_cache, "log": log or []}
     if method is None and scenario is None:
         first = chosen.pop("seed", 0)
         carry_out(list(DEMO_METHODS), [first], chosen, where, as_json)
@@ -129,6 +131,7 @@ def compare_command(
     resume: Resume = False,
     store: Store = "auto",
     store_cache: StoreCache = None,
+    log: Log = None,
     as_json: Json = False,
 ) -> None:
     """Run several methods on the same clients, splits and batches; write a table and pictures."""
@@ -144,7 +147,7 @@ def compare_command(
     )
     where = {"engine": engine, "device": device, "data_dir": data_dir, "out": out, "resume": resume}
     where |= {"workers": workers, "ray_address": ray_address, "gpus_per_worker": gpus_per_worker}
-    where |= {"store": store, "store_cache": store_cache}
+    where |= {"store": store, "store_cache": store_cache, "log": log or []}
     names = names_in(methods_ or "all")
     if methods_ is None and scenario is not None:
         names = list(uses(find(scenario).name).methods)

@@ -37,7 +37,7 @@ def sgd(momentum: float = 0.0, weight_decay: float = 0.0, clip_norm: float | Non
         if weight_decay:
             grads = tree_map(lambda g, p: torch.add(g, p, alpha=weight_decay), grads, params)
         if momentum:
-            velocity = tree_map(lambda v, g: (momentum * v).add_(g), velocity, grads)
+            velocity = tree_map(lambda v, g: torch.add(g, v, alpha=momentum), velocity, grads)
             grads = velocity
         return tree_map(lambda p, g: _descend(p, g, lr), params, grads), velocity
 
@@ -78,8 +78,8 @@ def adam(
 
 
 def _descend(p: Tensor, g: Tensor, lr: float | Tensor) -> Tensor:
-    """``p - lr * g``, in one pass over memory where the rate is a number."""
-    return p - lr * g if isinstance(lr, Tensor) else torch.add(p, g, alpha=-lr)
+    """``p - lr * g``, in one pass over memory."""
+    return torch.addcmul(p, g, lr, value=-1) if isinstance(lr, Tensor) else torch.add(p, g, alpha=-lr)
 
 
 def _clipped(grads: Tree, norm_max: float) -> Tree:

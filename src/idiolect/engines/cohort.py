@@ -1,6 +1,7 @@
 """cohort: all clients as one batched program; parameters stacked, one step of all clients at once.
 
-On a GPU the step of a stage is traced once, compiled, and replayed as a CUDA graph; on a CPU it is vmapped.
+On a GPU the step of a stage is traced once, compiled, and replayed as a CUDA graph; on a CPU it is vmapped, or traced
+and run without vmap.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import torch
 from idiolect.core import Program, Tree
 from idiolect.engines.compiled import Compiled
 from idiolect.engines.evaluation import Logits, evaluate_group
+from idiolect.engines.flat_steps import FlatSteps
 from idiolect.engines.group import Outcome, round_of_group, settle_group
 from idiolect.engines.loop import Loop
 from idiolect.engines.packing import BATCHED, BATCHED_LAYERS, Packing
@@ -33,8 +35,8 @@ class Cohort:
     """Args:
     chunk: clients computed on at once; the number bounds memory and changes no result.  It is halved whenever the
         device runs out of memory.
-    compile: ``auto`` compiles on a GPU and vmaps on a CPU; ``inductor`` compiles, ``trace`` replays without
-        compiling, ``none`` vmaps.
+    compile: ``auto`` compiles on a GPU and traces on a CPU in a run of many rounds; ``inductor`` compiles, ``trace``
+        replays without compiling, ``flat`` traces for a CPU, ``none`` vmaps.
     """
 
     work: Workload
@@ -46,9 +48,13 @@ class Cohort:
 
     def __post_init__(self) -> None:
         on_gpu = self.work.y.is_cuda
-        backend = ("inductor" if on_gpu else "none") if self.compile == "auto" else self.compile
+        backend = "inductor" if self.compile == "auto" and on_gpu else self.compile
         if backend == "none":
             self._packing = BATCHED_LAYERS if on_gpu else BATCHED
+        elif backend == "flat":
+            self._packing = FlatSteps(many=0).packing
+        elif backend == "auto":
+            self._packing = FlatSteps().packing
         else:
             self._compiled = Compiled(self.work, backend)
             self._packing = self._compiled.packing

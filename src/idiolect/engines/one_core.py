@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import torch
 
-__all__ = ["settle_on_one_core"]
+__all__ = ["keep_freed_memory", "settle_on_one_core"]
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, LARGEST = -1, -3, 2**31 - 1
 
@@ -16,11 +16,11 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, LARGEST = -1, -3, 2**31 - 1
 def settle_on_one_core() -> None:
     """One intra-op thread, and memory that is re-used."""
     torch.set_num_threads(1)
-    _keep_freed_memory()
+    keep_freed_memory()
 
 
-def _keep_freed_memory() -> None:
-    """Tells glibc to re-use large blocks: giving each back costs a page fault for every 4 kB of the next."""
+def keep_freed_memory() -> None:
+    """Tells glibc to re-use large blocks, here and in forks: one given back costs a page fault for every 4 kB anew."""
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):
             mallopt = ctypes.CDLL(None).mallopt

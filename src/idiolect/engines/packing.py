@@ -14,7 +14,7 @@ from idiolect.core.trees import stack, tree_leaves, tree_map, unstack, with_leav
 from idiolect.engines.workload import Workload
 from idiolect.layers import BatchedLayers
 
-__all__ = ["BATCHED", "BATCHED_LAYERS", "SINGLE", "Packing", "advance", "hook_of"]
+__all__ = ["BATCHED", "BATCHED_LAYERS", "SINGLE", "Feed", "Lift", "Packing", "advance", "hook_of"]
 
 Feed = Iterator[tuple[tuple[Batch, ...], Tensor | None]]
 Lift = Callable[[Callable[..., Any]], Callable[..., Any]]

@@ -25,6 +25,9 @@ __all__ = ["Pool", "hands_of"]
 
 HANDS_ONE_BY_ONE = 16  # of each worker at most: many, so that all workers end together
 HANDS_BATCHED = 2  # few, so that each is a large batch
+EVEN = (
+    0.75  # mean over greatest work of the clients from which one large batch for each worker is better still
+)
 
 
 def hands_of(work: dict[int, int], most: int) -> list[list[int]]:
@@ -72,9 +75,8 @@ class Pool:
         """Hands out ``call`` and puts the answers in the order of ``privates``."""
         self._bind(program)
         letter = self._server.put(server)
-        each = HANDS_BATCHED if batches_well(program) else HANDS_ONE_BY_ONE
         amount = amounts(self.work, program, call, privates)
-        waiting = deque(hands_of(amount, each * len(self._running)))
+        waiting = deque(hands_of(amount, hands_for_each(program, amount) * len(self._running)))
         busy: dict[Any, tuple[Worker, list[int]]] = {}
         died: dict[tuple[int, ...], int] = {}
         found: dict[int, Any] = {}
@@ -128,6 +130,14 @@ class Pool:
         del self._running[place]
         assert self._program is not None
         self._running.insert(place, self._start(self._program))
+
+
+def hands_for_each(program: Program, work: dict[int, int]) -> int:
+    """At most, of each worker."""
+    if not batches_well(program):
+        return HANDS_ONE_BY_ONE
+    even = sum(work.values()) >= EVEN * len(work) * max(work.values(), default=0)
+    return 1 if even else HANDS_BATCHED
 
 
 def _send(worker: Worker, task: Task) -> None:

@@ -11,12 +11,12 @@ from torch import Tensor
 
 from idiolect.core import Context, Program, Stage, State, Tree
 from idiolect.core.trees import flatten, tree_leaves, tree_map
-from idiolect.engines.packing import BATCHED_LAYERS, advance
+from idiolect.engines.packing import BATCHED_LAYERS, Lift, advance
 from idiolect.engines.stage_plan import StagePlan
 from idiolect.engines.tracing import Traced, trace
 from idiolect.engines.workload import Workload
 
-__all__ = ["Moment", "Role", "Step", "new_step"]
+__all__ = ["Moment", "Role", "Step", "new_step", "step_at"]
 
 
 class Moment(NamedTuple):
@@ -58,7 +58,7 @@ def new_step(
     """Traces one step of all lanes."""
     arguments = _arguments(context, state, plan, work)
     with torch.device(work.y.device):
-        traced = trace(_step_of(program, stage), arguments, state_at=1)
+        traced = trace(step_at(program, stage, BATCHED_LAYERS.lift), arguments, state_at=1)
     roles, leaves = _roles(arguments), tree_leaves(arguments)
     keys = {id(batch.key) for batch in arguments[2]}
     return Step(
@@ -103,13 +103,13 @@ def _roles(arguments: tuple[Tree, ...]) -> list[Role]:
     return [*roles, Role("active", 0), *(Role("moment", place) for place in range(len(moment)))]
 
 
-def _step_of(program: Program, stage: Stage) -> Callable[..., State]:
-    """One step of all lanes, at a moment given as tensors."""
+def step_at(program: Program, stage: Stage, lift: Lift) -> Callable[..., State]:
+    """One step of all clients, at a moment given as tensors; ``active`` has no leaf where all of them are."""
 
-    def step(context: Context, state: State, batches: Tree, active: Tensor, moment: Moment) -> State:
+    def step(context: Context, state: State, batches: Tree, active: Tree, moment: Moment) -> State:
         clock = program.clock._replace(round=moment.round, learning_rate=moment.learning_rate)
         now = replace(program, clock=clock)
         one = advance(now, replace(stage, lr_scale=moment.lr_scale))
-        return BATCHED_LAYERS.lift(one)(context, state, batches, active)
+        return lift(one)(context, state, batches, *tree_leaves(active))
 
     return step

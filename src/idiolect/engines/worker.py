@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
+import torch
+
 from idiolect.core import Program
 from idiolect.engines.call import Call, answer, answer_or_error
 from idiolect.engines.cohort import Cohort
 from idiolect.engines.loop import Loop
 from idiolect.engines.mailbox import Letter, Mailbox
-from idiolect.engines.one_core import settle_on_one_core
+from idiolect.engines.one_core import keep_freed_memory
 
 __all__ = ["Task", "Worker", "start_worker"]
 
@@ -53,6 +55,7 @@ def start_worker(
     server: where the server's state lies for all workers.
     others: the parent's ends of other workers' pipes, which a fork must not keep open.
     """
+    keep_freed_memory()
     fork = multiprocessing.get_context("fork")
     ours, theirs = fork.Pipe()
     inbox, outbox = Mailbox(), Mailbox()
@@ -75,7 +78,7 @@ def _serve(
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears Ctrl-C and ends its workers
     for other in others:
         other.close()
-    settle_on_one_core()
+    torch.set_num_threads(1)
 
     def serve(task: Task) -> Letter:
         sent, privates = server.look(task.server), inbox.look(task.privates)

@@ -5,7 +5,7 @@ Shapes: C cohort, B batch rows, T steps.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -130,11 +130,9 @@ class Workload:
     def single(
         self, index: np.ndarray, mask: np.ndarray, key: np.ndarray, draws: dict[str, np.ndarray]
     ) -> Batch:
-        """A batch of one client; channels lie last where there are several, which CPUs convolve faster."""
+        """A batch of one client; an image's channels lie last, which CPUs convolve and pool faster."""
         batch = self.batch(index, mask, key, draws)
-        if batch.x.dim() == 4 and batch.x.shape[1] > 1:
-            return batch._replace(x=batch.x.contiguous(memory_format=torch.channels_last))
-        return batch
+        return batch._replace(x=_channels_last(batch.x)) if batch.x.dim() == 4 else batch
 
     def single_feed(
         self, program: Program, stage: Stage, client: int
@@ -156,15 +154,7 @@ class Workload:
         steps = np.array([len(plan.index) // m for plan in plans])
         for t in range(steps.max(initial=0)):
             drawn = {part: np.stack([_row(d[part], t) for d in draws]) for part in draws[0]}
-            batches = tuple(
-                self.batch(
-                    np.stack([_row(p.index, u) for p in plans]),
-                    np.stack([_row(p.mask, u) for p in plans]),
-                    np.stack([_row(p.key, u) for p in plans]),
-                    drawn,
-                )
-                for u in range(t * m, (t + 1) * m)
-            )
+            batches = tuple(self.batch(*_stacked(plans, u), drawn) for u in range(t * m, (t + 1) * m))
             yield batches, None if t < steps.min() else torch.from_numpy(t < steps).to(self.y.device)
 
 
@@ -180,6 +170,20 @@ def in_order(rows: np.ndarray, size: int = EVALUATION_ROWS) -> BatchPlan:
     index, mask = np.zeros((n, size), np.int64), np.zeros((n, size), bool)
     index.ravel()[: len(rows)], mask.ravel()[: len(rows)] = rows, True
     return BatchPlan(index, mask, np.zeros((n, size), np.int64))
+
+
+def _channels_last(images: Tensor) -> Tensor:
+    """Strides say so even for a single channel, so that layers after it keep to them."""
+    _, channels, height, width = images.shape
+    strides = (height * width * channels, 1, width * channels, channels)
+    return images.contiguous(memory_format=torch.channels_last).as_strided(images.shape, strides)
+
+
+def _stacked(plans: Sequence[BatchPlan], u: int) -> list[np.ndarray]:
+    """Index, mask and key of everybody's batch u; no wider than the next power of two to the largest of them."""
+    arrays = [np.stack([_row(array, u) for array in each]) for each in zip(*plans, strict=True)]
+    largest = arrays[1].sum(1).max(initial=1)
+    return [array[:, : 1 << int(largest - 1).bit_length()] for array in arrays]
 
 
 def _row(array: np.ndarray, t: int) -> np.ndarray:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from statistics import fmean, stdev
 
-from scipy.stats import t
+from scipy.special import stdtrit
 
 __all__ = ["t_interval"]
 
@@ -22,5 +22,5 @@ def t_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, flo
     """
     if len(values) < 2:
         return None
-    reach = float(t.ppf((1 + level) / 2, len(values) - 1)) * stdev(values) / math.sqrt(len(values))
+    reach = float(stdtrit(len(values) - 1, (1 + level) / 2)) * stdev(values) / math.sqrt(len(values))
     return fmean(values) - reach, fmean(values) + reach

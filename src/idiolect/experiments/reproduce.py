@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from idiolect.errors import UserError, refuse_outside, unknown_name
+from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice, unknown_name
 from idiolect.experiments.papers import figure, figures, grid, table, tables
 from idiolect.experiments.progress import Silent, Watcher
 from idiolect.experiments.reproduction.of_figure import whole_figure
@@ -14,6 +14,7 @@ from idiolect.experiments.reproduction.of_table import whole_table
 from idiolect.experiments.reproduction.plan import Ask
 from idiolect.experiments.reproduction.result import Reproduction
 from idiolect.experiments.reproduction.tasks import Where
+from idiolect.reports.write import FIGURES
 
 __all__ = ["Reproduction", "ids", "reproduce"]
 
@@ -32,6 +33,7 @@ def reproduce(
     preset: str = "paper",
     best_of_grid: bool = False,
     quick: bool = False,
+    formats: Sequence[str] = ("png",),
     out: str | Path = "runs",
     engine: str = "auto",
     device: str = "auto",
@@ -48,9 +50,12 @@ def reproduce(
         preset: of the scenarios.
         best_of_grid: runs every setting that the paper's authors tried and takes the best, as the paper does.
         quick: embedded data, few clients and rounds; shows that it works and is never compared.
+        formats: of a figure's picture: png, svg, pdf.
         out: holds the runs, and a folder with the table.
     """
     refuse_outside("seeds", seeds, 1)
+    for name in formats:
+        refuse_unknown_choice("a format", name, FIGURES)
     if id not in ids():
         raise unknown_name("table or figure", id, ids())
     ask = Ask(preset, tuple(range(seeds)), quick, grid=_settings(id) if best_of_grid else {})
@@ -58,7 +63,7 @@ def reproduce(
     methods = [name.strip().lower().replace("-", "_") for name in methods]
     if id in {found.id for found in tables()}:
         return whole_table(table(id), ask, where, watcher or Silent(), columns, methods)
-    return whole_figure(figure(id), ask, where, watcher or Silent(), columns, methods)
+    return whole_figure(figure(id), ask, where, watcher or Silent(), columns, methods, formats)
 
 
 def _settings(id: str) -> dict[str, list[dict[str, Any]]]:

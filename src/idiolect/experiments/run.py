@@ -16,6 +16,7 @@ from idiolect.experiments.progress import Silent, Watcher
 from idiolect.experiments.setting import Setting, prepare
 from idiolect.experiments.simulation import Simulation
 from idiolect.experiments.spec import Experiment, with_settings
+from idiolect.experiments.tracking import Log, open_log
 from idiolect.federation import STORES, Placement
 from idiolect.methods import label
 from idiolect.methods import method as read_method
@@ -67,6 +68,7 @@ def run(
     store: str = "auto",
     store_cache: float | None = None,
     watcher: Watcher | None = None,
+    log: Sequence[str] = (),
     notes: Sequence[str] = (),
     **settings: Any,
 ) -> Run:
@@ -83,6 +85,7 @@ def run(
         checkpoint_every: rounds between checkpoints.
         store: where private state is kept, ``auto``, ``device``, ``host`` or ``disk``; it changes no number.
         store_cache: megabytes of a disk store that stay in memory.
+        log: trackers that are told every round's numbers, ``tensorboard`` and ``mlflow``; they write below ``out``.
         notes: sentences kept in the record, which change nothing.
         settings: fields of ``Experiment``.
 
@@ -100,6 +103,7 @@ def run(
         experiment = replace(experiment, public=PUBLIC)
     where = place(engine, device, workers, ray_address, gpus_per_worker)
     name, watcher = _name(experiment), watcher or Silent()
+    told = open_log(log, out)
     if finished(out, name):
         watcher.say(f"{name} is finished already: read, not run again")
         return read_run(finished_folder(out, name))
@@ -114,7 +118,7 @@ def run(
     placement = place_private_state(setting, partial_folder(out, name), checkpoint_every, store, store_cache)
     described = describe_run(setting, where) | {"private_state": placement.facts()}
     writer = RunWriter(out, name, {**described, "notes": [*described["notes"], *notes]})
-    return read_run(_carry_out(setting, where, placement, writer, checkpoint_every, watcher, notes))
+    return read_run(_carry_out(setting, where, placement, writer, checkpoint_every, watcher, told, notes))
 
 
 def compare(
@@ -133,6 +137,7 @@ def compare(
     store: str = "auto",
     store_cache: float | None = None,
     watcher: Watcher | None = None,
+    log: Sequence[str] = (),
     experiment: Experiment | Callable[[str], Experiment] | None = None,
     notes: Sequence[str] = (),
     **settings: Any,
@@ -143,6 +148,7 @@ def compare(
         methods: names or compositions.
         seeds: every method runs once for each.
         out: folder in which the comparison's folder is made; the runs lie in it.
+        log: trackers of every run; see ``run``.
         experiment: what all methods have in common, or a function that gives each method its experiment.
         notes: sentences kept in every record, which change nothing.
         settings: fields of ``Experiment``, the same for all methods.
@@ -154,6 +160,7 @@ def compare(
     one_each = experiment if callable(experiment) else _with_method(experiment or Experiment())
     bases = [_with_what_is_needed(with_settings(one_each(m), settings), methods) for m in methods]
     where = place(engine, device, workers, ray_address, gpus_per_worker)
+    open_log(log, out)  # refused before anything is prepared
     experiments = [replace(base, seed=seed) for base in bases for seed in seeds]
     for checked in experiments:
         place_private_state(
@@ -176,6 +183,7 @@ def compare(
             store=store,
             store_cache=store_cache,
             watcher=watcher,
+            log=log,
             notes=notes,
         )
         for e in experiments
@@ -211,6 +219,7 @@ def _carry_out(
     writer: RunWriter,
     checkpoint_every: int,
     watcher: Watcher,
+    log: Log,
     notes: Sequence[str],
 ) -> Path:
     began = time.perf_counter()
@@ -225,14 +234,19 @@ def _carry_out(
         last = found[0] if found else None
         rounds = setting.experiment.rounds
         watcher.begin(label(setting.experiment.method), rounds, simulation.round)
-        while simulation.round < rounds:
-            simulation.advance()
+        with log.of_run(writer.final.name, writer.manifest, simulation.round):
+            while simulation.round < rounds:
+                log.before(simulation)
+                simulation.advance()
+                log.after(simulation)
+                watcher.advance(simulation.round, simulation.latest)
+                if simulation.round % checkpoint_every == 0 or simulation.round == rounds:
+                    last = _checkpoint(writer, simulation, last)
+            log.before(simulation)
+            simulation.finish()
+            log.after(simulation)
             watcher.advance(simulation.round, simulation.latest)
-            if simulation.round % checkpoint_every == 0 or simulation.round == rounds:
-                last = _checkpoint(writer, simulation, last)
-        simulation.finish()
-        watcher.advance(simulation.round, simulation.latest)
-        last = _checkpoint(writer, simulation, last)
+            last = _checkpoint(writer, simulation, last)
     except UserError:
         if not any(writer.folder.glob("checkpoint-*")):
             writer.discard()

@@ -111,10 +111,10 @@ def _tried(trial: Trial, made: Experiment, outcomes: Sequence[Outcome]) -> Tried
     missing = next((outcome.missing for outcome in outcomes if outcome.missing), "")
     if missing:
         raise UserError(f"the sweep cannot run: {missing}")
-    varied = [*trial.options.items(), *trial.settings.items()]
-    setting = ", ".join(f"{key}={value}" for key, value in varied) or "as it is"
+    varied = {**trial.options, **trial.settings}
+    setting = ", ".join(f"{key}={value}" for key, value in varied.items()) or "as it is"
     failed = next((outcome.failed for outcome in outcomes if outcome.failed), "")
     if failed:
-        return Tried(trial.name, setting, made.method, failed=failed)
+        return Tried(trial.name, setting, made.method, failed=failed, varied=varied)
     valid, test, server = (fmean(column) for column in zip(*(o.value for o in outcomes), strict=True))
-    return Tried(trial.name, setting, made.method, len(outcomes), valid, test, server)
+    return Tried(trial.name, setting, made.method, len(outcomes), valid, test, server, varied=varied)

@@ -49,13 +49,28 @@ def vgg8_bn(*, in_channels: int, image_size: tuple[int, int], n_classes: int, he
     )
 
 
-def vgg11(*, in_channels: int, image_size: tuple[int, int], n_classes: int, head_bias: bool = False) -> Net:
-    """Eight convolutions, one linear head: 9 225 600 parameters at 3x32x32, 10 classes."""
+def vgg11(
+    *,
+    in_channels: int,
+    image_size: tuple[int, int],
+    n_classes: int,
+    head_bias: bool = False,
+    normalised: bool = False,
+) -> Net:
+    """Eight convolutions, one linear head: 9 225 600 parameters at 3x32x32, 10 classes.
+
+    Args:
+        in_channels: C of the images.
+        image_size: height and width, at least 32.
+        n_classes: K, outputs of the head.
+        head_bias: whether the head has a bias.
+        normalised: whether batch normalisation follows each convolution (MAP's study of a head): 9 231 104 parameters.
+    """
     return stack(
         in_channels=in_channels,
         image_size=image_size,
         n_classes=n_classes,
-        convolutions=_convolutions(_VGG11),
+        convolutions=_convolutions(_VGG11, normalised),
         head_bias=head_bias,
     )
 

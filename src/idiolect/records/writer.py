@@ -29,6 +29,7 @@ class RunWriter:
     Attributes:
         folder: the partial folder, where checkpoints and exported models go while the run is on its way.
         final: the folder of the finished run.
+        manifest: what is known of the run before its end.
     """
 
     def __init__(self, out_dir: str | Path, name: str, manifest: Mapping[str, Any]) -> None:
@@ -39,14 +40,14 @@ class RunWriter:
         """
         self.final = finished_folder(out_dir, name)
         self.folder = partial_folder(out_dir, name)
-        self._manifest = {**manifest, "name": name}
+        self.manifest = {**manifest, "name": name}
         self._refuse_to_overwrite()
         self._taken_up = self.folder.exists()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"cannot make the folder {self.folder}: {error.strerror}") from error
-        write_manifest(self.folder, {**self._manifest, "status": "running"})
+        write_manifest(self.folder, {**self.manifest, "status": "running"})
 
     def finish(
         self,
@@ -72,7 +73,7 @@ class RunWriter:
             for file, table in ((ROUNDS_FILE, rounds), (CLIENTS_FILE, rows))
         }
         last = {"name": self.final.name, "status": "finished", "sha256": digests}
-        write_manifest(self.folder, {**self._manifest, **(extra_manifest or {}), **last})
+        write_manifest(self.folder, {**self.manifest, **(extra_manifest or {}), **last})
         for stray in self.folder.glob(".*.tmp"):
             stray.unlink()
         try:

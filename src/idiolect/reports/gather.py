@@ -37,6 +37,9 @@ def gather(places: Iterable[str | Path], say: Callable[[str], None]) -> list[Run
         except UserError as error:
             say(f"{error}; it is left out")
             continue
+        if run.manifest.get("kind") == "study":
+            say(f"{folder} is a study, which has a figure of its own, and is left out")
+            continue
         if runs.setdefault(run.manifest["name"], run) is not run:
             say(f"{folder} repeats the run {run.manifest['name']} and is left out")
     if not runs:

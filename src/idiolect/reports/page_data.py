@@ -9,11 +9,13 @@ from typing import Any
 
 from idiolect.records import Run
 from idiolect.reports.grouping import group_runs
+from idiolect.reports.page_extras import extras_part
 from idiolect.reports.page_methods import measured_rows, methods_data, metrics_data
 from idiolect.reports.page_pairs import pairs_part
 from idiolect.reports.page_provenance import partitions_part, runs_part, settings_part
 from idiolect.reports.page_rounds import bytes_part, curves_part
 from idiolect.reports.page_scores import clients_part, costs_part, leaderboard_part, spread_part
+from idiolect.reports.ranks import ranks_part
 from idiolect.reports.table import notes_of
 from idiolect.statistics import Groups, client_scores
 
@@ -23,7 +25,8 @@ DIGITS = 6  # significant ones in the document
 
 
 def page_data(runs: Iterable[Run], passed_over: Iterable[str] = ()) -> dict[str, Any]:
-    """The document: `methods`, `metrics`, `measured` by metric, costs, partitions, settings, runs, notes.
+    """The document: `methods`, `metrics`, `measured` by metric, costs, extras, ranks, partitions, settings, runs,
+    notes.
 
     Args:
         passed_over: sentences about folders that are not in the report.
@@ -39,6 +42,8 @@ def page_data(runs: Iterable[Run], passed_over: Iterable[str] = ()) -> dict[str,
         "metrics": metrics,
         "measured": {line["name"]: _measured(groups, line["name"], line["higher"]) for line in metrics},
         "costs": costs_part(groups),
+        "extras": extras_part(runs, list(groups)),
+        "ranks": ranks_part(runs),
         "partitions": partitions_part(groups),
         "settings": settings_part(groups),
         "runs": runs_part(groups),

@@ -22,10 +22,12 @@ from idiolect.reports.grouping import group_runs
 from idiolect.reports.latex import latex_table
 from idiolect.reports.partition_figure import partition_figure
 from idiolect.reports.scatter import scatter_data, scatter_figure
+from idiolect.reports.special import special_pictures
 from idiolect.reports.summary import summarise
 from idiolect.reports.table import csv_table, markdown_table, notes_of
+from idiolect.reports.users import users_csv, users_data, users_latex, users_markdown
 
-__all__ = ["FORMATS", "image", "png", "write_report"]
+__all__ = ["FIGURES", "FORMATS", "image", "png", "write_report"]
 
 FIGURES = ("png", "svg", "pdf")
 TABLES = ("md", "csv", "tex")
@@ -33,7 +35,11 @@ FORMATS = (*FIGURES, *TABLES)
 
 
 def write_report(
-    runs: Iterable[Run], folder: str | Path, formats: Iterable[str] = ("png", "md", "csv")
+    runs: Iterable[Run],
+    folder: str | Path,
+    formats: Iterable[str] = ("png", "md", "csv"),
+    *,
+    special: bool = False,
 ) -> list[Path]:
     """Writes tables, pictures and the numbers behind the pictures; gives the paths back.
 
@@ -45,6 +51,8 @@ def write_report(
     Args:
         formats: of the pictures (png, svg, pdf), each in all of those named, and of the table (md, csv, tex); with csv
             the numbers behind the pictures too.
+        special: also the pictures that only some runs can give (see `special_pictures`), and the table of users where
+            methods have the same ones.
     """
     runs, formats = list(runs), tuple(formats)
     for name in formats:
@@ -54,7 +62,9 @@ def write_report(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"cannot make the folder {folder}: {error.strerror}") from error
-    contents = {**_tables(runs, formats), **_pictures(runs, formats)}
+    contents = {**_tables(runs, formats), **_pictures(runs, formats, special)}
+    if special:
+        contents |= _users(runs, formats)
     if "csv" in formats:
         contents |= _certainty(runs)
     return [write_atomically(folder / name, content) for name, content in contents.items()]
@@ -85,6 +95,15 @@ def _tables(runs: list[Run], formats: tuple[str, ...]) -> dict[str, str]:
     return {f"table.{name}": makers[name]() for name in TABLES if name in formats}
 
 
+def _users(runs: list[Run], formats: tuple[str, ...]) -> dict[str, str]:
+    try:
+        table = users_data(runs)
+    except UserError:
+        return {}
+    makers = {"md": users_markdown, "csv": users_csv, "tex": users_latex}
+    return {f"users.{name}": makers[name](table) for name in TABLES if name in formats}
+
+
 def _certainty(runs: list[Run]) -> dict[str, str]:
     """How sure the numbers are, as far as the runs can be paired."""
     found: dict[str, str] = {}
@@ -100,7 +119,7 @@ def _csv(table: pd.DataFrame) -> str:
     return str(table.to_csv(index=False, lineterminator="\n"))
 
 
-def _pictures(runs: list[Run], formats: tuple[str, ...]) -> dict[str, bytes | str]:
+def _pictures(runs: list[Run], formats: tuple[str, ...], special: bool) -> dict[str, bytes | str]:
     curves, clients, scatter = curves_data(runs), clients_data(runs), scatter_data(runs)
     methods = list(dict.fromkeys(curves["method"]))
     pictures = {"curves": curves_figure(curves), "clients": clients_figure(clients, methods)}
@@ -113,6 +132,8 @@ def _pictures(runs: list[Run], formats: tuple[str, ...]) -> dict[str, bytes | st
         if len({run.manifest["seed"] for run in runs}) > 1:
             title += f" (seed {counted['seed']})"
         pictures["partition"] = partition_figure(counted["class_counts"], title)
+    for name, one in (special_pictures(runs) if special else {}).items():
+        pictures[name], numbers[f"{name}.csv"] = one.figure, one.data
     contents: dict[str, bytes | str] = {}
     for name, figure in pictures.items():
         figure.set_dpi(DPI)

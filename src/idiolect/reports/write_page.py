@@ -36,6 +36,8 @@ SCRIPTS = (
     "rows",
     "tradeoff",
     "communication",
+    "extras",
+    "ranks",
     "partition",
     "provenance",
     "main",

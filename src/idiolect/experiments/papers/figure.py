@@ -11,13 +11,18 @@ __all__ = ["KINDS", "Figure", "Line", "Number"]
 
 KINDS = {
     "schematic": "a drawing without data",
-    "study": "needs more than a run records",
+    "unknown": "nothing is known of it",
+    "features": "two-dimensional features and the rows of the head, of networks trained on some classes",
+    "proxies": "norms, gradients and distances of the rows of the head by epoch",
+    "subsets": "networks trained on some classes and on all, scored on those",
     "curves": "a number by round",
     "spread": "mean and SD over clients by round",
     "zigzag": "each selected client before and after local training, by round",
     "degradation": "downloaded model less last personalised one, by round",
-    "final": "one number per line",
+    "grid": "one number for every pair of values of two options",
+    "settings": "one number for every combination of options, aggregation against personalisation",
     "clients": "a number for every client",
+    "users": "a number for every client by two options",
     "change": "what every client gains from one line to the next",
     "profile": "mean and SD over clients by mixing coefficient",
     "table": "a column of several tables against each other",
@@ -49,6 +54,7 @@ class Figure:
     options, settings: values of method options and scene settings that every line is run with, all
         combinations of them.
     tables, column: of the kind ``table``.
+    mark: share of the rounds at which the picture has an upright line.
     """
 
     id: str
@@ -63,3 +69,4 @@ class Figure:
     numbers: tuple[Number, ...]
     tables: tuple[str, ...] = ()
     column: str = ""
+    mark: float | None = None

@@ -15,7 +15,7 @@ __all__ = ["read_figures"]
 Block = Mapping[str, Any]
 
 WHAT = {"id", "kind", "caption", "notes", "scenarios", "number"}
-IN_FIGURE = WHAT | {"reading", "vary", "line", "lines_of", "tables", "column"}
+IN_FIGURE = WHAT | {"reading", "vary", "line", "lines_of", "tables", "column", "mark"}
 IN_LINE = KEYS | {"label", "scenarios", "method"}
 
 
@@ -51,6 +51,7 @@ def _figure(block: Block, paper: str, shared: Mapping[str, Block]) -> Figure:
         numbers=tuple(Number(**number) for number in block.get("number", [])),
         tables=tuple(block.get("tables", ())),
         column=block.get("column", ""),
+        mark=block.get("mark"),
     )
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 
 from idiolect.errors import UserError
 from idiolect.experiments.papers import Cell, Reading
-from idiolect.experiments.reproduction.entry import Entry, entry_of
+from idiolect.experiments.reproduction.entry import ORACLE, Entry, entry_of, rule_of
 from idiolect.experiments.reproduction.plan import Ask, with_options
 from idiolect.experiments.reproduction.readings import value
 from idiolect.experiments.reproduction.tasks import Outcome, Task
@@ -38,6 +38,7 @@ def cell_tasks(cell: Cell, ask: Ask) -> list[Task]:
 def cell_entry(cell: Cell, ask: Ask, outcomes: Mapping[Hashable, Outcome], note: str = "") -> Entry:
     """The cell's number beside the paper's.  Of several settings the best mean counts, as in the paper."""
     known: dict[str, Any] = {"row": cell.row, "column": cell.column, "unit": cell.unit, "note": note}
+    known["rule"] = rule_of(cell.reading.predictor)
     if not ask.quick:
         known |= {"paper": cell.value, "paper_spread": cell.spread}
     key = (cell.table, cell.row, cell.column)
@@ -54,7 +55,7 @@ def cell_entry(cell: Cell, ask: Ask, outcomes: Mapping[Hashable, Outcome], note:
         return Entry(**known, failed=str(error))
     best = max(found, key=lambda one: one.value or 0.0)
     if len(found) > 1:
-        return replace(best, spread=stdev([one.value or 0.0 for one in found]))
+        return replace(best, spread=stdev([one.value or 0.0 for one in found]), rule=ORACLE)
     return best
 
 

@@ -8,7 +8,9 @@ from typing import Any
 
 from idiolect.experiments.interval import t_interval
 
-__all__ = ["Entry", "entry_of"]
+__all__ = ["ORACLE", "Entry", "entry_of", "rule_of"]
+
+ORACLE = "oracle"
 
 
 @dataclass(frozen=True)
@@ -18,6 +20,7 @@ class Entry:
     spread: what stands for the paper's own ±, over clients or settings.
     interval: of the mean, 95 %, from two seeds on.
     paper, paper_spread: as printed; None where the paper prints none, or where nothing may be compared.
+    rule: ``oracle`` where something was picked on test data, as a paper did.
     note: a doubt about the paper's number.
     missing, failed: why nothing was measured.
     """
@@ -32,6 +35,7 @@ class Entry:
     paper_spread: float | None = None
     unit: str = ""
     ran_as: str = ""
+    rule: str = ""
     note: str = ""
     missing: str = ""
     failed: str = ""
@@ -46,6 +50,15 @@ class Entry:
         if self.interval is None or self.paper is None:
             return None
         return self.interval[0] <= self.paper <= self.interval[1]
+
+
+def rule_of(predictor: str) -> str:
+    """The word for how a predictor was picked, where its name says so.
+
+    >>> rule_of("mix(oracle)"), rule_of("companion")
+    ('oracle', '')
+    """
+    return ORACLE if ORACLE in predictor else ""
 
 
 def entry_of(values: list[float], **known: Any) -> Entry:

@@ -10,8 +10,8 @@ import pandas as pd
 
 from idiolect.experiments.papers import Figure, Line, Reading, combinations
 from idiolect.experiments.progress import Watcher
-from idiolect.experiments.reproduction.entry import Entry, entry_of
-from idiolect.experiments.reproduction.lines import SUMMARIES, TAKES, gains
+from idiolect.experiments.reproduction.entry import Entry, entry_of, rule_of
+from idiolect.experiments.reproduction.lines import ORACLES, SUMMARIES, TAKES, gains
 from idiolect.experiments.reproduction.plan import Ask, with_options
 from idiolect.experiments.reproduction.tasks import Outcome, Task, Where, harvest
 from idiolect.records import Run
@@ -19,17 +19,22 @@ from idiolect.records import Run
 __all__ = ["figure_entries"]
 
 PERCENT = ("accuracy", "top5", "macro_f1")
-SCALED = ("value", "sd", "before", "after")
+SCALED = ("value", "sd", "before", "after", "server")
 
 
 class Trace(NamedTuple):
-    """A line in one scenario with one combination of what the figure varies."""
+    """A line in one scenario with one combination of what the figure varies.
+
+    Args:
+        varied: options and settings of this combination.
+    """
 
     label: str
     scenario: str
     method: str
     settings: dict[str, Any]
     line: Line
+    varied: dict[str, Any]
 
 
 def figure_entries(
@@ -40,7 +45,11 @@ def figure_entries(
     scenarios: Sequence[str] = (),
     methods: Sequence[str] = (),
 ) -> tuple[list[Entry], pd.DataFrame]:
-    """One entry for every line, and all points: columns `panel`, `line`, `seed`, then what the kind gives."""
+    """One entry for every line, and all points.
+
+    Columns of the points: `panel` (the scenario), `line`, `group` (the line's name without what varies), `metric`,
+    `seed`, one for everything that varies, then what the kind gives.
+    """
     traces = [
         trace
         for trace in _traces(figure)
@@ -62,9 +71,15 @@ def _traces(figure: Figure) -> Iterator[Trace]:
         for scenario in line.scenarios:
             for options in combinations(figure.options):
                 for settings in combinations(figure.settings):
-                    varied = [f"{key}={value}" for key, value in {**options, **settings}.items()]
-                    label = " ".join([line.label, *varied])
-                    yield Trace(label, scenario, with_options(line.method, options), settings, line)
+                    varied = {key: _single(value) for key, value in {**options, **settings}.items()}
+                    label = " ".join([line.label, *(f"{key}={value}" for key, value in varied.items())])
+                    method = with_options(line.method, options)
+                    yield Trace(label, scenario, method, settings, line, varied)
+
+
+def _single(value: Any) -> Any:
+    """A list of one value stands for the value."""
+    return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
 def _tasks(figure: Figure, trace: Trace, ask: Ask) -> Iterator[Task]:
@@ -110,10 +125,13 @@ def _summed(
         )
         return Entry(**known, missing=missing, failed=failed), []
     _, summary = SUMMARIES[figure.kind]
+    named_by = {"panel": trace.scenario, "line": label, "group": trace.line.label}
+    named_by["metric"] = trace.line.reading.metric
     named = [
-        frame.assign(panel=trace.scenario, line=label, seed=seed)
+        frame.assign(**trace.varied, **named_by, seed=seed)
         for frame, seed in zip(frames, ask.seeds, strict=True)
     ]
+    known["rule"] = "oracle" if figure.kind in ORACLES else rule_of(trace.line.reading.predictor)
     return entry_of([summary(frame) for frame in frames], **known, ran_as=trace.method), named
 
 

@@ -15,7 +15,7 @@ __all__ = ["ABSENT", "matrix", "number", "write_files"]
 ABSENT = "-"
 COLUMNS = (
     *("row", "column", "value", "low", "high", "seeds", "spread", "paper", "paper_spread"),
-    *("difference", "within", "unit", "ran_as", "missing", "failed", "quick"),
+    *("difference", "within", "unit", "ran_as", "rule", "missing", "failed", "quick"),
 )
 LATEX = {"&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "±": r"$\pm$", "$": r"\$"}
 
@@ -53,6 +53,7 @@ def _cell(one: Entry, quick: bool) -> str:
     text = number(one.value, one.unit)
     if one.interval is not None:
         text += f" ± {number((one.interval[1] - one.interval[0]) / 2, one.unit)}"
+    text += f" {one.rule}" if one.rule and one.value is not None else ""
     return text if quick or one.paper is None else f"{text} ({number(one.paper, one.unit)})"
 
 
@@ -84,7 +85,7 @@ def _csv(entries: Sequence[Entry], quick: bool) -> str:
                     one.paper,
                     one.paper_spread,
                 ),
-                *(one.difference, one.within, one.unit, one.ran_as, one.missing, one.failed, quick),
+                *(one.difference, one.within, one.unit, one.ran_as, one.rule, one.missing, one.failed, quick),
             ]
         )
     return target.getvalue()

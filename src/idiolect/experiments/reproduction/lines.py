@@ -5,6 +5,7 @@ Every kind gives a table of points for each run and one number that sums it up.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -14,11 +15,12 @@ from idiolect.errors import UserError
 from idiolect.experiments.papers import Reading
 from idiolect.experiments.reproduction.readings import by_client, by_round, value
 from idiolect.records import Run
-from idiolect.statistics import alpha_profile, degradation, zigzag
+from idiolect.statistics import alpha_profile, degradation, server_curve, zigzag
 
-__all__ = ["EVERY_ROUND", "SUMMARIES", "TAKES", "gains"]
+__all__ = ["EVERY_ROUND", "ORACLES", "SUMMARIES", "TAKES", "gains"]
 
 EVERY_ROUND = ("zigzag", "degradation")  # kinds that look at single rounds
+ORACLES = ("profile",)  # kinds whose number is the best of several on test data
 
 
 def _spread(run: Run, reading: Reading) -> pd.DataFrame:
@@ -38,9 +40,10 @@ def _final(run: Run, reading: Reading) -> pd.DataFrame:
 
 
 def _profile(run: Run, reading: Reading) -> pd.DataFrame:
-    """Mean and SD (n) over clients at the end, by mixing coefficient."""
-    found = alpha_profile([run], reading.metric)
-    return pd.DataFrame({"alpha": found["alpha"], "value": found["mean"], "sd": found["sd_clients_ddof0"]})
+    """Mean and SD (n) over clients at the end by mixing coefficient, and the global model on the server's test set."""
+    found, shared = alpha_profile([run], reading.metric), server_curve(run, reading.metric)
+    numbers = {"alpha": found["alpha"], "value": found["mean"], "sd": found["sd_clients_ddof0"]}
+    return pd.DataFrame({**numbers, "server": float(shared.iloc[-1]) if len(shared) else math.nan})
 
 
 def _zigzag(run: Run, reading: Reading) -> pd.DataFrame:
@@ -68,8 +71,10 @@ TAKES: dict[str, Callable[[Run, Reading], pd.DataFrame]] = {
     "spread": _spread,
     "zigzag": _zigzag,
     "degradation": _degradation,
-    "final": _final,
+    "grid": _final,
+    "settings": _final,
     "clients": _clients,
+    "users": _clients,
     "change": _clients,
     "profile": _profile,
 }
@@ -78,10 +83,12 @@ SUMMARIES: dict[str, tuple[str, Callable[[pd.DataFrame], float]]] = {
     "spread": ("last round", lambda points: float(points["value"].iloc[-1])),
     "zigzag": ("mean gain by local training", lambda points: float(points["value"].mean())),
     "degradation": ("mean over rounds", lambda points: float(points["value"].mean())),
-    "final": ("value", lambda points: float(points["value"].iloc[0])),
+    "grid": ("value", lambda points: float(points["value"].iloc[0])),
+    "settings": ("value", lambda points: float(points["value"].iloc[0])),
     "clients": ("mean over clients", lambda points: float(points["value"].mean())),
+    "users": ("mean over clients", lambda points: float(points["value"].mean())),
     "change": ("clients that lose", lambda points: float(np.sum(points["value"] < 0))),
-    "profile": ("best mean", lambda points: float(points["value"].max())),
+    "profile": ("best mean (oracle: picked on test data)", lambda points: float(points["value"].max())),
 }
 
 

@@ -14,8 +14,9 @@ from idiolect.experiments.progress import Watcher
 from idiolect.experiments.reproduction.entry import Entry
 from idiolect.experiments.reproduction.figures import figure_entries
 from idiolect.experiments.reproduction.lines import EVERY_ROUND, SUMMARIES
+from idiolect.experiments.reproduction.of_study import STUDIES, whole_study
 from idiolect.experiments.reproduction.of_table import table_entries
-from idiolect.experiments.reproduction.picture import write_picture
+from idiolect.experiments.reproduction.picture import points_of_tables, write_picture
 from idiolect.experiments.reproduction.plan import Ask
 from idiolect.experiments.reproduction.result import Reproduction, refuse_unknown, written
 from idiolect.experiments.reproduction.tasks import Where
@@ -25,25 +26,41 @@ __all__ = ["whole_figure"]
 
 
 def whole_figure(
-    found: Figure, ask: Ask, where: Where, watcher: Watcher, scenarios: Sequence[str], methods: Sequence[str]
+    found: Figure,
+    ask: Ask,
+    where: Where,
+    watcher: Watcher,
+    scenarios: Sequence[str],
+    methods: Sequence[str],
+    formats: Sequence[str],
 ) -> Reproduction:
-    """Numbers of all lines, their points as CSV, and a picture where lines run over rounds or coefficients."""
-    if found.kind in ("schematic", "study"):
+    """Numbers of all lines, their points as CSV, and the picture."""
+    if found.kind in ("schematic", "unknown"):
         note = f"nothing is run for {found.id}: {KINDS[found.kind]}"
         return Reproduction(found.id, found.caption, ask.quick, (), (note,), None)
+    if found.kind in STUDIES:
+        return whole_study(found, ask, where, watcher, scenarios, formats)
     if found.kind == "table":
         entries = _of_tables(found, ask, where, watcher, methods)
-        return written(found.id, found.caption, entries, found.notes, ask, where)
+        done = written(found.id, found.caption, entries, found.notes, ask, where)
+        points = points_of_tables(entries, found.tables)
+    else:
+        done, points = _of_runs(found, ask, where, watcher, scenarios, methods)
+    if len(points) and done.folder:
+        _write_points(points, done.folder, found, ask.quick, formats)
+    return done
+
+
+def _of_runs(
+    found: Figure, ask: Ask, where: Where, watcher: Watcher, scenarios: Sequence[str], methods: Sequence[str]
+) -> tuple[Reproduction, pd.DataFrame]:
     refuse_unknown("scenario", scenarios, found.scenarios)
     refuse_unknown("method", methods, {line.method.partition("(")[0] for line in found.lines})
     ask = replace(ask, every_round=found.kind in EVERY_ROUND)
     entries, points = figure_entries(found, ask, where, watcher, scenarios, methods)
     told = [f"a line's number: {SUMMARIES[found.kind][0]}", *found.notes]
     told += [f"the paper on {number.what}: {number.value:g}" for number in found.numbers if not ask.quick]
-    done = written(found.id, found.caption, entries, told, ask, where)
-    if len(points) and done.folder:
-        _write_points(points, done.folder, found, ask.quick)
-    return done
+    return written(found.id, found.caption, entries, told, ask, where), points
 
 
 def _of_tables(
@@ -57,8 +74,10 @@ def _of_tables(
     ]
 
 
-def _write_points(points: pd.DataFrame, folder: Path, found: Figure, quick: bool) -> None:
-    first = ["panel", "line", "seed"]
+def _write_points(
+    points: pd.DataFrame, folder: Path, found: Figure, quick: bool, formats: Sequence[str]
+) -> None:
+    first = [name for name in ("panel", "line", "seed") if name in points]
     ordered = points[[*first, *(name for name in points if name not in first)]]
     write_atomically(folder / f"{found.id}-points.csv", ordered.to_csv(index=False, lineterminator="\n"))
-    write_picture(points, found, folder, quick)
+    write_picture(points, found, folder, quick, formats)

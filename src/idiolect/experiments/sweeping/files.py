@@ -9,10 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 
+import pandas as pd
+
 from idiolect.experiments.sweeping.result import Tried
 from idiolect.records import write_atomically
+from idiolect.reports.sweep_figure import sweep_figure
+from idiolect.reports.write import png
 
-__all__ = ["best_rows", "trial_rows", "write_sweep"]
+__all__ = ["best_rows", "sweep_points", "trial_rows", "write_sweep"]
 
 ABSENT = "-"
 NOTE = (
@@ -59,7 +63,7 @@ def best_rows(tried: Sequence[Tried]) -> list[list[str]]:
 
 
 def write_sweep(folder: Path, tried: Sequence[Tried]) -> list[Path]:
-    """Writes ``sweep.md`` and ``sweep.csv``, each in one piece."""
+    """Writes ``sweep.md`` and ``sweep.csv``, each in one piece, and ``sweep.png`` where something was varied."""
     folder.mkdir(parents=True, exist_ok=True)
     refused = [f"- {one.name}, {one.setting}: {one.failed}" for one in tried if one.failed]
     text = "\n".join(
@@ -82,8 +86,22 @@ def write_sweep(folder: Path, tried: Sequence[Tried]) -> list[Path]:
                 one.failed,
             ]
         )
-    files = {"sweep.md": text.rstrip() + "\n", "sweep.csv": target.getvalue()}
+    files: dict[str, str | bytes] = {"sweep.md": text.rstrip() + "\n", "sweep.csv": target.getvalue()}
+    points = sweep_points(tried)
+    if len(points):
+        files["sweep.png"] = png(sweep_figure(points, "Every trial of the sweep; chosen on validation data"))
     return [write_atomically(folder / name, content) for name, content in files.items()]
+
+
+def sweep_points(tried: Sequence[Tried]) -> pd.DataFrame:
+    """A row for every trial and key that it varies: `panel` (the key), `line` (the method), `x`, `value`, `best`."""
+    rows = [
+        (key, one.name, value, 100 * one.valid, one.best)
+        for one in tried
+        if not one.failed
+        for key, value in one.varied.items()
+    ]
+    return pd.DataFrame(rows, columns=["panel", "line", "x", "value", "best"])
 
 
 def _markdown(rows: list[list[str]]) -> list[str]:

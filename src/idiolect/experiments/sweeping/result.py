@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 __all__ = ["Tried", "with_best"]
 
@@ -15,6 +16,7 @@ class Tried:
     name: the method's.
     setting: what was varied, as text.
     method: as it ran.
+    varied: what was varied, by key.
     valid, test, server: accuracies, means over clients and seeds; NaN where not measured.
     best: the highest validation accuracy among the method's settings, the first of equals.
     failed: why it was refused.
@@ -29,6 +31,7 @@ class Tried:
     server: float = math.nan
     best: bool = False
     failed: str = ""
+    varied: Mapping[str, Any] = field(default_factory=dict)
 
 
 def with_best(tried: Sequence[Tried]) -> list[Tried]:

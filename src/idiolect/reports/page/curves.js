@@ -16,7 +16,7 @@ function curveLines(place, round, value, sd, extra = []) {
 // Draws a line, its band and a few markers; gives what can be inspected. `at` is where each point stands on x.
 function drawLine(root, place, curve, at, sx, sy) {
   if (!curve.round.length) return [];
-  if (curve.sd.some(isNumber) && at === curve.round) root.append(svg("path", { d: bandOf(curve, sx, sy), fill: colourOf(place), opacity: .16 }));
+  if (curve.sd.some(isNumber) && at === curve.round) root.append(svg("path", { d: bandOf(curve, sx, sy), fill: colourOf(place), opacity: Math.min(.16, .6 / shown().length) }));
   const points = at.map((x, i) => [sx(x), sy(curve.value[i])]);
   root.append(svg("path", { d: pathOf(points), fill: "none", stroke: colourOf(place), "stroke-width": 2, "stroke-dasharray": dashOf(place), class: "line" }));
   const every = Math.max(1, Math.round(points.length / 6));

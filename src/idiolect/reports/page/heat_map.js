@@ -32,7 +32,7 @@ function heatMap() {
     const page = Math.min(wanted, clients.length);
     view.first = Math.min(view.first, Math.max(0, clients.length - page));
     const columns = clientOrder(view.by).slice(view.first, view.first + page);
-    const cell = Math.min(26, (width - left - 8) / page), height = 26 * places.length + 26;
+    const cell = Math.min(44, (width - left - 8) / page), height = 26 * places.length + 26;
     const numbers = places.flatMap((place) => values[place]).filter(isNumber);
     const range = extent(numbers, 0), root = svg("svg", { viewBox: `0 0 ${width} ${height}`, height });
     const marks = [];

@@ -26,6 +26,7 @@ function start() {
   }
   requestAnimationFrame(() => setTimeout(() => {
     if (state.metric !== null) for (const draw of [heatMap, change, fairness, calibration, tradeoff, communication]) draw();
+    for (const draw of [ranks, targets, degradation, profile, teachers]) draw();
     partition();
     provenance();
     document.body.dataset.drawn = "all";

@@ -20,8 +20,9 @@ function marker(place, x, y, size = 5, attributes = {}) {
 
 const dashOf = (place) => report.methods[place].dash.map((length) => 1.8 * length).join(" ") || null;
 
-function legend() {
-  const items = listed().map((place) => {
+// Of the methods that pass the filters, those that `has` holds of.
+function legend(has = () => true) {
+  const items = listed().filter(has).map((place) => {
     const line = { x1: 0, x2: 34, y1: 7, y2: 7, stroke: colourOf(place), "stroke-width": 2, "stroke-dasharray": dashOf(place) };
     const sign = svg("svg", { viewBox: "0 0 34 14", "aria-hidden": "true" }, svg("line", line), marker(place, 17, 7));
     const toggle = (event) => {

@@ -14,7 +14,7 @@ function partition() {
     view.first = Math.min(view.first, Math.max(0, counts.length - page));
     const part = counts.slice(view.first, view.first + page), classes = counts[0].length;
     const row = Math.max(9, Math.min(22, 420 / classes)), most = Math.max(1, ...counts.flat());
-    const { root, sx, sy } = frame(width, row * classes + 60, { x: [view.first - .7, view.first + page - .3], y: [-.7, classes - .3], xLabel: `Client (${title})`, yLabel: "Class", xText: String, yText: (tick) => (Number.isInteger(tick) ? String(tick) : ""), left, whole: true, yCount: Math.min(classes, row * classes / 18) });
+    const { root, sx, sy } = frame(width, row * classes + 60, { x: [view.first - .7, view.first + page - .3], y: [-.7, classes - .3], xLabel: fitted(`Client (${title})`, width - left - 12), yLabel: "Class", xText: String, yText: (tick) => (Number.isInteger(tick) ? String(tick) : ""), left, whole: true, yCount: Math.min(classes, row * classes / 18) });
     const widest = .62 * Math.min(row, (1.3 * (width - left)) / page), marks = [];
     part.forEach((line, i) => line.forEach((count, label) => {
       if (!count) return;

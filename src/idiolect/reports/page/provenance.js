@@ -14,6 +14,8 @@ function provenance() {
     body.append(html("details", {}, html("summary", {}, "Settings in which the methods differ"), settingsTable(["Method", ...keys], lines)));
   }
   body.append(html("details", {}, html("summary", {}, "Settings common to all"), settingsTable(["Setting", "Value"], Object.entries(common))));
+  const all = html("details", {}, html("summary", {}, `The ${report.runs.length} runs and their manifests`));
+  body.append(all);
   for (const run of report.runs) {
     const text = JSON.stringify(run.manifest, null, 2);
     const link = html("a", { download: `${run.name}.json`, href: "data:application/json," }, "Download manifest");
@@ -23,6 +25,6 @@ function provenance() {
     details.addEventListener("toggle", () => {
       if (details.children.length === 1) details.append(link, html("pre", {}, text));
     });
-    body.append(details);
+    all.append(details);
   }
 }

@@ -1,0 +1,55 @@
+"""The cohort as it runs on a CPU in a run of many rounds: steps traced once, run without vmap."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import idiolect.engines.flat_steps as flat_steps
+from idiolect.core import Batch, Loss, Out, Part, Tree, View, chain
+from idiolect.engines import Cohort, Loop
+from idiolect.parts import average
+
+from .cases import METHODS, spelt
+from .sameness import assert_equal, states
+from .tiny import play, setting_of
+
+SOME = ("fedavg", "map", "scaffold", "apfl")
+
+
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in METHODS if name not in SOME]
+
+
+@pytest.mark.parametrize("name", [*SOME, *SLOW])
+def test_traced_steps_equal_the_loop(name: str) -> None:
+    setting = setting_of(spelt(name), model="mlpnet(hidden=8)")
+    flat, loop = (play(setting, e) for e in (Cohort(setting.work, compile="flat"), Loop(setting.work)))
+    assert_equal(states(flat), states(loop))
+
+
+@pytest.mark.parametrize(("rounds", "traced"), [(flat_steps.MANY - 1, False), (flat_steps.MANY, True)])
+def test_steps_are_traced_where_rounds_are_many(
+    rounds: int, traced: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+    trace = flat_steps._traced
+    monkeypatch.setattr(flat_steps, "_traced", lambda *given: calls.append(given) or trace(*given))
+    setting = setting_of("fedavg", model="mlpnet(hidden=8)", rounds=rounds)
+    found = play(setting, Cohort(setting.work))
+    assert_equal(states(found), states(play(setting, Loop(setting.work))))
+    assert bool(calls) == traced
+    assert len(calls) <= 8, "shapes are few, whatever the clients' sizes"
+
+
+def test_step_that_cannot_be_traced_is_vmapped() -> None:
+    def loss(inner: Loss, view: View) -> Loss:
+        def total(params: Tree, batch: Batch, out: Out):  # type: ignore[no-untyped-def]
+            return inner(params, batch, out) * (2.0 if view.clock.round < 1 else 1.0)
+
+        return total
+
+    setting = setting_of("fedavg", model="mlpnet(hidden=8)")
+    setting = replace(setting, method=chain(average(), Part("by_round", loss=loss)))
+    flat = play(setting, Cohort(setting.work, compile="flat"))
+    assert_equal(states(flat), states(play(setting, Loop(setting.work))))

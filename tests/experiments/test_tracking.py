@@ -1,0 +1,155 @@
+"""Trackers: what they are told is what the record says, once, and nothing without their package."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from idiolect.errors import UserError
+from idiolect.experiments import Simulation, compare, run
+from idiolect.experiments.tracking import TRACKERS, open_log
+from idiolect.records import Run
+
+LOOP = {"engine": "loop", "device": "cpu"}
+
+
+def logged_to_tensorboard(folder: Path) -> dict[str, list[tuple[int, float]]]:
+    """Every point that is drawn, by tag, as (round, value)."""
+    pytest.importorskip("tensorboard", reason="the extra tracking is not installed")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # noqa: PLC0415
+
+    events = EventAccumulator(str(folder), {"scalars": 0})
+    events.Reload()
+    return {tag: [(e.step, e.value) for e in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
+
+
+def logged_to_mlflow(folder: Path, name: str) -> tuple[dict[str, dict[int, list[float]]], dict, str]:
+    """Every value ever told, by metric and round; the parameters; the status."""
+    mlflow = pytest.importorskip("mlflow", reason="the extra tracking is not installed")
+    client = mlflow.MlflowClient(tracking_uri=folder.resolve().as_uri())
+    (home,) = [one for one in client.search_experiments() if one.name == "idiolect"]
+    (found,) = client.search_runs([home.experiment_id], f"tags.`idiolect.run` = '{name}'")
+    told: dict[str, dict[int, list[float]]] = {}
+    for metric in found.data.metrics:
+        for point in client.get_metric_history(found.info.run_id, metric):
+            told.setdefault(metric, {}).setdefault(point.step, []).append(point.value)
+    return told, found.data.params, found.info.status
+
+
+def losses(done: Run) -> list[tuple[int, float]]:
+    pairs = zip(done.rounds["round"], done.rounds["train_loss"], strict=True)
+    return [(number, pytest.approx(loss)) for number, loss in pairs]
+
+
+def mean(done: Run, **which: object) -> float:
+    rows = done.rows
+    for column, value in which.items():
+        rows = rows[rows[column] == value]
+    assert len(rows)
+    return float(rows["value"].mean())
+
+
+@pytest.fixture
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No tracking server of the machine, and no way to reach one."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("something wants to use the network")
+
+    monkeypatch.setattr("socket.socket.connect", refuse)
+
+
+@pytest.mark.usefixtures("offline")
+def test_tensorboard_holds_the_numbers_of_the_record(tiny, tmp_path):
+    pytest.importorskip("tensorboard", reason="the extra tracking is not installed")
+    done = run(
+        replace(tiny, method="superfed_mm(phase_one=0.0)", evaluate_every=1),
+        out=tmp_path,
+        log=["tensorboard"],
+        **LOOP,
+    )
+    found = logged_to_tensorboard(tmp_path / "tensorboard" / done.manifest["name"])
+    assert found["round/train_loss"] == losses(done)
+    assert found["round/bytes_up"][-1] == (2, done.rounds["bytes_up"].iloc[-1])
+    for predictor, tag in (("global", "global"), ("mix(0.5)", "mix-0.5"), ("mix(oracle)", "mix-oracle")):
+        rows = {"split": "test", "population": "all", "predictor": predictor, "metric": "loss"}
+        expected = [(number, pytest.approx(mean(done, round=number, **rows))) for number in (1, 2)]
+        assert found[f"test/all/before/{tag}/loss"] == expected
+
+
+@pytest.mark.usefixtures("offline")
+def test_mlflow_holds_the_numbers_of_the_record(tiny, tmp_path):
+    pytest.importorskip("mlflow", reason="the extra tracking is not installed")
+    done = run(replace(tiny, method="fedavg_lu"), out=tmp_path, log=["mlflow"], **LOOP)
+    told, parameters, status = logged_to_mlflow(tmp_path / "mlruns", done.manifest["name"])
+    assert status == "FINISHED"
+    assert parameters["method"] == "fedavg_lu" and parameters["learning_rate"] == "0.03"
+    assert told["server/all/before/global/accuracy"] == {
+        2: [pytest.approx(mean(done, split="server", metric="accuracy"))]
+    }
+    end = mean(done, moment="end", split="test", predictor="LU", metric="accuracy")
+    assert told["test/all/end/LU/accuracy"] == {2: [pytest.approx(end)]}
+    assert sorted(told["round/train_loss"]) == [1, 2]
+
+
+@pytest.mark.usefixtures("offline")
+def test_resumed_run_is_logged_as_if_never_stopped(tiny, tmp_path, monkeypatch):
+    """Stopped in its third round before any checkpoint: two rounds are run again, and none is told twice."""
+    for name in TRACKERS:
+        pytest.importorskip(name, reason="the extra tracking is not installed")
+    experiment = replace(tiny, rounds=4, evaluate_every=2)
+    honest = Simulation.advance
+
+    def advance(simulation: Simulation) -> None:
+        if simulation.round == 2:
+            raise KeyboardInterrupt
+        honest(simulation)
+
+    asked = {"out": tmp_path, "log": TRACKERS, "checkpoint_every": 3, **LOOP}
+    with monkeypatch.context() as patch:
+        patch.setattr(Simulation, "advance", advance)
+        with pytest.raises(KeyboardInterrupt):
+            run(experiment, **asked)
+    (name,) = [path.name.removesuffix(".partial") for path in tmp_path.glob("fedavg-*")]
+    assert logged_to_mlflow(tmp_path / "mlruns", name)[2] == "KILLED"
+    done = run(experiment, resume=True, **asked)
+    assert done.manifest["name"] == name
+    told, _, status = logged_to_mlflow(tmp_path / "mlruns", name)
+    assert status == "FINISHED"
+    assert told["round/train_loss"] == {number: [loss] for number, loss in losses(done)}
+    assert logged_to_tensorboard(tmp_path / "tensorboard" / name)["round/train_loss"] == losses(done)
+
+
+def test_log_changes_no_number(tiny, tmp_path):
+    pytest.importorskip("tensorboard", reason="the extra tracking is not installed")
+    plain = run(tiny, out=tmp_path / "a", **LOOP)
+    told = run(tiny, out=tmp_path / "b", log=["tensorboard"], **LOOP)
+    assert plain.rows.equals(told.rows)
+
+
+@pytest.mark.parametrize("name", TRACKERS)
+def test_missing_package_is_one_sentence_and_nothing_is_run(name, tiny, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, name, None)
+    for module in [module for module in sys.modules if module.startswith(f"{name}.")]:
+        monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.delitem(sys.modules, f"idiolect.experiments.tracking.to_{name}", raising=False)
+    with pytest.raises(UserError, match=rf"logging to {name} needs .*pip install 'idiolect\[tracking\]'"):
+        compare(["fedavg"], experiment=tiny, out=tmp_path, log=[name], **LOOP)
+    assert not list(tmp_path.iterdir())
+
+
+def test_unknown_tracker_is_refused_by_name(tmp_path):
+    with pytest.raises(UserError, match="log must be one of tensorboard, mlflow; got 'wandb'"):
+        open_log(["wandb"], tmp_path)
+
+
+@pytest.mark.usefixtures("offline")
+def test_place_that_mlflow_cannot_use_is_refused(tmp_path, monkeypatch):
+    pytest.importorskip("mlflow", reason="the extra tracking is not installed")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "nonsense://somewhere")
+    with pytest.raises(UserError, match="MLflow cannot log to nonsense://somewhere"):
+        open_log(["mlflow"], tmp_path)

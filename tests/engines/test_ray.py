@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -178,8 +179,10 @@ def test_a_run_that_is_stopped_leaves_no_process_behind(how: signal.Signals, tmp
 @pytest.mark.slow
 def test_two_nodes_give_the_numbers_of_one_machine(tmp_path: Path) -> None:
     address = "127.0.0.1:26379"
-    head = ["--head", "--port=26379", "--include-dashboard=false", f"--temp-dir={short_folder()}"]
-    with ExitStack() as nodes:
+    # Ray's sockets lie there, whose paths may not be long
+    folder = tempfile.TemporaryDirectory(dir="/tmp", prefix="idiolect-", ignore_cleanup_errors=True)
+    head = ["--head", "--port=26379", "--include-dashboard=false", f"--temp-dir={folder.name}"]
+    with folder, ExitStack() as nodes:
         for place_ in (head, [f"--address={address}"]):
             nodes.enter_context(node(*place_))
             time.sleep(8)
@@ -201,11 +204,6 @@ def test_two_nodes_give_the_numbers_of_one_machine(tmp_path: Path) -> None:
     ours, theirs = (read_run(next((tmp_path / engine).iterdir())) for engine in ("ray", "loop"))
     assert ours.manifest["engine"]["ray_address"] == address
     pandas.testing.assert_frame_equal(ours.rows, theirs.rows, rtol=1e-9, atol=1e-12)
-
-
-def short_folder() -> str:
-    """Of Ray's sockets, whose paths may not be long."""
-    return f"/tmp/idiolect-{os.getpid()}"
 
 
 class node:

@@ -34,13 +34,13 @@ def connect(
     """
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
+    address = address or os.environ.get(ADDRESS) or "local"
+    _refuse_silence(address)
     if ray.is_initialized():
         return lambda: None
-    address = address or os.environ.get(ADDRESS) or "local"
     cores = len(os.sched_getaffinity(0))
     room = {"num_cpus": max(cores, workers or 1), "object_store_memory": object_store_memory}
     own = {**room, "include_dashboard": False} if address == "local" else {}
-    _refuse_silence(address)
     with _loose_ends():
         try:
             ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **own)

@@ -1,7 +1,9 @@
-"""What pytest leaves alone: the GPU's kernels where the compiler they are written for is not installed."""
+"""What pytest leaves alone: code for which the package that it needs is not installed."""
 
 from importlib.util import find_spec
 
-collect_ignore = (
-    [] if find_spec("triton") else ["src/idiolect/layers/launch.py", "src/idiolect/layers/triton_kernels.py"]
-)
+NEEDED = {
+    "triton": ["src/idiolect/layers/launch.py", "src/idiolect/layers/triton_kernels.py"],
+    "ray": ["src/idiolect/engines/cluster/*"],
+}
+collect_ignore_glob = [path for package, paths in NEEDED.items() if not find_spec(package) for path in paths]

@@ -11,7 +11,7 @@ import torch
 
 from idiolect.core import Program, Tree, broadcast, server_round
 from idiolect.core.trees import all_finite, any_nan, stack, tree_leaves, tree_map
-from idiolect.engines import Cohort, Engine, serve
+from idiolect.engines import Cohort, Engine, Resident, serve
 from idiolect.errors import UserError
 from idiolect.experiments.recorder import Recorder
 from idiolect.experiments.setting import Setting
@@ -60,7 +60,8 @@ class Simulation:
         if store is None:
             population, device = setting.federation.population, setting.work.x.device
             store = Store.in_memory(setting.first_private, population, setting.private_shapes, device)
-        return cls(setting, engine, setting.first_server(), store)
+        kept = engine.residence(store) if isinstance(engine, Resident) else store
+        return cls(setting, engine, setting.first_server(), kept)
 
     def advance(self) -> None:
         """One round: select, train, merge, let every client score, evaluate."""
@@ -117,6 +118,7 @@ class Simulation:
         program = self.setting.program(self.round)
         if self._settle("end", program):
             self._look(program, "end")
+        self.store.gather()
         if any(part.remarks for part in self.setting.method.parts):
             for clients, privates in self._everyone():
                 for client in clients:

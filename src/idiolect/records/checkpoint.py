@@ -33,7 +33,7 @@ LOGGER = logging.getLogger(__name__)
 Tree = dict[str, Any]
 Tables = dict[str, pa.Table]
 
-MOST_ROWS = 1 << 20  # of a file that is still taken in by a later one
+MOST_ROWS = 1 << 14  # of a file that is still taken in by a later one
 
 
 def save_checkpoint(
@@ -62,6 +62,7 @@ def save_checkpoint(
             table = _with_smaller(folder, files[name], table)
             file = new_file(folder, round, name)
             files[name][file] = write_table(Path(folder) / file, table)
+    pa.default_memory_pool().release_unused()
     facts = {"round": round, "layout": layout, "tables": files}
     path = tree_path(folder, round)
     write_tensors(path, leaves, {key: json.dumps(value) for key, value in facts.items()})

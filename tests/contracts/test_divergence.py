@@ -39,11 +39,13 @@ def test_broken_update_names_client_and_round(method: str) -> None:
     assert_exact(copied(states(simulation)), before)
 
 
-@pytest.mark.parametrize("engine", ["loop", "cohort", "pool"])
+@pytest.mark.parametrize("engine", ["loop", "cohort", "pool", pytest.param("ray", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ["fedavg", "fedper", "map", "local"])
 def test_run_stops_with_a_checkpoint_to_go_on_from(
-    name: str, engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
+    if engine == "ray":
+        request.getfixturevalue("ray_session")
     options = {"out": tmp_path, "engine": engine, "checkpoint_every": 1}
     with monkeypatch.context() as patch:
         patch.setattr(RUNNING, "prepare", lambda *arguments: broken(prepare(*arguments)))

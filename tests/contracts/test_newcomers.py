@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from idiolect.engines import Cohort, Loop
 from idiolect.evaluation import METRICS
 from idiolect.experiments.newcomers import join
 from idiolect.experiments.setting import Setting
 from idiolect.experiments.simulation import Simulation
 
 from .sameness import assert_equal, assert_exact, copied, numbers, states
-from .tiny import TINY, finished_run, make_engine, play
+from .tiny import TINY, finished_run, make_engine, play, setting_of
 
 COUNT = 2
 NEW = range(TINY.clients - COUNT, TINY.clients)
@@ -71,6 +72,18 @@ def test_cohort_lets_newcomers_join_as_loop_does(method: str) -> None:
 @pytest.mark.parametrize("name", ["fedavg_lu", "fedper", "map", "superfed_mm"])
 def test_pool_lets_newcomers_join_exactly_as_loop_does(name: str) -> None:
     assert_exact(joined(name, "pool"), joined(name, "loop"))
+
+
+@pytest.mark.parametrize("compile", ["flat", "trace"])
+def test_steps_traced_for_members_are_not_those_of_newcomers(compile: str) -> None:
+    """A member has a teacher from the start, a newcomer none: as many of either make tensors of the same shapes."""
+    method = "fedphp(hpm_init=theta0, transfer_weight=0.5)"
+    setting = setting_of(method, model="mlpnet(hidden=8)", newcomers=COUNT)
+    cohort = Cohort(setting.work, compile=compile)
+    run = play(setting, cohort)
+    ours, theirs = (join(setting, e, run.server, run.round) for e in (cohort, Loop(setting.work)))
+    assert setting.program(0).clock.cohort_size == COUNT
+    assert_equal(ours.privates, theirs.privates)
 
 
 def joined(method: str, engine: str) -> list[Any]:

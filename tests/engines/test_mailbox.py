@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from idiolect.core.trees import tree_leaves
-from idiolect.engines.mailbox import ALIGNMENT, Mailbox
+from idiolect.engines.arrays import ALIGNMENT
+from idiolect.engines.mailbox import Mailbox
 
 
 class Pair(NamedTuple):

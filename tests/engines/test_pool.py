@@ -18,7 +18,7 @@ import torch
 from idiolect.core import Batch, Program, broadcast
 from idiolect.core.trees import tree_leaves
 from idiolect.engines import Loop, Pool, Where
-from idiolect.engines.pool import TRIES, batches_well
+from idiolect.engines.call import TRIES, batches_well
 from idiolect.errors import UserError
 from idiolect.experiments import Experiment
 from idiolect.experiments.setting import Setting, prepare

@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 
 from idiolect.data import describe as data_rows
+from idiolect.engines.fingerprint import fingerprint
 from idiolect.errors import UserError
 from idiolect.experiments import Experiment
 from idiolect.experiments.papers import figures, tables
@@ -308,3 +309,17 @@ def test_file_that_is_not_as_it_should_be_is_refused_on_loading(more, problem):
     assert read_scenarios(SMALL)[0].name == "a"
     with pytest.raises(ValueError, match=problem):
         read_scenarios(SMALL + more)
+
+
+def test_officially_complete_map_is_what_the_official_scenes_of_complete_classes_run():
+    official = find("map-dir-fa-lenet").method_text("map", "official")
+    assert "preset=official" in official
+    assert fingerprint(method("map(preset=complete_official)").parts) == fingerprint(method(official).parts)
+
+
+@pytest.mark.parametrize("name", [name for name in NUMBERS if name.startswith("php-")])
+def test_scenes_of_fedphp_say_where_its_features_are_not_the_papers(name):
+    """The last of several linear layers is not the first."""
+    scene = find(name)
+    several = scene.given()["model"].value in ("vgg11_fc", "tfcnn_fc", "leaf_cnn")
+    assert any("features" in sentence for sentence in scene.differs) == several

@@ -100,13 +100,13 @@ def value(symbols: str, **sizes: int) -> int:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_card_counts_the_traffic_of_the_specification(name):
+def test_card_counts_the_traffic_of_the_papers(name):
     found = methods.card(name)
     assert (found.down, found.up) == TRAFFIC.get(name, ("P", "P"))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_card_counts_the_state_of_the_specification(name):
+def test_card_counts_the_state_of_the_papers(name):
     found = methods.card(name)
     assert counts(found.server_keeps) == SERVER.get(name, "")
     assert counts(found.client_keeps) == CLIENT.get(name, "")

@@ -103,6 +103,18 @@ def test_base_is_frozen_while_the_head_is_fine_tuned(lab):
         assert lab.differ(fedper.slot(PART, client, 1), fedper.slot(PART, client, 0))
 
 
+def test_least_number_of_local_steps_does_not_prolong_the_epochs_on_the_head(lab):
+    setting = lab.start("fedper(fine_tune_epochs=1)", local_epochs=1, min_local_steps=50).setting
+    program = setting.program(0)
+    head, main = program.method.plan(program.scene, program.clock).before
+    few = lab.start("fedper", local_epochs=1).setting
+    (once,) = few.method.plan(few.program(0).scene, few.program(0).clock).before
+    for client in range(5):
+        assert setting.work.steps(program, main, client) == 50
+        steps = setting.work.steps(program, head, client)
+        assert steps == few.work.steps(few.program(0), once, client) < 50
+
+
 @pytest.mark.parametrize("engine", ["loop", "cohort"])
 @pytest.mark.parametrize("fine_tune_epochs", [0, 1])
 @pytest.mark.parametrize("count", [1, 2])

@@ -41,14 +41,16 @@ def test_mean_over_classes_too_gives_other_students(lab):
     assert lab.differ(student(kl, 2)["params"], student(elements, 2)["params"])
 
 
-@pytest.mark.parametrize("temperature", [1, 25])
-def test_student_without_soft_loss_is_the_fine_tuned_teacher(lab, plain, temperature):
-    trace = lab.run(f"persfl(lambdas=(0,), temperatures=({temperature},), epochs=2)", **TRAINING)
+@pytest.mark.parametrize(("temperature", "lr_scale"), [(1, 1.0), (25, 1.0), (1, 0.4)])
+def test_student_without_soft_loss_is_the_fine_tuned_teacher(lab, plain, temperature, lr_scale):
+    options = f"lambdas=(0,), temperatures=({temperature},), epochs=2, lr_scale={lr_scale}"
+    trace = lab.run(f"persfl({options})", **TRAINING)
     check = plain(trace)
     for client in range(5):
         teacher = trace.slot(PART, client, 4)["teacher"]["params"]
         batches = check.batches(client, 4, check.steps(client, 2), "distil")
-        lab.close(student(trace, client)["params"], check.sgd(teacher, batches, check.cross_entropy))
+        tuned = check.sgd(teacher, batches, check.cross_entropy, lr_scale)
+        lab.close(student(trace, client)["params"], tuned)
 
 
 @pytest.mark.parametrize("net", ["mlp", "bn"])

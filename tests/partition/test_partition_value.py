@@ -7,7 +7,6 @@ import pytest
 
 from idiolect.errors import UserError
 from idiolect.partition import Partition
-from idiolect.partition.partition import rows_left
 
 
 def rows(*numbers):
@@ -64,10 +63,6 @@ def test_report_counts_sizes_classes_drops_and_removed_clients():
 def test_report_with_other_labels_is_refused():
     with pytest.raises(UserError, match="covers 2 rows"):
         Partition((rows(0, 1),), {}).report(np.zeros(3, dtype=int))
-
-
-def test_rows_left_are_those_nobody_holds():
-    assert rows_left(5, [rows(1), rows(4, 0)]).tolist() == [2, 3]
 
 
 def test_ids_must_be_as_many_as_clients():

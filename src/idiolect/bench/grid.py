@@ -8,8 +8,6 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 
-import torch
-
 from idiolect.bench.cell import Cell
 from idiolect.bench.floor import Peaks
 from idiolect.bench.machine import cores, describe_machine
@@ -19,7 +17,7 @@ from idiolect.bench.report import Report, lines_of
 from idiolect.bench.row import Row, rows_of
 from idiolect.bench.setting import ENDLESS
 from idiolect.bench.turns import measure_cell
-from idiolect.engines import ENGINES
+from idiolect.engines import ENGINES, place
 from idiolect.errors import UserError, refuse_outside, unknown_name
 
 __all__ = ["Grid", "bench"]
@@ -60,7 +58,7 @@ class Grid:
             refuse_outside(name, getattr(self, name), 1, ENDLESS // 4)
 
     def cells(self) -> list[Cell]:
-        device = _device(self.device)
+        device = place("auto", self.device).device
         axes = itertools.product(self.workloads, self.methods, self.clients, self.precisions)
         return [
             Cell(
@@ -113,11 +111,3 @@ def _gauge(cells: list[Cell], precision: str) -> Process:
     """A process that measures the peaks of the machine whenever it is asked."""
     cell = next(cell for cell in cells if cell.precision == precision)
     return Process({"cell": asdict(cell), "runner": "peaks", "threads": cores()})
-
-
-def _device(name: str) -> str:
-    if name not in ("auto", "cpu", "cuda"):
-        raise unknown_name("device", name, ["auto", "cpu", "cuda"])
-    if name == "cuda" and not torch.cuda.is_available():
-        raise UserError("device cuda was asked for but PyTorch sees no CUDA GPU here; use --device cpu")
-    return name if name != "auto" else "cuda" if torch.cuda.is_available() else "cpu"

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from idiolect.bench import plain_map, plain_persfl, plain_superfed
 from idiolect.bench.plain import Plain
 from idiolect.errors import unknown_name
+from idiolect.methods.catalogue import identifier
 
 __all__ = ["Entry", "entry_of", "names"]
 
@@ -35,7 +36,7 @@ def names() -> list[str]:
 
 
 def entry_of(name: str) -> Entry:
-    known = name.strip().lower().replace("-", "_")
+    known = identifier(name)
     if known not in _METHODS:
         raise unknown_name("method to bench", name, _METHODS)
     return _METHODS[known]

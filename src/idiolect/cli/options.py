@@ -13,6 +13,7 @@ __all__ = [
     "Dataset",
     "Device",
     "Engine",
+    "GpusPerWorker",
     "Json",
     "Log",
     "Model",
@@ -21,18 +22,28 @@ __all__ = [
     "Precision",
     "Preset",
     "Quick",
+    "RayAddress",
     "Resume",
     "Rounds",
     "ScenarioName",
     "Set",
     "Store",
     "StoreCache",
+    "Workers",
 ]
 
 Out = Annotated[Path, typer.Option("--out", help="Folder in which the run's folder is made.")]
 DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Folder of the datasets [IDIOLECT_DATA].")]
-Engine = Annotated[str, typer.Option(help="auto, loop, cohort or pool; changes no number.")]
+Engine = Annotated[str, typer.Option(help="auto, loop, cohort, pool or ray; changes no number.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Workers = Annotated[int | None, typer.Option(help="Processes of the engines pool and ray.")]
+RayAddress = Annotated[
+    str | None,
+    typer.Option(
+        help="Of a Ray cluster, auto for the one of this machine [RAY_ADDRESS]; else one is started."
+    ),
+]
+GpusPerWorker = Annotated[float, typer.Option(help="Of the engine ray; 0.5 lets two workers share one.")]
 Store = Annotated[str, typer.Option(help="Private state: auto, device, host or disk; changes no number.")]
 StoreCache = Annotated[float | None, typer.Option(help="Megabytes of a disk store kept in memory.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint.")]

@@ -18,7 +18,8 @@ __all__ = ["console_of_output", "show", "watcher"]
 
 def watcher(where: dict[str, Any], runs: int) -> Terminal:
     """The watcher, after one line that says which engine was chosen and why."""
-    chosen = place(where["engine"], where["device"])
+    asked = ("engine", "device", "workers", "ray_address", "gpus_per_worker")
+    chosen = place(**{name: where[name] for name in asked if name in where})
     terminal = Terminal(Console(stderr=True), runs)
     if terminal.console.is_terminal:
         terminal.say(f"engine {chosen.engine} on {chosen.device}: {chosen.reason}")

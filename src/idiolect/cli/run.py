@@ -15,6 +15,7 @@ from idiolect.cli.options import (
     Dataset,
     Device,
     Engine,
+    GpusPerWorker,
     Json,
     Log,
     Model,
@@ -23,12 +24,14 @@ from idiolect.cli.options import (
     Precision,
     Preset,
     Quick,
+    RayAddress,
     Resume,
     Rounds,
     ScenarioName,
     Set,
     Store,
     StoreCache,
+    Workers,
 )
 from idiolect.cli.output import show, watcher
 from idiolect.cli.scenario import of_scenario
@@ -58,6 +61,9 @@ def run_command(
     quick: Quick = False,
     engine: Engine = "auto",
     device: Device = "auto",
+    workers: Workers = None,
+    ray_address: RayAddress = None,
+    gpus_per_worker: GpusPerWorker = 0.0,
     data_dir: DataDir = None,
     out: Out = Path("runs"),
     resume: Resume = False,
@@ -79,6 +85,7 @@ def run_command(
         seed=seed,
     )
     where = {"engine": engine, "device": device, "data_dir": data_dir, "out": out, "resume": resume}
+    where |= {"workers": workers, "ray_address": ray_address, "gpus_per_worker": gpus_per_worker}
     where |= {"store": store, "store_cache": store_cache, "log": log or []}
     if method is None and scenario is None:
         first = chosen.pop("seed", 0)
@@ -116,6 +123,9 @@ def compare_command(
     quick: Quick = False,
     engine: Engine = "auto",
     device: Device = "auto",
+    workers: Workers = None,
+    ray_address: RayAddress = None,
+    gpus_per_worker: GpusPerWorker = 0.0,
     data_dir: DataDir = None,
     out: Out = Path("runs"),
     resume: Resume = False,
@@ -136,6 +146,7 @@ def compare_command(
         precision=precision,
     )
     where = {"engine": engine, "device": device, "data_dir": data_dir, "out": out, "resume": resume}
+    where |= {"workers": workers, "ray_address": ray_address, "gpus_per_worker": gpus_per_worker}
     where |= {"store": store, "store_cache": store_cache, "log": log or []}
     names = names_in(methods_ or "all")
     if methods_ is None and scenario is not None:

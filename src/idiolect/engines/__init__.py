@@ -1,6 +1,6 @@
 """Ways to execute the same round; the only code that knows devices and processes."""
 
-from idiolect.engines.choose import ENGINES, Engine, Where, choose_engine, place
+from idiolect.engines.choose import ENGINES, Engine, Resident, Where, choose_engine, place
 from idiolect.engines.cohort import Cohort
 from idiolect.engines.dry_round import Forms, dry_round
 from idiolect.engines.evaluation import server_logits
@@ -20,6 +20,7 @@ __all__ = [
     "Loop",
     "Outcome",
     "Pool",
+    "Resident",
     "Where",
     "Workload",
     "choose_engine",

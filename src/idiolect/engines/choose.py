@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 
@@ -15,9 +17,10 @@ from idiolect.engines.group import Outcome
 from idiolect.engines.loop import Loop
 from idiolect.engines.pool import Pool
 from idiolect.engines.workload import Workload
-from idiolect.errors import UserError, unknown_name
+from idiolect.errors import UserError, refuse_outside, unknown_name
+from idiolect.federation import Store
 
-__all__ = ["ENGINES", "Engine", "Where", "choose_engine", "place"]
+__all__ = ["ENGINES", "Engine", "Resident", "Where", "choose_engine", "place"]
 
 
 class Engine(Protocol):
@@ -36,21 +39,70 @@ class Engine(Protocol):
     def close(self) -> None: ...
 
 
-ENGINES = {"loop": Loop, "cohort": Cohort, "pool": Pool}
+@runtime_checkable
+class Resident(Protocol):
+    """An engine whose workers keep private state between rounds."""
+
+    def residence(self, home: Store) -> Store: ...
+
+
+def _ray(work: Workload, **options: Any) -> Engine:
+    """The engine on a Ray cluster, whose package needs Ray."""
+    _require_ray()
+    return import_module("idiolect.engines.cluster").Ray(work, **options)  # type: ignore[no-any-return]
+
+
+ENGINES: dict[str, Callable[..., Engine]] = {"loop": Loop, "cohort": Cohort, "pool": Pool, "ray": _ray}
+WITH_WORKERS = ("pool", "ray")
 
 
 class Where(NamedTuple):
+    """Args:
+    workers: processes of ``pool`` or ``ray``; None for as many as there are cores.
+    ray_address: of a cluster that runs already.
+    gpus_per_worker: of ``ray``.
+    """
+
     engine: str
     device: str
     reason: str
+    workers: int | None = None
+    ray_address: str | None = None
+    gpus_per_worker: float = 0.0
 
 
-def place(engine: str, device: str) -> Where:
-    """Resolves ``auto``: a GPU runs the cohort as one program, cores run a pool."""
+def place(
+    engine: str,
+    device: str,
+    workers: int | None = None,
+    ray_address: str | None = None,
+    gpus_per_worker: float = 0.0,
+) -> Where:
+    """Resolves ``auto``: a GPU runs the cohort as one program, cores run a pool.
+
+    Raises:
+        UserError: something is asked for that is not there, or that the engine does not know.
+    """
+    chosen = _placed(engine, device)
+    if workers is not None:
+        refuse_outside("workers", workers, 1)
+        if chosen.engine not in WITH_WORKERS:
+            raise UserError(f"workers are for the engines pool and ray; the engine here is {chosen.engine}")
+    refuse_outside("gpus_per_worker", gpus_per_worker, 0)
+    if chosen.engine != "ray" and (ray_address is not None or gpus_per_worker):
+        raise UserError(
+            f"--ray-address and --gpus-per-worker are for --engine ray; the engine here is {chosen.engine}"
+        )
+    return chosen._replace(workers=workers, ray_address=ray_address, gpus_per_worker=gpus_per_worker)
+
+
+def _placed(engine: str, device: str) -> Where:
     if engine not in ("auto", *ENGINES):
         raise unknown_name("engine", engine, ["auto", *ENGINES])
     if device not in ("auto", "cpu", "cuda"):
         raise unknown_name("device", device, ["auto", "cpu", "cuda"])
+    if engine == "ray":
+        return _on_ray(device)
     if device == "cuda" and not torch.cuda.is_available():
         raise UserError("device cuda was asked for but PyTorch sees no CUDA GPU here; use --device cpu")
     if device == "auto":
@@ -75,5 +127,21 @@ def choose_engine(where: Where, work: Workload, say: Callable[[str], None] = lam
     say: hears what the user should know, such as a worker that was replaced.
     """
     if where.engine == "pool":
-        return Pool(work, say=say)
+        return Pool(work, workers=where.workers, say=say)
+    if where.engine == "ray":
+        options = {"address": where.ray_address, "gpus_per_worker": where.gpus_per_worker}
+        return _ray(work, workers=where.workers, say=say, **options)
     return ENGINES[where.engine](work)
+
+
+def _on_ray(device: str) -> Where:
+    """The driver itself computes on the host."""
+    _require_ray()
+    if device == "cuda":
+        raise UserError("the engine ray takes GPUs with --gpus-per-worker; leave --device out")
+    return Where("ray", "cpu", "as asked")
+
+
+def _require_ray() -> None:
+    if find_spec("ray") is None:
+        raise UserError("the engine ray needs Ray; install it with pip install 'idiolect[ray]'")

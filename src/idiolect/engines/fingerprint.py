@@ -86,5 +86,4 @@ class ProgramKeys:
         if known is None or known[0].method is not program.method or known[0].scene != program.scene:
             content = (program.method.parts, program.task, program.scene, program.differentiate)
             known = self._known[id(program.task)] = (program, fingerprint(content))
-        clock = program.clock
-        return known[1], clock.rounds, clock.participation_rate, clock.cohort_size, clock.population
+        return known[1], program.clock._replace(round=0, learning_rate=0.0)

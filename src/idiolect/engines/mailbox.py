@@ -10,16 +10,15 @@ import mmap
 import os
 import pickle
 import tempfile
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from idiolect.core.trees import Tree, tree_map
+from idiolect.engines.arrays import ALIGNMENT, to_arrays, to_tensors
 
 __all__ = ["Letter", "Mailbox"]
-
-ALIGNMENT = 64  # bytes, as torch aligns memory of its own: rounding depends on it
 
 
 class Letter(NamedTuple):
@@ -42,7 +41,7 @@ class Mailbox:
 
     def put(self, tree: Tree) -> Letter:
         buffers: list[pickle.PickleBuffer] = []
-        layout = pickle.dumps(_to_arrays(tree), protocol=5, buffer_callback=buffers.append)
+        layout = pickle.dumps(to_arrays(tree), protocol=5, buffer_callback=buffers.append)
         places, end = [], 0
         for buffer in buffers:
             size = buffer.raw().nbytes
@@ -57,7 +56,7 @@ class Mailbox:
         """The tree where it lies: valid until the next ``put``, and not to be written to."""
         room = self._room(letter.size)
         buffers = [room[offset : offset + size] for offset, size in letter.places]
-        return _to_tensors(pickle.loads(letter.layout, buffers=buffers))
+        return to_tensors(pickle.loads(letter.layout, buffers=buffers))
 
     def take(self, letter: Letter) -> Tree:
         """A copy of the tree."""
@@ -88,11 +87,3 @@ def _nameless_file() -> int:
         return os.memfd_create("idiolect")
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())
-
-
-def _to_arrays(tree: Tree) -> Any:
-    return tree_map(lambda leaf: leaf.detach().numpy() if isinstance(leaf, torch.Tensor) else leaf, tree)
-
-
-def _to_tensors(tree: Any) -> Tree:
-    return tree_map(lambda leaf: torch.from_numpy(leaf) if isinstance(leaf, np.ndarray) else leaf, tree)

@@ -13,10 +13,9 @@ from multiprocessing.connection import wait
 from typing import Any
 
 from idiolect.core import Program, Tree
-from idiolect.engines.cohort import Cohort
+from idiolect.engines.call import TRIES, Call, amounts, batches_well, worker_engine
 from idiolect.engines.evaluation import Logits
 from idiolect.engines.group import Outcome
-from idiolect.engines.loop import Loop
 from idiolect.engines.mailbox import Letter, Mailbox
 from idiolect.engines.worker import Task, Worker, start_worker
 from idiolect.engines.workload import Workload
@@ -24,7 +23,6 @@ from idiolect.errors import UserError
 
 __all__ = ["Pool", "hands_of"]
 
-TRIES = 3  # of the same clients, whose worker died, before the run is given up
 HANDS_ONE_BY_ONE = 16  # of each worker at most: many, so that all workers end together
 HANDS_BATCHED = 2  # few, so that each is a large batch
 EVEN = (
@@ -60,40 +58,24 @@ class Pool:
     def round(
         self, program: Program, server: Tree, privates: dict[int, Tree], observe: bool
     ) -> list[Outcome]:
-        plan = program.method.plan(program.scene, program.clock)
-        amount = {c: self._steps(program, plan.before + plan.after, c) for c in privates}
-        return self._map("round", program, server, privates, observe, amount)
+        return self._map(Call("round", program.clock, observe), program, server, privates)
 
     def settle(self, program: Program, phase: str, server: Tree, privates: dict[int, Tree]) -> list[Tree]:
-        plan = program.method.plan(program.scene, program.clock)
-        stages = plan.merged if phase == "merged" else plan.end
-        amount = {c: self._steps(program, stages, c) for c in privates}
-        return self._map("settle", program, server, privates, phase, amount)
+        return self._map(Call("settle", program.clock, phase), program, server, privates)
 
     def evaluate(self, program: Program, server: Tree, privates: dict[int, Tree], split: str) -> list[Logits]:
-        amount = {c: len(getattr(self.work.federation.clients[c], split)) for c in privates}
-        return self._map("evaluate", program, server, privates, split, amount)
+        return self._map(Call("evaluate", program.clock, split), program, server, privates)
 
     def close(self) -> None:
         for worker in self._running:
             worker.close()
         self._running.clear()
 
-    def _steps(self, program: Program, stages: tuple[Any, ...], client: int) -> int:
-        return sum(self.work.steps(program, stage, client) for stage in stages)
-
-    def _map(
-        self,
-        call: str,
-        program: Program,
-        server: Tree,
-        privates: dict[int, Tree],
-        option: Any,
-        amount: dict[int, int],
-    ) -> list[Any]:
+    def _map(self, call: Call, program: Program, server: Tree, privates: dict[int, Tree]) -> list[Any]:
         """Hands out ``call`` and puts the answers in the order of ``privates``."""
         self._bind(program)
         letter = self._server.put(server)
+        amount = amounts(self.work, program, call, privates)
         waiting = deque(hands_of(amount, hands_for_each(program, amount) * len(self._running)))
         busy: dict[Any, tuple[Worker, list[int]]] = {}
         died: dict[tuple[int, ...], int] = {}
@@ -105,7 +87,7 @@ class Pool:
                         hand = waiting.popleft()
                         rows = worker.inbox.put({client: privates[client] for client in hand})
                         busy[worker.pipe] = worker, hand
-                        _send(worker, Task(call, program.clock, option, letter, rows))
+                        _send(worker, Task(call, letter, rows))
                 for pipe in wait(list(busy)):
                     worker, hand = busy.pop(pipe)
                     answer = _answer(worker)
@@ -131,8 +113,8 @@ class Pool:
             self._running.append(self._start(program))
 
     def _start(self, program: Program) -> Worker:
-        engine = Cohort(self.work) if batches_well(program) else Loop(self.work)
-        return start_worker(engine, program, self._server, [worker.pipe for worker in self._running])
+        others = [worker.pipe for worker in self._running]
+        return start_worker(worker_engine(self.work, program), program, self._server, others)
 
     def _replace(self, worker: Worker, hand: list[int], deaths: int) -> None:
         worker.process.join()
@@ -156,11 +138,6 @@ def hands_for_each(program: Program, work: dict[int, int]) -> int:
         return HANDS_ONE_BY_ONE
     even = sum(work.values()) >= EVEN * len(work) * max(work.values(), default=0)
     return 1 if even else HANDS_BATCHED
-
-
-def batches_well(program: Program) -> bool:
-    """Whether a core is faster with many clients at once: without convolutions it is."""
-    return not program.task.structure.convolutional
 
 
 def _send(worker: Worker, task: Task) -> None:

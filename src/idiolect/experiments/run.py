@@ -59,6 +59,9 @@ def run(
     out: str | Path = OUT,
     engine: str = "auto",
     device: str = "auto",
+    workers: int | None = None,
+    ray_address: str | None = None,
+    gpus_per_worker: float = 0.0,
     data_dir: str | Path | None = None,
     resume: bool = False,
     checkpoint_every: int = CHECKPOINT_EVERY,
@@ -74,7 +77,10 @@ def run(
     Args:
         method: a name, a composition, or a whole experiment.
         out: folder in which the run's own folder is made.
-        engine: ``auto``, ``loop``, ``cohort`` or ``pool``; it changes no number.
+        engine: ``auto``, ``loop``, ``cohort``, ``pool`` or ``ray``; it changes no number.
+        workers: processes of the engines ``pool`` and ``ray``; as many as there are cores unless given.
+        ray_address: of a Ray cluster that runs already, for the engine ``ray``.
+        gpus_per_worker: of the engine ``ray``.
         resume: goes on from the last checkpoint of an interrupted run.
         checkpoint_every: rounds between checkpoints.
         store: where private state is kept, ``auto``, ``device``, ``host`` or ``disk``; it changes no number.
@@ -95,7 +101,8 @@ def run(
     experiment = with_settings(base, settings)
     if experiment.public < 1 and read_method(experiment.method).needs_public:
         experiment = replace(experiment, public=PUBLIC)
-    where, name, watcher = place(engine, device), _name(experiment), watcher or Silent()
+    where = place(engine, device, workers, ray_address, gpus_per_worker)
+    name, watcher = _name(experiment), watcher or Silent()
     told = open_log(log, out)
     if finished(out, name):
         watcher.say(f"{name} is finished already: read, not run again")
@@ -121,6 +128,9 @@ def compare(
     out: str | Path = OUT,
     engine: str = "auto",
     device: str = "auto",
+    workers: int | None = None,
+    ray_address: str | None = None,
+    gpus_per_worker: float = 0.0,
     data_dir: str | Path | None = None,
     resume: bool = False,
     checkpoint_every: int = CHECKPOINT_EVERY,
@@ -149,7 +159,7 @@ def compare(
         raise UserError(f"a method stands twice in {', '.join(methods)}; give each once")
     one_each = experiment if callable(experiment) else _with_method(experiment or Experiment())
     bases = [_with_what_is_needed(with_settings(one_each(m), settings), methods) for m in methods]
-    where = place(engine, device)
+    where = place(engine, device, workers, ray_address, gpus_per_worker)
     open_log(log, out)  # refused before anything is prepared
     experiments = [replace(base, seed=seed) for base in bases for seed in seeds]
     for checked in experiments:
@@ -164,6 +174,9 @@ def compare(
             out=folder,
             engine=where.engine,
             device=where.device,
+            workers=workers,
+            ray_address=ray_address,
+            gpus_per_worker=gpus_per_worker,
             data_dir=data_dir,
             resume=resume,
             checkpoint_every=checkpoint_every,

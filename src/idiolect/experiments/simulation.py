@@ -11,7 +11,7 @@ import torch
 
 from idiolect.core import Program, Tree, broadcast, server_round
 from idiolect.core.trees import any_nan, stack, tree_map
-from idiolect.engines import Cohort, Engine
+from idiolect.engines import Cohort, Engine, Resident
 from idiolect.experiments.examine import examine, examine_joined, examine_outcomes, remarks_of
 from idiolect.experiments.merging import broken_rows, refuse_broken, served
 from idiolect.experiments.newcomers import join
@@ -62,7 +62,8 @@ class Simulation:
         if store is None:
             population, device = setting.federation.population, setting.work.x.device
             store = Store.in_memory(setting.first_private, population, setting.private_shapes, device)
-        return cls(setting, engine, setting.first_server(), store)
+        kept = engine.residence(store) if isinstance(engine, Resident) else store
+        return cls(setting, engine, setting.first_server(), kept)
 
     def advance(self) -> None:
         """One round: select, train, merge, let every client score, evaluate."""
@@ -85,9 +86,8 @@ class Simulation:
         merged = server_round(setting.method, self.server, messages, program.clock)
         if isinstance(self.engine, Cohort) and self.round + 1 < setting.experiment.rounds:
             self.engine.look_ahead(setting.program(self.round + 1), self.setting.cohort(self.round + 1))
-        refuse_broken(
-            cohort, broken, f"in round {self.round + 1}"
-        )  # after all that a device can do meanwhile
+        # Only now, after all that a device can do meanwhile, is it looked at.
+        refuse_broken(cohort, broken, f"in round {self.round + 1}")
         self.server = served(setting, program, merged, messages)
         self.store.write({c: outcome.private for c, outcome in zip(cohort, outcomes, strict=True)})
         self._settle("merged", program)
@@ -113,6 +113,7 @@ class Simulation:
         program = self.setting.program(self.round)
         if self._settle("end", program):
             self._look(program, "end")
+        self.store.gather()
         if any(part.remarks for part in self.setting.method.parts):
             for clients, privates in self._everyone():
                 for client in clients:

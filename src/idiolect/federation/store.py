@@ -67,6 +67,9 @@ class Store:
         """These clients are asked for next: their rows are read while others train."""
         self._shelf.prefetch([client for client in clients if client in self._shelf])
 
+    def gather(self) -> None:
+        """Brings home what is elsewhere: of this store, nothing is."""
+
     def at_once(self, most: int, least: int = 1) -> int:
         """How many clients to ask for together where all are wanted: memory for ``least`` is there anyway."""
         return max(1, min(most, max(least, CHUNK_BYTES // max(self._form.row_bytes, 1))))

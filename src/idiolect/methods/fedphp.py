@@ -26,7 +26,9 @@ def fedphp(
     Args:
         transfer: ``mmd`` (default), ``kd``, ``l2`` or ``prox``.
         transfer_weight: lambda in [0, 1]; 0.01 on the CIFAR scenes, 0.1 on FEMNIST.
-        temperature, kd_form: of ``kd``; the paper gives no tau, 4 is MAP's.
+        temperature: tau > 0 of ``kd``; the paper gives none, 4 is MAP's.
+        kd_form: of ``kd``: ``kl`` (the paper), ``teacher_only`` (the authors' code), ``soft_cross_entropy`` or
+            ``kl_elements``.
         momentum: mu in [0, 1].
         schedule: ``mu_a`` (default), ``mu_b`` or ``mu_c`` of table 2.
         momentum_max: upper clip of mu_k; 1 in the paper, 0.9 in the authors' code.

@@ -37,7 +37,9 @@ def map_(
         alpha, rule, min_count: of the restricted softmax; see FedRS.
         transfer: ``kd`` (default), ``mmd``, ``l2`` or ``prox``.
         transfer_weight: lambda in [0, 1].
-        temperature, kd_form: tau = 4 in the paper.
+        temperature: tau > 0 of ``kd``; 4 in the paper.
+        kd_form: of ``kd``: ``kl`` (the paper), ``teacher_only`` (the authors' code), ``soft_cross_entropy`` or
+            ``kl_elements``.
         momentum, schedule, momentum_max, hpm_init, hpm_statistics: of the inherited model; see FedPHP.
         shared_share, private_share: of the scene's local epochs before and after the upload.
         private_lr_scale, private_min_steps: of the private stage.
@@ -62,18 +64,19 @@ def map_(
     return chain(average(), restricted_softmax(alpha, rule, min_count), private, name="map")
 
 
+OFFICIAL = {
+    "rule": "uniform",
+    "kd_form": "teacher_only",
+    "momentum_max": 0.9,
+    "hpm_init": "theta0",
+    "hpm_statistics": "recompute",
+    "shared_share": 1.0,
+    "private_share": 0.1,
+    "private_lr_scale": 0.2,
+    "private_min_steps": 5,
+}
 presets = {
-    "official": {
-        "rule": "uniform",
-        "kd_form": "teacher_only",
-        "momentum_max": 0.9,
-        "hpm_init": "theta0",
-        "hpm_statistics": "recompute",
-        "shared_share": 1.0,
-        "private_share": 0.1,
-        "private_lr_scale": 0.2,
-        "private_min_steps": 5,
-    },
+    "official": OFFICIAL,
     "complete": {"rule": "freq"},
-    "complete_official": {"rule": "freq_max"},
+    "complete_official": {**OFFICIAL, "rule": "freq_max"},
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from idiolect.errors import UserError
 
-__all__ = ["Partition", "Rows", "rows_left"]
+__all__ = ["Partition", "Rows"]
 
 Rows = NDArray[np.int64]
 
@@ -67,14 +66,6 @@ class Partition:
             "dropped": {reason: int(rows.size) for reason, rows in self.dropped.items()},
             "removed_clients": [{"client": number, "samples": size} for number, size in self.removed.items()],
         }
-
-
-def rows_left(n_rows: int, held: Iterable[Rows]) -> Rows:
-    """The rows of 0, ..., n_rows - 1 that nobody holds."""
-    free = np.ones(n_rows, dtype=bool)
-    for rows in held:
-        free[rows] = False
-    return np.flatnonzero(free).astype(np.int64)
 
 
 def _row_array(holder: str, rows: ArrayLike) -> Rows:

@@ -58,7 +58,9 @@ def personal_head(gamma: float = 1.0, prior: str = "additive", head_init: str = 
         prior: ``additive`` (the paper's balanced softmax) or ``multiplicative``.
         head_init: ``zero``, ``copy`` of the shared head's first rows, or ``fresh`` from the client's own seed.
 
-    Deviations: none with the defaults.  Other terms of the objective see the logits without the prior.
+    Deviations: none with the defaults.  The private head has no bias.  Other terms of the objective see the logits
+    without the prior.  Of the MAP authors' variant ``multiplicative`` is the prior alone: there both heads' logits are
+    averaged, and the private loss trains the extractor too.
     """
     refuse_outside("gamma", gamma, 0)
     refuse_unknown_choice("prior", prior, PRIORS)

@@ -13,7 +13,6 @@ from idiolect.core import (
     UPLOAD,
     Clock,
     Initial,
-    Model,
     Part,
     Plan,
     Predictor,
@@ -105,7 +104,7 @@ def private_layers(
         return {name: trained[name] for name in view.private}
 
     def predictors(view: View, results: Results | None) -> dict[str, Predictor]:
-        return {"composed": Predictor.of(Model({**view.origin.params, **view.private}, view.origin.buffers))}
+        return {"composed": Predictor.of(view.received)}
 
     return Part(
         "private_layers",

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from idiolect.calls import parse_call, split_outside_brackets, write_call
 from idiolect.errors import UserError
 from idiolect.experiments.spec import Experiment
-from idiolect.methods.catalogue import METHODS
+from idiolect.methods.catalogue import METHODS, identifier
 
 __all__ = ["ORIGINS", "PRESETS", "Given", "Scenario"]
 
@@ -109,4 +109,4 @@ class Scenario:
 
 
 def _name(method: str) -> str:
-    return method.partition("+")[0].partition("(")[0].strip().lower().replace("-", "_")
+    return identifier(method.partition("+")[0].partition("(")[0])

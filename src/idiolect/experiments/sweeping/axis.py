@@ -16,6 +16,7 @@ import numpy as np
 from idiolect.calls import split_outside_brackets
 from idiolect.errors import UserError, unknown_name
 from idiolect.experiments.spec import Experiment
+from idiolect.methods.catalogue import identifier
 
 __all__ = ["Axis", "parse_axis"]
 
@@ -78,7 +79,7 @@ def parse_axis(text: str) -> Axis:
         )
     if not dot and key not in SETTINGS:
         raise unknown_name("setting", key, SETTINGS)
-    method = method.lower().replace("-", "_")
+    method = identifier(method)
     if ".." in values:
         return _range(text, method, key, values)
     return Axis(method, key, tuple(_value(word) for word in split_outside_brackets(values, ",") if word))

@@ -13,6 +13,7 @@ from idiolect.errors import UserError
 from idiolect.experiments.papers import combinations
 from idiolect.experiments.reproduction.plan import with_options
 from idiolect.experiments.sweeping.axis import Axis
+from idiolect.methods.catalogue import identifier
 
 __all__ = ["Trial", "trials_of"]
 
@@ -99,7 +100,4 @@ def _trial(
 
 def _terms(method: str) -> list[str]:
     """Names of the method and of the parts added to it."""
-    return [
-        term.partition("(")[0].strip().lower().replace("-", "_")
-        for term in split_outside_brackets(method, "+")
-    ]
+    return [identifier(term.partition("(")[0]) for term in split_outside_brackets(method, "+")]

@@ -9,11 +9,16 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+import torch.nn.functional as F
 
+from idiolect.data import load
 from idiolect.errors import UserError
 from idiolect.experiments import Silent, reproduce
 from idiolect.experiments.studies import Study, studies_of, study_run, training
+from idiolect.experiments.studies.federation import StudyFederation
 from idiolect.experiments.studies.observation import observe_epoch
+from idiolect.federation import plan_batches
+from idiolect.models import How, build
 from idiolect.records import RowBuffer
 from idiolect.reports import gather
 from idiolect.reports.features import features_figure
@@ -22,29 +27,30 @@ CPU = {"engine": "loop", "device": "cpu"}
 TINY = Study("fashion-mnist-12k", "lenet_2d(relu=False)", 3, (3,), 2, 0.01, 0.9, 1e-5, 16)
 
 
+def cut(data):
+    """80 training and 60 test samples."""
+    return replace(
+        data,
+        train_x=data.train_x[:80],
+        train_y=data.train_y[:80],
+        test_x=data.test_x[:60],
+        test_y=data.test_y[:60],
+    )
+
+
 @pytest.fixture
 def few(monkeypatch):
-    """Of the embedded data, 80 training and 60 test samples; what was trained on is kept."""
+    """Of the embedded data few samples; the classes of those that were trained on are kept."""
     seen = []
-    honest, samples = training.load, training._train_samples
+    honest, federation_of = training.load, StudyFederation.of
 
-    def load(name, data_dir):
-        data = honest(name, data_dir)
-        return replace(
-            data,
-            train_x=data.train_x[:80],
-            train_y=data.train_y[:80],
-            test_x=data.test_x[:60],
-            test_y=data.test_y[:60],
-        )
-
-    def kept(study, data, device):
-        found = samples(study, data, device)
-        seen.append(sorted(set(found.y.tolist())))
+    def of(study, data, device):
+        found = federation_of(study, data, device)
+        seen.append(np.flatnonzero(found.work.federation.class_counts()[0]).tolist())
         return found
 
-    monkeypatch.setattr(training, "load", load)
-    monkeypatch.setattr(training, "_train_samples", kept)
+    monkeypatch.setattr(training, "load", lambda name, data_dir: cut(honest(name, data_dir)))
+    monkeypatch.setattr(StudyFederation, "of", of)
     return seen
 
 
@@ -74,6 +80,40 @@ def test_study_trains_on_the_observed_classes_alone_and_repeats(few, tmp_path):
     assert not np.allclose(other.rows["value"], first.rows["value"])
     features = first.rows[first.rows["predictor"] == "features"]
     assert set(features[features["metric"] == "label"]["value"]) <= {0.0, 1.0, 2.0}
+
+
+@pytest.mark.parametrize("model", ["lenet_2d(relu=False)", "lenet_bn"])
+def test_epochs_are_those_of_plain_torch_on_the_same_batches(model):
+    """Two epochs, momentum anew in each: the head, and its gradients summed over the epoch; lenet_bn normalises."""
+    data = cut(load(TINY.dataset, None))
+    study = replace(TINY, model=model, weight_decay=0.1)
+    ours = StudyFederation.of(study, data, "cpu")
+    now, samples = ours.start(), ours.work.federation
+    net = build(model, data.shape, data.n_classes)
+    net.load_state_dict(now.server["params"] | now.server["buffers"])
+    head = net.get_parameter(ours.task.structure.classifier)
+    rows = np.flatnonzero(data.train_y < 3)
+    assert sorted(samples.clients[0].train) == rows.tolist(), (
+        "not all rows of the observed classes are trained on"
+    )
+    x, y = torch.from_numpy(samples.x), torch.from_numpy(samples.y)
+    for epoch in range(2):
+        optimiser = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9, weight_decay=0.1)
+        plan = plan_batches(
+            samples.clients[0].train, -(-len(rows) // 16), 16, seed=0, position=("main", epoch, 0)
+        )
+        total = torch.zeros_like(head)
+        for index, mask, key in zip(*plan, strict=True):
+            how = How(torch.ones(mask.sum()), (True,) * net.n_units, torch.from_numpy(key[mask]))
+            optimiser.zero_grad()
+            F.cross_entropy(net(x[index[mask]], how)[1], y[index[mask]]).backward()
+            total += head.grad
+            optimiser.step()
+        now = ours.advance(epoch, now)
+        torch.testing.assert_close(ours.head(now), head.detach(), rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(now.gradients, total, rtol=1e-4, atol=1e-5)
+    features, logits = net(torch.from_numpy(samples.server_x), How.plain(60, net.n_units))
+    torch.testing.assert_close(ours.tested(now, at_once=16), (features, logits), rtol=1e-3, atol=1e-4)
 
 
 def test_network_learns(few, tmp_path):

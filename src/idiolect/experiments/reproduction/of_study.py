@@ -1,4 +1,4 @@
-"""A figure that needs no federation: its studies, their numbers, and the picture."""
+"""A figure of studies: their numbers, and the picture."""
 
 from __future__ import annotations
 

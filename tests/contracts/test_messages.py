@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 import pytest
+import torch
 from torch import Tensor
 
 from idiolect.experiments.simulation import Simulation
@@ -43,11 +44,16 @@ def test_no_message_holds_the_contents_of_a_slot(method: str) -> None:
     _, rounds = recorded(method)
     for passed in rounds:
         for client, private in passed.privates.items():
-            known = {
-                _bytes(leaf) for leaf in leaves(passed.sent).values()
-            }  # a slot may begin as the first model
-            own = {_bytes(leaf) for leaf in leaves(private).values() if leaf.numel() > 1} - known
+            sent = list(leaves(passed.sent).values())
+            slots = [leaf for leaf in leaves(private).values() if leaf.numel() > 1]
+            own = {_bytes(leaf) for leaf in slots if not _is_one_of(leaf, sent)}
             assert not any(_bytes(leaf) in own for leaf in values(passed, client).values())
+
+
+def _is_one_of(leaf: Tensor, known: list[Tensor]) -> bool:
+    """Up to rounding: a slot may begin as the first model, and a bias before batch normalisation stays what it was."""
+    same = [other for other in known if (other.shape, other.dtype) == (leaf.shape, leaf.dtype)]
+    return any(torch.allclose(leaf, other, rtol=0, atol=1e-12) for other in same)
 
 
 def test_server_sends_and_keeps_no_private_tensor(method: str) -> None:

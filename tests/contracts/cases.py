@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from idiolect.methods import names
 
-__all__ = ["METHODS", "spelt"]
+__all__ = ["METHODS", "VARIANTS", "spelt"]
 
 FEW = "lambdas=(0.0, 0.5, 1.0), temperatures=(1.0, 5.0), epochs=1"
 SMALLER = {

@@ -7,13 +7,15 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from .cases import METHODS, spelt
+from .cases import METHODS, VARIANTS, spelt
 from .tiny import tiny_known
 
+SLOW = {name: [pytest.mark.slow] for name in VARIANTS}
 
-@pytest.fixture(scope="session", params=METHODS)
+
+@pytest.fixture(scope="session", params=[pytest.param(m, marks=SLOW.get(m, [])) for m in METHODS])
 def method(request: pytest.FixtureRequest) -> str:
-    """A method under contract; the tests of one method follow each other, so that they share its runs."""
+    """A method under contract, variants in the long suite; tests of one method follow each other and share its runs."""
     return spelt(request.param)
 
 

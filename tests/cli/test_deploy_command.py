@@ -47,6 +47,17 @@ def test_status_before_the_start(idiolect) -> None:
     assert "nothing was running" in idiolect("deploy", "down", "work").out
 
 
+def test_run_without_a_server_is_refused_at_once(idiolect, refused) -> None:
+    idiolect("deploy", "init", "work", *INIT, "--address", "127.0.0.1:1")
+    refused(idiolect("deploy", "run", "work"), "no server answers at", "start it with idiolect deploy up")
+
+
+def test_single_site_needs_one_answer(idiolect) -> None:
+    one = ("--partition", "iid", "--model", "mlpnet(hidden=8)", "--sites", "1", "--rounds", "2")
+    answer = idiolect("deploy", "init", "work", "--dataset", DATA, *one)
+    assert answer.code == 0, answer.err
+
+
 def test_method_that_looks_at_single_uploads_says_so_before_it_starts(idiolect) -> None:
     scene = ("--partition", "iid", "--set", "public=20")
     answer = idiolect("deploy", "init", "work", "--method", "feddf", *scene)

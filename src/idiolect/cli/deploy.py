@@ -79,7 +79,9 @@ def init_command(
     plain: Annotated[
         bool, typer.Option("--plain", help="No TLS and no site keys; on loopback only.")
     ] = False,
-    min_sites: Annotated[int, typer.Option(help="Answers that a round needs.")] = 2,
+    min_sites: Annotated[
+        int | None, typer.Option(help="Answers that a round needs; two, or one of a single site.")
+    ] = None,
     deadline: Annotated[float, typer.Option(help="Seconds that a round waits for its sites.")] = 3600.0,
     wait: Annotated[float, typer.Option(help="Seconds that the start waits for all sites.")] = 60.0,
     grace: Annotated[float, typer.Option(help="Seconds that a site may be away in a round.")] = 30.0,

@@ -36,12 +36,13 @@ class Options:
     address: host and port at which sites reach the server.
     plain: no certificates; on loopback only.
     with_data: write each site's rows of the experiment's dataset, for a trial; else sites bring their own.
+    min_sites: answers that a round needs; None is two, or one of a single site.
     code: a file that registers methods, parts or networks of one's own.
     """
 
     address: str = "127.0.0.1:9093"
     plain: bool = False
-    min_sites: int = 2
+    min_sites: int | None = None
     deadline: float = 3600.0
     wait: float = 60.0
     grace: float = 30.0
@@ -55,7 +56,9 @@ def init(experiment: Experiment, folder: Path, options: Options, data_dir: Path 
     if folder.exists():
         raise UserError(f"{folder} is there already; choose another folder or remove it")
     _refuse_address(options)
-    refuse_outside("min_sites", options.min_sites, 1, max(experiment.clients - experiment.newcomers, 1))
+    most = max(experiment.clients - experiment.newcomers, 1)
+    options = replace(options, min_sites=min(2, most) if options.min_sites is None else options.min_sites)
+    refuse_outside("min_sites", options.min_sites, 1, most)
     for name in ("deadline", "wait", "grace"):
         refuse_outside(name, getattr(options, name), 0)
     try:

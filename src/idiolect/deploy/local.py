@@ -19,6 +19,7 @@ from idiolect.errors import UserError
 __all__ = [
     "bring_up",
     "flower",
+    "is_served",
     "register_keys",
     "running",
     "start_server",
@@ -55,7 +56,7 @@ def start_server(deployment: Deployment) -> subprocess.Popen[bytes]:
     Raises:
         UserError: it does not start.
     """
-    if _is_served(deployment):
+    if is_served(deployment):
         raise UserError(
             f"something listens at {deployment.local_address} already; end it, or init with another --address"
         )
@@ -125,13 +126,13 @@ def wait_until_served(deployment: Deployment, process: subprocess.Popen[bytes], 
     while time.monotonic() < until:
         if process.poll() is not None:
             raise UserError(f"the server did not start; its last words are in {log}")
-        if _is_served(deployment):
+        if is_served(deployment):
             return
         time.sleep(0.1)
     raise UserError(f"the server did not start within {READY:g} seconds; see {log}")
 
 
-def _is_served(deployment: Deployment) -> bool:
+def is_served(deployment: Deployment) -> bool:
     host, _, port = deployment.local_address.rpartition(":")
     with socket.socket() as probe:
         return probe.connect_ex((host, int(port))) == 0

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from idiolect.deploy.app_files import PROFILE
-from idiolect.deploy.local import flower, running
+from idiolect.deploy.local import flower, is_served, running
 from idiolect.deploy.plan import Deployment
 from idiolect.deploy.progress import PROGRESS, read_progress
 from idiolect.errors import UserError
@@ -50,12 +50,15 @@ def start_run(deployment: Deployment) -> bool:
     found = read_progress(deployment.server)
     if found and found["status"] == "running" and _alive(found):
         return False
+    if not is_served(deployment):
+        raise UserError(
+            f"no server answers at {deployment.local_address}; start it with idiolect deploy up {deployment.folder}"
+        )
     (deployment.server / PROGRESS).unlink(missing_ok=True)
     done = flower(deployment, "run", str(deployment.folder / "app"), PROFILE)
     if done.returncode:
         raise UserError(
-            f"the server at {deployment.local_address} did not take the run; start it with idiolect deploy up "
-            f"(its log: {deployment.server / 'superlink.log'})"
+            f"the server at {deployment.local_address} did not take the run; see {deployment.server / 'superlink.log'}"
         )
     return True
 

@@ -36,6 +36,13 @@ def test_letter_comes_back_as_it_went(keys: tuple[Path, Path]) -> None:
     assert digest(rebuilt(found.tensors, [TREE], "it")) == digest(TREE)
 
 
+def test_letter_may_hold_one_tensor_twice(keys: tuple[Path, Path]) -> None:
+    weight = torch.ones(())
+    twice = sealed({}, named({"average": weight, "buffers": weight}), private_key(keys[0] / "key"))
+    found = opened(twice, public_key(keys[0] / "key.pub"), "us")
+    assert [float(tensor) for tensor in found.tensors.values()] == [1.0, 1.0]
+
+
 @pytest.mark.parametrize("part", ["header", "body", "signature"])
 def test_one_changed_byte_is_refused(keys: tuple[Path, Path], part: str) -> None:
     whole = letter(keys)

@@ -45,8 +45,9 @@ class Sealed(NamedTuple):
 def sealed(
     header: Mapping[str, Any], tensors: Mapping[str, Tensor], key: ec.EllipticCurvePrivateKey
 ) -> Sealed:
+    """Two messages may hold the same tensor, such as a client's weight; each is written by itself."""
     head = json.dumps(header, sort_keys=True).encode()
-    body = save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
+    body = save({name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()})
     return Sealed(head, body, key.sign(_signed(head, body), ec.ECDSA(hashes.SHA256())))
 
 

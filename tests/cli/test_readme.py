@@ -207,7 +207,6 @@ def _title(command: Command) -> str:
     return f"line {command.line}: {' '.join(command.words)}"[:90]
 
 
-@pytest.mark.skipif(not COMMANDS, reason="the README names no command yet")
 @pytest.mark.parametrize("command", COMMANDS, ids=_title)
 def test_readme_command_is_understood(command, monkeypatch):
     check(command, monkeypatch)
@@ -222,7 +221,6 @@ QUICK = [
 REPORTS = [c for c in COMMANDS if c.whole and c.words[:2] == ("idiolect", "report")]
 
 
-@pytest.mark.skipif(not QUICK, reason="the README names no quick run yet")
 def test_readme_quick_run_and_report_end_well(command):
     answer = command(*QUICK[0].words[1:])
     assert answer.code == 0, answer.err
@@ -235,7 +233,6 @@ def test_readme_quick_run_and_report_end_well(command):
         assert {path.suffix[1:] for path in page.parent.iterdir()} == {"html", *formats}
 
 
-@pytest.mark.skipif("```py" not in TEXT, reason="the README has no Python block yet")
 def test_readme_python_blocks_run(tmp_path):
     done = run_python(blocks_of(TEXT), tmp_path)
     assert done.returncode == 0, done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import pytest
@@ -88,17 +89,23 @@ def test_rounds_repeat_bit_for_bit() -> None:
 
 
 def test_chunks_shrink_when_the_gpu_is_full() -> None:
-    setting = on_gpu("fedavg", model="tfcnn", dataset="tiny(channels=3, size=32)", precision="tf32")
+    many = f"tiny(channels=3, size=32, sizes={(110,) * 48})"
+    setting = on_gpu("fedavg", model="tfcnn", dataset=many, clients=48, batch_size=64, precision="tf32")
     sent = broadcast(setting.method, setting.first_server())
-    first = {client: setting.first_private(client) for client in range(6)}
+    first = {client: setting.first_private(client) for client in range(48)}
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    held = torch.cuda.memory_reserved()
     expected = Cohort(setting.work, compile="trace").round(setting.program(0), sent, first, False)
+    needed = torch.cuda.max_memory_reserved() - held
     total = torch.cuda.get_device_properties(0).total_memory
+    gc.collect()
     torch.cuda.empty_cache()
     try:
-        torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + (110 << 20)) / total)
+        torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + needed // 2) / total)
         engine = Cohort(setting.work, compile="trace")
         found = engine.round(setting.program(0), sent, first, False)
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
-    assert engine.chunk < 6
+    assert engine.chunk < 48
     assert_equal(found, expected, 1e-2)

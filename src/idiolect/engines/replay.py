@@ -16,6 +16,8 @@ from idiolect.engines.workload import Workload
 
 __all__ = ["Replay", "copy_all"]
 
+Rows = Mapping[int, Sequence[Tensor]]  # of each leaf
+
 ROOM, SPARE = 1.25, 64 << 20  # of what a trial run took, and bytes on top, that a capture may take
 
 
@@ -39,6 +41,9 @@ class Replay:
         }
         self.constants = [constant.clone() for constant in step.traced.constants]
         self._changed = step.traced.changed
+        self._rows = {
+            n: self.buffers[n].unbind() for n, role in enumerate(step.roles) if role.kind == "client"
+        }
         self._ticket = torch.zeros_like(plan.tickets[0])
         self._draws = plan.blank_draws()
         rows = self._ticket[: -shape.n_lanes].view(shape.n_batches, 3, shape.n_lanes, shape.n_rows)
@@ -65,44 +70,58 @@ class Replay:
         Args:
             clients: every client's leaves before.
         """
-        read = {n: self.buffers[n] for n in clients}
-        changed = {n: self.buffers[n] for n in self._changed}
-        after: dict[int, Tensor] = {}  # made when the device has work to do meanwhile
+        if plan.jobs and len(plan.jobs) == plan.shape.n_lanes == len(plan.clients):
+            return self._run_abreast(plan, clients)
+        lanes, rows = {n: self._rows[n] for n in clients}, _rows_of(clients)
+        after = {n: clients[n].clone() for n in self._changed}
+        left = _rows_of(after)
         on_lane: dict[int, Job] = {}
         starting: dict[int, list[Job]] = {}
         for job in plan.jobs:
             starting.setdefault(job.start, []).append(job)
-        for t, ticket in enumerate(plan.tickets):
+        for t in range(len(plan.tickets)):
             if begun := starting.get(t):
-                if done := [on_lane[job.lane] for job in begun if job.lane in on_lane]:
-                    after = after or {i: clients[i].clone() for i in changed}
-                    _copy_rows(after, changed, [(job.client, job.lane) for job in done])
-                _copy_rows(read, clients, [(job.lane, job.client) for job in begun])
+                done = [on_lane[job.lane] for job in begun if job.lane in on_lane]
+                _copy_rows(left, lanes, [(job.client, job.lane) for job in done])
+                _copy_rows(lanes, rows, [(job.lane, job.client) for job in begun])
                 on_lane |= {job.lane: job for job in begun}
-            self._ticket.copy_(ticket)
-            copy_all(list(self._draws.values()), [plan.draws[part][t] for part in self._draws])
-            self._step()
-        after = after or {i: clients[i].clone() for i in changed}
-        _copy_rows(after, changed, [(job.client, job.lane) for job in on_lane.values()])
+            self._advance(plan, t)
+        _copy_rows(left, lanes, [(job.client, job.lane) for job in on_lane.values()])
         return after
 
+    def _run_abreast(self, plan: StagePlan, clients: Mapping[int, Tensor]) -> dict[int, Tensor]:
+        """Every client from the first step on, on the lane of its own number."""
+        copy_all([self.buffers[n] for n in clients], list(clients.values()))
+        for t in range(len(plan.tickets)):
+            self._advance(plan, t)
+        return {n: self.buffers[n].clone() for n in self._changed}
 
-def _copy_rows(
-    into: Mapping[int, Tensor], out_of: Mapping[int, Tensor], rows: Sequence[tuple[int, int]]
-) -> None:
-    """Copies in all leaves the second row of each pair onto the first; all of them at once where they are in order."""
-    if all(pair == (n, n) for n, pair in enumerate(rows)):
-        copy_all([leaf[: len(rows)] for leaf in into.values()], [out_of[i][: len(rows)] for i in into])
-    else:
-        copy_all(
-            [leaf[row] for leaf in into.values() for row, _ in rows],
-            [out_of[i][row] for i in into for _, row in rows],
-        )
+    def _advance(self, plan: StagePlan, t: int) -> None:
+        self._ticket.copy_(plan.tickets[t])
+        if self._draws:
+            copy_all(list(self._draws.values()), [plan.draws[part][t] for part in self._draws])
+        self._step()
+
+
+def _rows_of(leaves: Mapping[int, Tensor]) -> Rows:
+    return {n: leaf.unbind() for n, leaf in leaves.items()}
+
+
+def _copy_rows(into: Rows, out_of: Rows, pairs: Sequence[tuple[int, int]]) -> None:
+    """Copies in all leaves the second row of each pair onto the first."""
+    copy_all(
+        [rows[to] for rows in into.values() for to, _ in pairs],
+        [out_of[n][of] for n in into for _, of in pairs],
+    )
 
 
 def copy_all(into: Sequence[Tensor], out_of: Sequence[Tensor]) -> None:
-    if into:
-        torch._foreach_copy_(list(into), list(out_of))
+    """Those of one type at once: together with others each would be copied on its own."""
+    for dtype in {tensor.dtype for tensor in into}:
+        torch._foreach_copy_(
+            [tensor for tensor in into if tensor.dtype == dtype],
+            [tensor for tensor in out_of if tensor.dtype == dtype],
+        )
 
 
 def _captured(step: Callable[[], Any]) -> Callable[[], Any]:

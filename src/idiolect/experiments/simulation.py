@@ -83,6 +83,7 @@ class Simulation:
         losses = torch.stack([outcome.loss for outcome in outcomes])
         broken = broken_rows(messages, losses, [outcome.private for outcome in outcomes])
         down = self._down(program, sent, len(cohort))
+        up = bytes_up(setting.method, [outcome.messages for outcome in outcomes])
         merged = server_round(setting.method, self.server, messages, program.clock)
         if isinstance(self.engine, Cohort) and self.round + 1 < setting.experiment.rounds:
             self.engine.look_ahead(setting.program(self.round + 1), self.setting.cohort(self.round + 1))
@@ -95,7 +96,6 @@ class Simulation:
         self.selected.add(cohort)
         loss = float(losses.mean())
         seconds = time.perf_counter() - began
-        up = bytes_up(setting.method, [outcome.messages for outcome in outcomes])
         self.rounds.add(self.round, seconds, len(cohort), down, up, loss)
         self.latest["loss"] = loss
         if observed:

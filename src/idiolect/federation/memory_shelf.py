@@ -47,7 +47,7 @@ class MemoryShelf:
 
     def get(self, clients: Sequence[int]) -> Packed:
         rows = torch.empty(len(clients), self._form.row_bytes, dtype=torch.uint8, device=self.device)
-        for client, row in zip(clients, rows, strict=True):
+        for client, row in zip(clients, rows, strict=True) if self._form.row_bytes else ():
             row.copy_(self._row(client))
         return Packed(rows, [int(self._kind[client]) for client in clients])
 
@@ -87,7 +87,8 @@ class MemoryShelf:
                     self._blocks.append(self._block())
                 self._slot[client] = self._kept
                 self._kept += 1
-            self._row(client)[: self._form.size(kind)] = row[: self._form.size(kind)]
+            if size := self._form.size(kind):
+                self._row(client)[:size] = row[:size]
             self._kind[client] = kind
 
     def _row(self, client: int) -> Tensor:

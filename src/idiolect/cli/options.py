@@ -60,6 +60,6 @@ Model = Annotated[str | None, typer.Option(help="A network of the zoo, such as l
 Partition = Annotated[str | None, typer.Option(help="How clients differ, such as label_k(k=3).")]
 Clients = Annotated[int | None, typer.Option(help="Number of clients; 0: as many as the data have.")]
 Rounds = Annotated[int | None, typer.Option(help="Communication rounds.")]
-Precision = Annotated[str | None, typer.Option(help="float32 or float64.")]
+Precision = Annotated[str | None, typer.Option(help="float32, float64, tf32 or bf16; the last two for GPUs.")]
 ScenarioName = Annotated[str | None, typer.Option("--scenario", help="See idiolect scenarios.")]
 Preset = Annotated[str, typer.Option(help="Of the scenario: paper, official or clipped.")]

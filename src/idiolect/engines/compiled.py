@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
@@ -55,6 +56,7 @@ class Compiled:
     def forget(self) -> None:
         """Gives back the memory that replays hold."""
         self._replays.clear()
+        gc.unfreeze()
 
     def look_ahead(self, program: Program, clients: list[int]) -> None:
         """Plans a coming round while the device is busy with this one."""
@@ -126,7 +128,14 @@ class Compiled:
                 COMPILED[key] = step.traced.graph
                 replay = Replay(COMPILED[key], step, self.work, plan)
             self._replays[same] = replay
+            _rest()
         return self._replays[same]
+
+
+def _rest() -> None:
+    """Python's collector leaves alone what compiling has made: looking it through takes as long as ten rounds."""
+    gc.collect()
+    gc.freeze()
 
 
 def _say(sentence: str, error: Exception) -> None:

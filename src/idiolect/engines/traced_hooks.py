@@ -1,7 +1,7 @@
 """Hooks of a program on a whole group (``begin``, ``upload``, ``finish``, ...), traced once and then run flat.
 
-Under ``vmap`` such a hook costs milliseconds of Python in every round, for a handful of small operations.  A hook that
-asks for the round or the learning rate is not kept: what it computes may change.
+Under ``vmap`` such a hook costs milliseconds of Python in every round, for a handful of small operations.  The round
+and the learning rate are inputs; a hook that decides by them what to compute is called anew every time.
 """
 
 from __future__ import annotations
@@ -20,22 +20,6 @@ from idiolect.engines.fingerprint import ProgramKeys, fingerprint
 from idiolect.engines.packing import BATCHED_LAYERS, hook_of
 
 __all__ = ["TracedHooks"]
-
-
-class _Watched(Clock):
-    """A clock that notices when it is asked for what changes from round to round."""
-
-    asked: bool = False
-
-    @property
-    def round(self) -> int:
-        self.asked = True
-        return self[0]  # type: ignore[no-any-return]
-
-    @property
-    def learning_rate(self) -> float:
-        self.asked = True
-        return self[5]  # type: ignore[no-any-return]
 
 
 @dataclass
@@ -63,24 +47,34 @@ class TracedHooks:
         key = (name, self.keys(program), fingerprint(part), stage and stage.owner, kinds)
         kept = self._kept.get(key)
         if kept is None or kept.takes != takes:
-            kept = self._kept[key] = _traced(program, name, stage, flat, takes)
+            kept = self._kept[key] = _traced(program, name, stage, context, flat, takes)
         if kept.graph is None:
             return BATCHED_LAYERS.call(program, name, stage, context, *trees)
         with torch.no_grad():
-            return unflatten(kept.graph(*flat), kept.gives)
+            return unflatten(kept.graph(*flat, *_moment(program.clock, context)), kept.gives)
 
 
-def _traced(program: Program, name: str, stage: Stage | None, flat: list[Tensor], takes: Hashable) -> _Kept:
-    clock = _Watched(*program.clock)
-    function = BATCHED_LAYERS.lift(hook_of(replace(program, clock=clock), name, stage))
+def _moment(clock: Clock, context: Context) -> list[Tensor]:
+    """Round and learning rate, in the run's precision; numbers need not lie on its device."""
+    dtype = context.facts.samples.dtype
+    return [torch.tensor(number, dtype=dtype) for number in (clock.round, clock.learning_rate)]
+
+
+def _traced(
+    program: Program, name: str, stage: Stage | None, context: Context, flat: list[Tensor], takes: Hashable
+) -> _Kept:
     gives: list[Hashable] = []
 
-    def on_leaves(*leaves: Tensor) -> list[Tensor]:
+    def on_leaves(*given: Tensor) -> list[Tensor]:
+        *leaves, round, rate = given
+        clock = program.clock._replace(round=round, learning_rate=rate)  # type: ignore[arg-type]
+        function = BATCHED_LAYERS.lift(hook_of(replace(program, clock=clock), name, stage))
         found, shape = flatten(function(*unflatten(leaves, takes)))
         gives.append(shape)
         return found
 
     examples = [torch.empty_like(leaf) for leaf in flat]  # objects of their own, by which a trace knows them
+    examples += _moment(program.clock, context)
     try:
         with torch.device(flat[0].device):
             graph = make_fx(on_leaves, tracing_mode="fake", _allow_non_fake_inputs=True)(*examples)
@@ -88,4 +82,4 @@ def _traced(program: Program, name: str, stage: Stage | None, flat: list[Tensor]
         return _Kept(takes, None, None)
     graph.graph.eliminate_dead_code()
     graph.recompile()
-    return _Kept(takes, None if clock.asked else graph, gives[-1])
+    return _Kept(takes, graph, gives[-1])

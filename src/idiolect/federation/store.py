@@ -17,7 +17,10 @@ from idiolect.federation.slot_index import Mark
 __all__ = ["Store"]
 
 GROUP_BYTES = 64 << 20  # rows packed at once; pieces of this size go back to the system when they are freed
-CHUNK_BYTES = 64 << 20  # rows of all clients at a time
+CHUNK_BYTES, ON_DEVICE = (
+    64 << 20,
+    1 << 30,
+)  # rows of all clients at a time, in the host's memory and a device's
 
 
 class Store:
@@ -72,7 +75,8 @@ class Store:
 
     def at_once(self, most: int, least: int = 1) -> int:
         """How many clients to ask for together where all are wanted: memory for ``least`` is there anyway."""
-        return max(1, min(most, max(least, CHUNK_BYTES // max(self._form.row_bytes, 1))))
+        room = CHUNK_BYTES if self._device.type == "cpu" else ON_DEVICE
+        return max(1, min(most, max(least, room // max(self._form.row_bytes, 1))))
 
     def save(self) -> dict[str, Tensor]:
         """Brings all rows to the disk; what a checkpoint must remember to find them there."""

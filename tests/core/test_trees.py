@@ -7,6 +7,7 @@ import torch
 
 from idiolect.core import weighted_mean
 from idiolect.core.trees import (
+    Rows,
     all_finite,
     any_nan,
     count_scalars,
@@ -96,3 +97,9 @@ def test_weighted_mean_does_not_average_whole_numbers():
     found = weighted_mean({"n": torch.tensor([4, 9])}, torch.tensor([1.0, 1.0]))
     assert found["n"].dtype == torch.int64
     assert int(found["n"]) in (4, 9)
+
+
+def test_nan_is_found_in_its_row_however_trees_lie():
+    trees = [{"a": torch.tensor([1.0, float("inf")]), "n": torch.tensor(3)} for _ in range(3)]
+    trees[1]["a"] = torch.tensor([float("nan"), 0.0])
+    assert any_nan(trees).tolist() == any_nan(Rows(stack(trees), 3)).tolist() == [False, True, False]

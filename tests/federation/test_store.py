@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from idiolect.core.trees import Rows, stack
 from idiolect.errors import UserError
 from idiolect.federation.read_ahead import ReadAhead
 from idiolect.federation.row_cache import Row
 from idiolect.federation.row_file import RowFile
-from idiolect.federation.store import Store
+from idiolect.federation.store import ByClient, Store
 
 from .conftest import KINDS, POPULATION, Make, assert_same, ended_tree, tree_of
 
@@ -46,6 +47,17 @@ def test_rows_come_back_bit_for_bit_in_the_order_asked_for(store: Store) -> None
     assert list(found) == [39, 4, 17, 3, 0]
     for client, version in ((39, 1), (4, 0), (17, 2), (3, 1), (0, 1)):
         assert_same(found[client], tree_of(client, version))
+
+
+def test_trees_that_lie_stacked_are_written_and_read_as_they_lie(store: Store) -> None:
+    clients = [7, 2, 30]
+    together = Rows(stack([tree_of(client, 3) for client in clients]), 3)
+    store.write(ByClient(clients, together))
+    found = store.together([2, 30, 7])
+    assert isinstance(found.values(), Rows) and list(found) == [2, 30, 7]
+    for client in clients:
+        assert_same(found[client], tree_of(client, 3))
+    assert_same(stack(found.values()), stack([tree_of(client, 3) for client in (2, 30, 7)]))
 
 
 def test_tensors_are_aligned_as_torchs_own_and_contiguous(store: Store) -> None:

@@ -51,7 +51,7 @@ class EngineRunner:
         population = self.setting.federation.population
         size = simulation.store.at_once(population, least=program.clock.cohort_size)
         for first in range(0, population, size):
-            rows = simulation.store.rows(range(first, min(first + size, population)))
+            rows = simulation.store.together(range(first, min(first + size, population)))
             self.engine.settle(program, "end", sent, rows)
 
     def values(self) -> list[Tensor]:

@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_structure
 
 __all__ = [
     "Flat",
+    "Rows",
     "Tree",
     "all_finite",
     "any_nan",
@@ -145,8 +146,32 @@ def pick(tree: Mapping[str, Tensor], keep: Callable[[str], bool]) -> Flat:
     return {k: v for k, v in tree.items() if keep(k)}
 
 
+class Rows(Sequence[Tree]):
+    """Trees of one form, left as they lie: row i of every leaf of ``stacked`` is tree i's.
+
+    >>> rows = Rows({"x": torch.tensor([1, 2, 3])}, 3)
+    >>> len(rows), rows[1]["x"].item(), [row["x"].item() for row in rows[1:]]
+    (3, 2, [2, 3])
+    """
+
+    def __init__(self, stacked: Tree, count: int) -> None:
+        self.stacked, self._count = stacked, count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, which: Any) -> Any:
+        found = tree_map(lambda leaf: leaf[which], self.stacked)
+        return Rows(found, len(range(self._count)[which])) if isinstance(which, slice) else found
+
+    def __iter__(self) -> Iterator[Tree]:
+        return iter(unstack(self.stacked, self._count))
+
+
 def stack(trees: Sequence[Tree]) -> Tree:
     """One tree whose leaves carry a new leading axis, one row per tree."""
+    if isinstance(trees, Rows):
+        return tree_map(Tensor.contiguous, trees.stacked)
     first = trees[0]
     if isinstance(first, Tensor):
         return torch.stack(list(trees))
@@ -179,6 +204,10 @@ def all_finite(tree: Tree) -> Tensor:
 
 def any_nan(trees: Sequence[Tree]) -> Tensor:
     """For each of several trees of one shape, whether a number in it is NaN."""
+    if isinstance(trees, Rows):
+        stacked = [leaf for leaf in tree_leaves(trees.stacked) if leaf.is_floating_point()]
+        found = [leaf.reshape(len(leaf), -1).isnan().any(1) for leaf in stacked]
+        return torch.stack(found).any(0) if found else torch.zeros(len(trees), dtype=torch.bool)
     leaves = [leaf for tree in trees for leaf in tree_leaves(tree) if leaf.is_floating_point()]
     norms = torch.stack(torch._foreach_norm(leaves, 1)) if leaves else torch.zeros(len(trees), 0)
     return norms.reshape(len(trees), -1).isnan().any(1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -27,13 +27,15 @@ class Engine(Protocol):
     """Ways to execute the same round; all agree on the numbers."""
 
     def round(
-        self, program: Program, server: Tree, privates: dict[int, Tree], observe: bool
+        self, program: Program, server: Tree, privates: Mapping[int, Tree], observe: bool
     ) -> list[Outcome]: ...
 
-    def settle(self, program: Program, phase: str, server: Tree, privates: dict[int, Tree]) -> list[Tree]: ...
+    def settle(
+        self, program: Program, phase: str, server: Tree, privates: Mapping[int, Tree]
+    ) -> Sequence[Tree]: ...
 
     def evaluate(
-        self, program: Program, server: Tree, privates: dict[int, Tree], split: str
+        self, program: Program, server: Tree, privates: Mapping[int, Tree], split: str
     ) -> list[Logits]: ...
 
     def close(self) -> None: ...

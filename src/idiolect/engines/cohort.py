@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TypeVar
@@ -60,22 +60,26 @@ class Cohort:
             self._packing = self._compiled.packing
 
     def round(
-        self, program: Program, server: Tree, privates: dict[int, Tree], observe: bool
-    ) -> list[Outcome]:
+        self, program: Program, server: Tree, privates: Mapping[int, Tree], observe: bool
+    ) -> Sequence[Outcome]:
         return self._in_chunks(
             privates,
             lambda part: round_of_group(program, self.work, self._packing, server, part, observe),
             lambda loop: loop.round(program, server, privates, observe),
         )
 
-    def settle(self, program: Program, phase: str, server: Tree, privates: dict[int, Tree]) -> list[Tree]:
+    def settle(
+        self, program: Program, phase: str, server: Tree, privates: Mapping[int, Tree]
+    ) -> Sequence[Tree]:
         return self._in_chunks(
             privates,
             lambda part: settle_group(program, self.work, self._packing, phase, server, part),
             lambda loop: loop.settle(program, phase, server, privates),
         )
 
-    def evaluate(self, program: Program, server: Tree, privates: dict[int, Tree], split: str) -> list[Logits]:
+    def evaluate(
+        self, program: Program, server: Tree, privates: Mapping[int, Tree], split: str
+    ) -> Sequence[Logits]:
         return self._in_chunks(
             privates,
             lambda part: evaluate_group(program, self.work, self._packing, server, part, split),
@@ -94,15 +98,16 @@ class Cohort:
 
     def _in_chunks(
         self,
-        privates: dict[int, Tree],
-        compute: Callable[[dict[int, Tree]], list[Row]],
-        alone: Callable[[Loop], list[Row]],
-    ) -> list[Row]:
+        privates: Mapping[int, Tree],
+        compute: Callable[[Mapping[int, Tree]], Sequence[Row]],
+        alone: Callable[[Loop], Sequence[Row]],
+    ) -> Sequence[Row]:
         """``compute`` on as many clients at a time as fit; what cannot be batched at all runs client by client."""
         while self._alone is None:
             try:
                 with self.work.precision.allowed():
-                    return [row for part in self._chunks(privates) for row in compute(part)]
+                    parts = [compute(part) for part in self._chunks(privates)]
+                    return parts[0] if len(parts) == 1 else [row for part in parts for row in part]
             except UserError:
                 raise
             except torch.OutOfMemoryError:
@@ -133,9 +138,11 @@ class Cohort:
         if self.work.y.is_cuda:
             torch.cuda.empty_cache()
 
-    def _chunks(self, privates: dict[int, Tree]) -> list[dict[int, Tree]]:
+    def _chunks(self, privates: Mapping[int, Tree]) -> list[Mapping[int, Tree]]:
         """Of about equal size."""
+        if len(privates) <= self.chunk:
+            return [privates] if privates else []
         items = list(privates.items())
         n_chunks = -(-len(items) // self.chunk)
-        edges = [len(items) * i // n_chunks for i in range(n_chunks + 1)] if items else []
+        edges = [len(items) * i // n_chunks for i in range(n_chunks + 1)]
         return [dict(items[a:b]) for a, b in pairwise(edges)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from idiolect.core import Batch, Context, Model, Program, Tree
 from idiolect.core.measures import recalibration
-from idiolect.core.trees import tree_leaves
+from idiolect.core.trees import Rows, tree_leaves
 from idiolect.engines.packing import SINGLE, Packing
 from idiolect.engines.workload import EVALUATION_ROWS, Workload, in_order
 
@@ -19,13 +19,14 @@ __all__ = ["Logits", "evaluate_context", "evaluate_group", "group_context", "ser
 Logits = dict[str, Tensor]  # by predictor: [samples, classes]
 
 
-def group_context(work: Workload, packing: Packing, server: Tree, privates: dict[int, Tree]) -> Context:
+def group_context(work: Workload, packing: Packing, server: Tree, privates: Mapping[int, Tree]) -> Context:
     facts = work.facts(next(iter(privates))) if packing is SINGLE else work.facts_of(list(privates))
-    return Context(server, packing.pack(list(privates.values())), facts, {})
+    trees = privates.values()
+    return Context(server, packing.pack(trees if isinstance(trees, Rows) else list(trees)), facts, {})
 
 
 def evaluate_group(
-    program: Program, work: Workload, packing: Packing, server: Tree, privates: dict[int, Tree], split: str
+    program: Program, work: Workload, packing: Packing, server: Tree, privates: Mapping[int, Tree], split: str
 ) -> list[Logits]:
     """Logits of every predictor on every client's ``split``."""
     context = group_context(work, packing, server, privates)
@@ -48,7 +49,7 @@ def evaluate_context(
     lifted = packing.lift(logits)
     with torch.no_grad():
         parts = [lifted(context, batch, statistics) for batch in _rows(work, packing, clients, split)]
-    rows = [packing.unpack(part, len(clients)) for part in parts]
+    rows = [list(packing.unpack(part, len(clients))) for part in parts]
     sizes = [len(getattr(work.federation.clients[c], split)) for c in clients]
     return [
         {name: torch.cat([row[i][name] for row in rows])[: sizes[i]] for name in rows[0][i]} if rows else {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -76,7 +76,7 @@ def round_of_group(
     work: Workload,
     packing: Packing,
     server: Tree,
-    privates: dict[int, Tree],
+    privates: Mapping[int, Tree],
     observe: bool,
 ) -> list[Outcome]:
     """One round of the clients in ``privates``; the caller hands a single one, or a cohort, as the packing says."""
@@ -99,8 +99,8 @@ def settle_group(
     packing: Packing,
     phase: str,
     server: Tree,
-    privates: dict[int, Tree],
-) -> list[Tree]:
+    privates: Mapping[int, Tree],
+) -> Sequence[Tree]:
     """New private state after the phase ``merged`` or ``end``."""
     program = replace(program, differentiate=packing.differentiate)
     clients = list(privates)

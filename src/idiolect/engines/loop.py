@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from idiolect.core import Program, Tree
@@ -18,7 +19,7 @@ class Loop:
     work: Workload
 
     def round(
-        self, program: Program, server: Tree, privates: dict[int, Tree], observe: bool
+        self, program: Program, server: Tree, privates: Mapping[int, Tree], observe: bool
     ) -> list[Outcome]:
         outcomes = []
         for client, private in privates.items():
@@ -30,14 +31,16 @@ class Loop:
                 raise
         return outcomes
 
-    def settle(self, program: Program, phase: str, server: Tree, privates: dict[int, Tree]) -> list[Tree]:
+    def settle(self, program: Program, phase: str, server: Tree, privates: Mapping[int, Tree]) -> list[Tree]:
         with self.work.precision.allowed():
             return [
                 settle_group(program, self.work, SINGLE, phase, server, {client: private})[0]
                 for client, private in privates.items()
             ]
 
-    def evaluate(self, program: Program, server: Tree, privates: dict[int, Tree], split: str) -> list[Logits]:
+    def evaluate(
+        self, program: Program, server: Tree, privates: Mapping[int, Tree], split: str
+    ) -> list[Logits]:
         with self.work.precision.allowed():
             return [
                 evaluate_group(program, self.work, SINGLE, server, {client: private}, split)[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.func import grad_and_value, vmap
 
 from idiolect.core import Batch, Context, Program, Stage, State, Tree
-from idiolect.core.trees import stack, tree_leaves, tree_map, unstack, with_leaves
+from idiolect.core.trees import Rows, stack, tree_leaves, tree_map, unstack, with_leaves
 from idiolect.engines.workload import Workload
 from idiolect.layers import BatchedLayers
 
@@ -24,7 +24,7 @@ class Packing(NamedTuple):
     """How a group of clients becomes one computation.
 
     Args:
-        pack, unpack: between a list of clients' trees and the tree that is computed on.
+        pack, unpack: between clients' trees and the tree that is computed on.
         lift: makes a function of (context, *trees) of one client run on the packed group.
         feed: the batches of a stage for the group, in the form that ``fold`` reads.
         fold: the state after all steps of a stage.
@@ -32,8 +32,8 @@ class Packing(NamedTuple):
         differentiate: the way to take a gradient inside lifted functions.
     """
 
-    pack: Callable[[list[Tree]], Tree]
-    unpack: Callable[[Tree, int], list[Tree]]
+    pack: Callable[[Sequence[Tree]], Tree]
+    unpack: Callable[[Tree, int], Sequence[Tree]]
     lift: Lift
     feed: Callable[[Workload, Program, Stage, list[int]], Any]
     fold: Callable[[Program, Stage, Context, State, Any], State]
@@ -155,7 +155,7 @@ BATCHED = _packing(
 BATCHED_LAYERS = _packing(
     _vmapped_in_batched_layers,
     pack=stack,
-    unpack=unstack,
+    unpack=Rows,
     feed=BATCHED.feed,
     differentiate=_functional,
 )  # on a GPU, where PyTorch's own layers are slow under vmap and rows need no memory of their own

@@ -12,6 +12,8 @@ from idiolect.engines.workload import Workload
 
 __all__ = ["Planner"]
 
+KEPT = 8  # plans of measuring that are kept
+
 
 @dataclass
 class Planner:
@@ -22,6 +24,7 @@ class Planner:
     work: Workload
     reads_keys: dict[str, bool] = field(default_factory=dict)
     _ahead: dict[Hashable, StagePlan] = field(default_factory=dict)
+    _measured: dict[Hashable, StagePlan] = field(default_factory=dict)
     _extents: dict[Hashable, tuple[int, int]] = field(default_factory=dict)
 
     def look_ahead(self, program: Program, clients: list[int]) -> None:
@@ -36,7 +39,16 @@ class Planner:
         return ahead or self.make(program, stage, clients)
 
     def make(self, program: Program, stage: Stage, clients: list[int]) -> StagePlan:
-        with_keys = self.reads_keys.get(stage.name, True)
+        if stage.measure is None:
+            return self._laid_out(program, stage, clients, self.reads_keys.get(stage.name, True))
+        key = (stage.split, tuple(clients), program.scene)  # rows in their own order: the same in every round
+        if key not in self._measured:
+            if len(self._measured) == KEPT:
+                self._measured.pop(next(iter(self._measured)))
+            self._measured[key] = self._laid_out(program, stage, clients, with_keys=True)
+        return self._measured[key]
+
+    def _laid_out(self, program: Program, stage: Stage, clients: list[int], with_keys: bool) -> StagePlan:
         planned = [self.work.plan(program, stage, client, with_keys) for client in clients]
         plans, draws = zip(*planned, strict=True)
         shape = Shape(stage.batches_per_step, *self._extent(program, stage, len(clients)))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import wait
 from typing import Any
@@ -56,14 +56,16 @@ class Pool:
     _program: Program | None = None
 
     def round(
-        self, program: Program, server: Tree, privates: dict[int, Tree], observe: bool
+        self, program: Program, server: Tree, privates: Mapping[int, Tree], observe: bool
     ) -> list[Outcome]:
         return self._map(Call("round", program.clock, observe), program, server, privates)
 
-    def settle(self, program: Program, phase: str, server: Tree, privates: dict[int, Tree]) -> list[Tree]:
+    def settle(self, program: Program, phase: str, server: Tree, privates: Mapping[int, Tree]) -> list[Tree]:
         return self._map(Call("settle", program.clock, phase), program, server, privates)
 
-    def evaluate(self, program: Program, server: Tree, privates: dict[int, Tree], split: str) -> list[Logits]:
+    def evaluate(
+        self, program: Program, server: Tree, privates: Mapping[int, Tree], split: str
+    ) -> list[Logits]:
         return self._map(Call("evaluate", program.clock, split), program, server, privates)
 
     def close(self) -> None:
@@ -71,7 +73,7 @@ class Pool:
             worker.close()
         self._running.clear()
 
-    def _map(self, call: Call, program: Program, server: Tree, privates: dict[int, Tree]) -> list[Any]:
+    def _map(self, call: Call, program: Program, server: Tree, privates: Mapping[int, Tree]) -> list[Any]:
         """Hands out ``call`` and puts the answers in the order of ``privates``."""
         self._bind(program)
         letter = self._server.put(server)

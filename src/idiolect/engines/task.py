@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 
 import torch
 import torch.nn.functional as F
@@ -119,11 +120,11 @@ def initialiser(
         with torch.no_grad():
             return Model(*({k: v.to(like, copy=True) for k, v in tree.items()} for tree in (params, buffers)))
 
-    first, structure = drawn("shared"), structure_of(net)
+    first, structure, for_all = drawn("shared"), structure_of(net), cache(drawn)
 
     def initial(client: int) -> Initial:
         def draw(purpose: str, own: bool) -> Model:
-            return drawn(purpose, client) if own else drawn(purpose)
+            return drawn(purpose, client) if own else for_all(purpose)
 
         return Initial(*first, draw, structure)
 

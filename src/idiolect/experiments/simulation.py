@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,7 @@ from idiolect.experiments.newcomers import join
 from idiolect.experiments.recorder import Recorder
 from idiolect.experiments.setting import Setting
 from idiolect.experiments.traffic import bytes_down, bytes_up
-from idiolect.federation import Members, Store
+from idiolect.federation import ByClient, Members, Store
 from idiolect.records import RoundBuffer, RowBuffer
 
 __all__ = ["Simulation"]
@@ -74,7 +74,7 @@ class Simulation:
         evaluated = setting.experiment.evaluates(self.round + 1)
         observed = evaluated or setting.experiment.observe == "always"
         sent = broadcast(setting.method, self.server)
-        privates = self.store.rows(cohort)
+        privates = self.store.together(cohort)
         self._look_ahead(self.round + 1)
         outcomes = self.engine.round(program, sent, privates, observed)
         del privates
@@ -144,16 +144,16 @@ class Simulation:
             settled = self.engine.settle(program, phase, sent, privates)
             self.warm = True
             refuse_broken(clients, any_nan(settled), f"after round {self.round}")
-            self.store.write(dict(zip(clients, settled, strict=True)))
+            self.store.write(ByClient(clients, settled))
         return True
 
-    def _everyone(self) -> Iterator[tuple[list[int], dict[int, Tree]]]:
+    def _everyone(self) -> Iterator[tuple[list[int], Mapping[int, Tree]]]:
         """All clients with their private state, some at a time, those after them being read meanwhile."""
         population = self.setting.federation.population
         size = self.store.at_once(CHUNK, least=len(self.setting.cohort(0)))
         for first in range(0, population, size):
             chunk = range(first, min(first + size, population))
-            privates = self.store.rows(chunk)
+            privates = self.store.together(chunk)
             self._prefetch(range(first + size, min(first + 2 * size, population)))
             yield list(chunk), privates
             del privates

@@ -9,11 +9,12 @@ from idiolect.federation.placement import STORES, Demand, Placement, choose_stor
 from idiolect.federation.row_format import RowFormat
 from idiolect.federation.selection import cohort_size, newcomers_last, select
 from idiolect.federation.splits import ClientRows, split_rows
-from idiolect.federation.store import Store
+from idiolect.federation.store import ByClient, Store
 
 __all__ = [
     "STORES",
     "BatchPlan",
+    "ByClient",
     "ClientRows",
     "Clients",
     "Demand",

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from idiolect.core.trees import Tree, flatten, unflatten
+from idiolect.core.trees import Rows, Tree, flatten, stack, tree_leaves, unflatten
 
 __all__ = ["Packed", "RowFormat", "RowLayout"]
 
@@ -53,23 +53,23 @@ class RowLayout:
             for leaf, place in zip(leaves, self.leaves, strict=True)
         )
 
-    def put(self, trees: Sequence[Sequence[Tensor]], rows: Tensor) -> None:
-        """Writes the leaves of n trees into rows [n, n_bytes or more]."""
-        for place, column in zip(self.leaves, zip(*trees, strict=True), strict=True):
+    def put(self, trees: Rows, rows: Tensor) -> None:
+        """Writes n trees into rows [n, n_bytes or more]."""
+        for place, column in zip(self.leaves, tree_leaves(trees.stacked), strict=True):
             if place.end > place.start:
-                values = torch.stack([leaf.detach() for leaf in column]).reshape(len(rows), -1)
+                values = column.detach().reshape(len(rows), -1).contiguous()
                 rows[:, place.start : place.end] = values.view(torch.uint8)
 
-    def take(self, rows: Tensor) -> list[Tree]:
+    def take(self, rows: Tensor) -> Rows:
         """The trees in rows [n, n_bytes or more], whose memory they share."""
         columns = [self._column(place, rows) for place in self.leaves]
-        return [unflatten([column[i] for column in columns], self.structure) for i in range(len(rows))]
+        return Rows(unflatten(columns, self.structure), len(rows))
 
-    def _column(self, place: Leaf, rows: Tensor) -> Sequence[Tensor]:
+    def _column(self, place: Leaf, rows: Tensor) -> Tensor:
         if place.end == place.start:
-            return [torch.empty(place.shape, dtype=place.dtype, device=rows.device) for _ in rows]
+            return torch.empty(len(rows), *place.shape, dtype=place.dtype, device=rows.device)
         values = rows[:, place.start : place.end].view(place.dtype)
-        return values.view(len(rows), *place.shape).unbind()
+        return values.view(len(rows), *place.shape)
 
 
 class Packed(NamedTuple):
@@ -96,31 +96,28 @@ class RowFormat:
 
     def pack(self, trees: Sequence[Tree], device: torch.device) -> Packed:
         """Copies trees into fresh rows on ``device``; what a row's layout does not fill is zero."""
-        flat = [flatten(tree) for tree in trees]
-        kinds = [self._kind(*leaves_and_structure) for leaves_and_structure in flat]
-        home = next((leaf.device for leaves, _ in flat for leaf in leaves), device)
+        kinds = (
+            [self._kind(trees[0])] * len(trees) if isinstance(trees, Rows) else list(map(self._kind, trees))
+        )
+        home = next((leaf.device for leaf in tree_leaves(trees[0])), device)
         rows = torch.zeros(len(trees), self.row_bytes, dtype=torch.uint8, device=home)
-        for kind in set(kinds):
-            which = [i for i, other in enumerate(kinds) if other == kind]
-            if len(which) == len(kinds):
-                self.layouts[kind].put([leaves for leaves, _ in flat], rows)
-            else:
-                for i in which:
-                    self.layouts[kind].put([flat[i][0]], rows[i : i + 1])
+        if len(set(kinds)) == 1:
+            together = trees if isinstance(trees, Rows) else Rows(stack(trees), len(trees))
+            self.layouts[kinds[0]].put(together, rows)
+        else:
+            for i, kind in enumerate(kinds):
+                self.layouts[kind].put(Rows(stack([trees[i]]), 1), rows[i : i + 1])
         return Packed(rows.to(device), kinds)
 
-    def unpack(self, packed: Packed, device: torch.device) -> list[Tree]:
+    def unpack(self, packed: Packed, device: torch.device) -> Sequence[Tree]:
         """The trees in rows that nobody else holds: the rows' memory becomes theirs."""
         rows, kinds = packed.rows.to(device), packed.kinds
-        trees: list[Tree] = [None] * len(kinds)
-        for kind in set(kinds):
-            which = [i for i, other in enumerate(kinds) if other == kind]
-            mine = rows if len(which) == len(kinds) else rows[which]
-            for i, tree in zip(which, self.layouts[kind].take(mine), strict=True):
-                trees[i] = tree
-        return trees
+        if len(set(kinds)) == 1:
+            return self.layouts[kinds[0]].take(rows)
+        return [self.layouts[kind].take(rows[i : i + 1])[0] for i, kind in enumerate(kinds)]
 
-    def _kind(self, leaves: Sequence[Tensor], structure: Any) -> int:
+    def _kind(self, tree: Tree) -> int:
+        leaves, structure = flatten(tree)
         for kind, layout in enumerate(self.layouts):
             if layout.fits(leaves, structure):
                 return kind

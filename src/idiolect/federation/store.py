@@ -2,25 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
-from idiolect.core.trees import Tree
+from idiolect.core.trees import Rows, Tree
 from idiolect.errors import UserError
 from idiolect.federation.memory_shelf import MemoryShelf
 from idiolect.federation.row_format import RowFormat
 from idiolect.federation.shelf import Shelf
 from idiolect.federation.slot_index import Mark
 
-__all__ = ["Store"]
+__all__ = ["ByClient", "Store"]
 
 GROUP_BYTES = 64 << 20  # rows packed at once; pieces of this size go back to the system when they are freed
 CHUNK_BYTES, ON_DEVICE = (
     64 << 20,
     1 << 30,
 )  # rows of all clients at a time, in the host's memory and a device's
+
+
+class ByClient(Mapping[int, Tree]):
+    """Trees by client, left as they lie: stacked, if they are."""
+
+    def __init__(self, clients: Sequence[int], trees: Sequence[Tree]) -> None:
+        self._place, self._trees = {client: i for i, client in enumerate(clients)}, trees
+
+    def __getitem__(self, client: int) -> Tree:
+        return self._trees[self._place[client]]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._place)
+
+    def __len__(self) -> int:
+        return len(self._place)
+
+    def values(self) -> Sequence[Tree]:  # type: ignore[override]
+        return self._trees
 
 
 class Store:
@@ -56,15 +75,26 @@ class Store:
         return cls(create, MemoryShelf(form, population, device), form, device)
 
     def rows(self, clients: Iterable[int]) -> dict[int, Tree]:
+        found = self.together(clients)
+        return dict(zip(found, found.values(), strict=True))
+
+    def together(self, clients: Iterable[int]) -> Mapping[int, Tree]:
+        """The same, stacked where they lie so."""
         clients = list(clients)
         kept = [client for client in clients if client in self._shelf]
         trees = self._form.unpack(self._shelf.get(kept), self._device) if kept else []
+        if isinstance(trees, Rows) and len(kept) == len(clients):
+            return ByClient(clients, trees)
         found = dict(zip(kept, trees, strict=True))
         return {client: found[client] if client in found else self._create(client) for client in clients}
 
-    def write(self, rows: dict[int, Tree]) -> None:
-        for group in self._groups(list(rows)):
-            self._shelf.put(group, self._form.pack([rows[client] for client in group], self._shelf.device))
+    def write(self, rows: Mapping[int, Tree]) -> None:
+        clients, given = list(rows), rows.values()
+        trees = given if isinstance(given, Rows) else list(given)
+        size = max(1, self._room(GROUP_BYTES) // max(self._form.row_bytes, 1))
+        for first in range(0, len(clients), size):
+            group = slice(first, first + size)
+            self._shelf.put(clients[group], self._form.pack(trees[group], self._shelf.device))
 
     def prefetch(self, clients: Iterable[int]) -> None:
         """These clients are asked for next: their rows are read while others train."""
@@ -75,8 +105,7 @@ class Store:
 
     def at_once(self, most: int, least: int = 1) -> int:
         """How many clients to ask for together where all are wanted: memory for ``least`` is there anyway."""
-        room = CHUNK_BYTES if self._device.type == "cpu" else ON_DEVICE
-        return max(1, min(most, max(least, room // max(self._form.row_bytes, 1))))
+        return max(1, min(most, max(least, self._room(CHUNK_BYTES) // max(self._form.row_bytes, 1))))
 
     def save(self) -> dict[str, Tensor]:
         """Brings all rows to the disk; what a checkpoint must remember to find them there."""
@@ -102,6 +131,5 @@ class Store:
     def __len__(self) -> int:
         return len(self._shelf)
 
-    def _groups(self, clients: Sequence[int]) -> Iterator[Sequence[int]]:
-        size = max(1, GROUP_BYTES // max(self._form.row_bytes, 1))
-        return (clients[i : i + size] for i in range(0, len(clients), size))
+    def _room(self, on_host: int) -> int:
+        return on_host if self._device.type == "cpu" else ON_DEVICE

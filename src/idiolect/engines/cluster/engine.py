@@ -7,7 +7,7 @@ last copy that the driver has, by the same calls: all of them are seeded and pur
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -55,14 +55,16 @@ class Ray:
     _since_copy: set[Any] = field(default_factory=set)
 
     def round(
-        self, program: Program, server: Tree, privates: dict[int, Tree], observe: bool
+        self, program: Program, server: Tree, privates: Mapping[int, Tree], observe: bool
     ) -> list[Outcome]:
         return self._map(Call("round", program.clock, observe), program, server, privates)
 
-    def settle(self, program: Program, phase: str, server: Tree, privates: dict[int, Tree]) -> list[Tree]:
+    def settle(self, program: Program, phase: str, server: Tree, privates: Mapping[int, Tree]) -> list[Tree]:
         return self._map(Call("settle", program.clock, phase), program, server, privates)
 
-    def evaluate(self, program: Program, server: Tree, privates: dict[int, Tree], split: str) -> list[Logits]:
+    def evaluate(
+        self, program: Program, server: Tree, privates: Mapping[int, Tree], split: str
+    ) -> list[Logits]:
         return self._map(Call("evaluate", program.clock, split), program, server, privates)
 
     def residence(self, home: Store) -> Residence:
@@ -104,7 +106,7 @@ class Ray:
             self._disconnect()
             self._disconnect = None
 
-    def _map(self, call: Call, program: Program, server: Tree, privates: dict[int, Tree]) -> list[Any]:
+    def _map(self, call: Call, program: Program, server: Tree, privates: Mapping[int, Tree]) -> list[Any]:
         """Has ``call`` answered for every client, in the order of ``privates``."""
         crew = self._ready()
         step = Step(call, self._reference_to(program), self._broadcast(server))
@@ -120,7 +122,7 @@ class Ray:
             self._since_copy.add(step.server)
         return answers
 
-    def _amounts(self, program: Program, call: Call, privates: dict[int, Tree]) -> dict[int, int]:
+    def _amounts(self, program: Program, call: Call, privates: Mapping[int, Tree]) -> dict[int, int]:
         if call.name == "fetch":
             return dict.fromkeys(privates, 0)
         return amounts(self.work, program, call, privates)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -40,7 +40,10 @@ class Residence:
         here = self._home.rows(client for client in clients if client not in self._away)
         return {client: here[client] if client in here else self._away[client] for client in clients}
 
-    def write(self, rows: dict[int, Tree]) -> None:
+    def together(self, clients: Iterable[int]) -> dict[int, Tree]:
+        return self.rows(clients)
+
+    def write(self, rows: Mapping[int, Tree]) -> None:
         away = {client: row for client, row in rows.items() if isinstance(row, Receipt)}
         self._engine.release(self._away[client] for client in away if client in self._away)
         self._away |= away

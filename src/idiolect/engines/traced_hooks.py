@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.fx.experimental.proxy_tensor import make_fx
 
 from idiolect.core import Clock, Context, Program, Stage, Tree
 from idiolect.core.trees import flatten, unflatten
 from idiolect.engines.fingerprint import ProgramKeys, fingerprint
+from idiolect.engines.flat_graph import graph_of
 from idiolect.engines.packing import BATCHED_LAYERS, hook_of
 
 __all__ = ["TracedHooks"]
@@ -73,19 +73,10 @@ class TracedHooks:
 def _traced(program: Program, name: str, stage: Stage | None, flat: list[Tensor], takes: Hashable) -> _Kept:
     clock = _Watched(*program.clock)
     function = BATCHED_LAYERS.lift(hook_of(replace(program, clock=clock), name, stage))
-    gives: list[Hashable] = []
-
-    def on_leaves(*leaves: Tensor) -> list[Tensor]:
-        found, shape = flatten(function(*unflatten(leaves, takes)))
-        gives.append(shape)
-        return found
-
-    examples = [torch.empty_like(leaf) for leaf in flat]  # objects of their own, by which a trace knows them
     try:
-        with torch.device(flat[0].device):
-            graph = make_fx(on_leaves, tracing_mode="fake", _allow_non_fake_inputs=True)(*examples)
+        module, gives = graph_of(function, flat, takes)
     except Exception:  # whatever is wrong comes up when the hook is called as it is
         return _Kept(takes, None, None)
-    graph.graph.eliminate_dead_code()
-    graph.recompile()
-    return _Kept(takes, None if clock.asked else graph, gives[-1])
+    module.graph.eliminate_dead_code()
+    module.recompile()
+    return _Kept(takes, None if clock.asked else module, gives)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import tempfile
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -21,6 +22,7 @@ from idiolect.bench.row import PEERS, Row, Turn
 __all__ = ["measure_cell"]
 
 Say = Callable[[str], None]
+PAUSE = 0.02  # seconds before a turn: threads of the row before that still wait for work go to sleep
 
 
 def measure_cell(rows: list[Row], repeats: int, warmup: int, say: Say) -> None:
@@ -89,6 +91,7 @@ def _first_round(alive: list[Row], running: dict[int, Process], folder: Path, sa
 
 
 def _turn(row: Row, process: Process, phase: str, timed: bool) -> None:
+    time.sleep(PAUSE)
     answer = process.ask({"do": "turn", "phase": phase})
     row.cuda = answer.get("cuda")
     if timed:

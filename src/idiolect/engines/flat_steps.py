@@ -6,18 +6,21 @@ it is vmapped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.fx.experimental.proxy_tensor import make_fx
+from torch import Tensor, fx
 
 from idiolect.core import Context, Program, Stage, State, Tree
 from idiolect.core.trees import flatten, unflatten
+from idiolect.engines.fewer_operations import simplify
 from idiolect.engines.fingerprint import ProgramKeys, fingerprint
-from idiolect.engines.packing import BATCHED, Feed, Packing, advance
+from idiolect.engines.flat_graph import graph_of
+from idiolect.engines.in_place import own_memory, write_over
+from idiolect.engines.packing import BATCHED, Feed, Packing
 from idiolect.engines.steps import Moment, step_at
 from idiolect.engines.traced_hooks import TracedHooks
 
@@ -25,11 +28,9 @@ __all__ = ["FlatSteps"]
 
 MANY = 20  # rounds of a run from which tracing pays
 
-VIEWS = {torch.ops.aten.expand.default, torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default}
-
 Step = Callable[
     ..., list[Tensor]
-]  # leaves of (context, state, batches, active, moment) -> leaves of the state
+]  # leaves of (state, context, moment, batches, active) -> leaves of the state
 
 
 @dataclass
@@ -40,7 +41,7 @@ class FlatSteps:
 
     many: int = MANY
     _keys: ProgramKeys = field(default_factory=ProgramKeys)
-    _steps: dict[Hashable, Step | None] = field(default_factory=dict)
+    _steps: dict[Hashable, dict[Hashable, Step | None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._hooks = TracedHooks(self._keys)
@@ -58,56 +59,64 @@ class FlatSteps:
             return BATCHED.fold(program, stage, context, state, feed)
         now = (program.clock.round, program.clock.learning_rate, stage.lr_scale)
         moment = Moment(*(torch.full_like(context.facts.samples[0], number) for number in now))
+        held, form = _owned(state)
+        fixed, around = flatten((context, moment))
         parts = (stage.owner, stage.objective, stage.measure, stage.trainable, stage.optimiser)
-        same = (self._keys(program), fingerprint(parts))
+        same = (self._keys(program), fingerprint(parts), form, around, _kinds((*held, *fixed)))
+        steps = self._steps.setdefault(same, {})
         for batches, active in feed:
-            arguments = (context, state, batches, () if active is None else (active,), moment)
-            leaves, form = flatten(arguments)
-            key = (*same, form, tuple((leaf.shape, leaf.stride(), leaf.dtype) for leaf in leaves))
-            if key not in self._steps:
-                self._steps[key] = _traced(program, stage, leaves, form)
-            step = self._steps[key]
+            given = (batches, () if active is None else (active,))
+            read, beside = flatten(given)
+            leaves = [*held, *fixed, *read]
+            key = (beside, _kinds(read), tuple(leaf.stride() for leaf in held))
+            if key not in steps:
+                takes = (tuple, (), (form, *around[2], *beside[2]))
+                steps[key] = _traced(program, stage, leaves, takes)
+            step = steps[key]
             if step is None:
-                state = BATCHED.lift(advance(program, stage))(context, state, batches, *arguments[3])
-            else:
-                with torch.no_grad():
-                    state = unflatten(step(*leaves), form[2][1])
-        return state
+                rest = chain([(batches, active)], feed)
+                return BATCHED.fold(program, stage, context, unflatten(held, form), rest)
+            with torch.no_grad():
+                held = step(*leaves)
+        return unflatten(held, form)
 
     def _pays(self, program: Program) -> bool:
         return program.clock.rounds >= self.many and not program.task.structure.convolutional
 
 
-def _traced(program: Program, stage: Stage, leaves: list[Tensor], form: Any) -> Step | None:
+def _owned(state: State) -> tuple[list[Tensor], Any]:
+    """The leaves of a state in memory of their own, and its form."""
+    leaves, form = flatten(state)
+    return [leaf.clone(memory_format=torch.contiguous_format) for leaf in leaves], form
+
+
+def _kinds(leaves: Sequence[Tensor]) -> Hashable:
+    return tuple((leaf.shape, leaf.stride(), leaf.dtype) for leaf in leaves)
+
+
+def _shapes(nodes: Sequence[fx.Node]) -> list[Any]:
+    return [(node.meta["val"].shape, node.meta["val"].dtype) for node in nodes]
+
+
+def _traced(program: Program, stage: Stage, leaves: list[Tensor], takes: Any) -> Step | None:
+    """One step, which writes over the state it is given; None if it cannot be traced."""
     step = step_at(program, stage, BATCHED.lift)
-    before = form[2][1]
+    before = takes[2][0]
 
-    def on_leaves(*flat: Tensor) -> list[Tensor]:
-        found, after = flatten(step(*unflatten(flat, form)))
-        if after != before:
-            raise TypeError("the step changes the form of the state")
-        return found
+    def from_state(state: State, context: Context, moment: Moment, batches: Tree, active: Tree) -> State:
+        return step(context, state, batches, active, moment)
 
-    examples = [
-        torch.empty_like(leaf) for leaf in leaves
-    ]  # objects of their own, by which a trace knows them
     try:
-        graph = make_fx(on_leaves, tracing_mode="fake", _allow_non_fake_inputs=True)(*examples)
+        module, after = graph_of(from_state, leaves, takes)
+        graph = module.graph
+        new: Any = graph.output_node().args[0]
+        state = graph.find_nodes(op="placeholder")[: len(new)]
+        if after != before or _shapes(new) != _shapes(state):
+            raise TypeError("the step changes the form of the state")
+        simplify(module)
+        own_memory(graph, state)
+        write_over(graph, state)
+        module.recompile()
     except Exception:  # whatever is wrong comes up when the step is vmapped
         return None
-    _drop_idle(graph.graph)
-    graph.graph.eliminate_dead_code()
-    graph.recompile()
-    return graph
-
-
-def _drop_idle(graph: torch.fx.Graph) -> None:
-    """Takes out the views that vmap leaves behind and that show what they look at as it is."""
-    for node in graph.nodes:
-        if node.target in VIEWS and _shown(node) == _shown(node.args[0]):
-            node.replace_all_uses_with(node.args[0])
-
-
-def _shown(node: torch.fx.Node) -> tuple[Any, ...]:
-    value = node.meta["val"]
-    return value.shape, value.stride()
+    return module

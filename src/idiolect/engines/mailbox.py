@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from idiolect.core.trees import Tree, tree_map
+from idiolect.core.trees import Tree
 from idiolect.engines.arrays import ALIGNMENT, to_arrays, to_tensors
 
 __all__ = ["Letter", "Mailbox"]
@@ -54,15 +54,14 @@ class Mailbox:
 
     def look(self, letter: Letter) -> Tree:
         """The tree where it lies: valid until the next ``put``, and not to be written to."""
-        room = self._room(letter.size)
-        buffers = [room[offset : offset + size] for offset, size in letter.places]
-        return to_tensors(pickle.loads(letter.layout, buffers=buffers))
+        return _read(letter, self._room(letter.size))
 
     def take(self, letter: Letter) -> Tree:
-        """A copy of the tree."""
-        return tree_map(
-            lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf, self.look(letter)
-        )
+        """A copy of the tree, all of it in one block of memory."""
+        end = max((offset + size for offset, size in letter.places), default=0)
+        block = torch.empty(end, dtype=torch.uint8).numpy()
+        block[:] = self._room(letter.size)[:end]
+        return _read(letter, block)
 
     def close(self) -> None:
         self._map = None
@@ -79,6 +78,11 @@ class Mailbox:
                 os.ftruncate(self._file, size)
             self._map = mmap.mmap(self._file, size)
         return np.frombuffer(self._map, np.uint8)
+
+
+def _read(letter: Letter, room: np.ndarray) -> Tree:
+    buffers = [room[offset : offset + size] for offset, size in letter.places]
+    return to_tensors(pickle.loads(letter.layout, buffers=buffers))
 
 
 def _nameless_file() -> int:

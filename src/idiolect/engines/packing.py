@@ -147,7 +147,7 @@ SINGLE = _packing(
 BATCHED = _packing(
     _vmapped,
     pack=stack,
-    unpack=lambda tree, count: [tree_map(torch.clone, row) for row in unstack(tree, count)],
+    unpack=unstack,
     feed=lambda work, program, stage, clients: work.cohort_feed(program, stage, clients),
     differentiate=_functional,
 )
@@ -158,4 +158,4 @@ BATCHED_LAYERS = _packing(
     unpack=Rows,
     feed=BATCHED.feed,
     differentiate=_functional,
-)  # on a GPU, where PyTorch's own layers are slow under vmap and rows need no memory of their own
+)  # on a GPU, where PyTorch's own layers are slow under vmap

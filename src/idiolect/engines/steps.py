@@ -57,8 +57,7 @@ def new_step(
 ) -> Step:
     """Traces one step of all lanes."""
     arguments = _arguments(context, state, plan, work)
-    with torch.device(work.y.device):
-        traced = trace(step_at(program, stage, BATCHED_LAYERS.lift), arguments, state_at=1)
+    traced = trace(step_at(program, stage, BATCHED_LAYERS.lift), arguments, state_at=1)
     roles, leaves = _roles(arguments), tree_leaves(arguments)
     keys = {id(batch.key) for batch in arguments[2]}
     return Step(

@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.fx.experimental.proxy_tensor import make_fx
 
 from idiolect.core import Clock, Context, Program, Stage, Tree
 from idiolect.core.trees import flatten, unflatten
 from idiolect.engines.fingerprint import ProgramKeys, fingerprint
+from idiolect.engines.flat_graph import graph_of
 from idiolect.engines.packing import BATCHED_LAYERS, hook_of
 
 __all__ = ["TracedHooks"]
@@ -35,7 +35,7 @@ class TracedHooks:
     _kept: dict[Hashable, _Kept] = field(default_factory=dict)
 
     def call(self, program: Program, name: str, stage: Stage | None, context: Context, *trees: Tree) -> Any:
-        flat, takes = flatten((context, *trees))
+        flat, takes = flatten(((context, *trees), _moment(program.clock, context)))
         part = stage and (
             stage.start,
             stage.measure,
@@ -47,11 +47,11 @@ class TracedHooks:
         key = (name, self.keys(program), fingerprint(part), stage and stage.owner, kinds)
         kept = self._kept.get(key)
         if kept is None or kept.takes != takes:
-            kept = self._kept[key] = _traced(program, name, stage, context, flat, takes)
+            kept = self._kept[key] = _traced(program, name, stage, flat, takes)
         if kept.graph is None:
             return BATCHED_LAYERS.call(program, name, stage, context, *trees)
         with torch.no_grad():
-            return unflatten(kept.graph(*flat, *_moment(program.clock, context)), kept.gives)
+            return unflatten(kept.graph(*flat), kept.gives)
 
 
 def _moment(clock: Clock, context: Context) -> list[Tensor]:
@@ -60,26 +60,15 @@ def _moment(clock: Clock, context: Context) -> list[Tensor]:
     return [torch.tensor(number, dtype=dtype) for number in (clock.round, clock.learning_rate)]
 
 
-def _traced(
-    program: Program, name: str, stage: Stage | None, context: Context, flat: list[Tensor], takes: Hashable
-) -> _Kept:
-    gives: list[Hashable] = []
+def _traced(program: Program, name: str, stage: Stage | None, flat: list[Tensor], takes: Hashable) -> _Kept:
+    def hook(trees: tuple[Tree, ...], moment: list[Tensor]) -> Any:
+        clock = program.clock._replace(round=moment[0], learning_rate=moment[1])
+        return BATCHED_LAYERS.lift(hook_of(replace(program, clock=clock), name, stage))(*trees)
 
-    def on_leaves(*given: Tensor) -> list[Tensor]:
-        *leaves, round, rate = given
-        clock = program.clock._replace(round=round, learning_rate=rate)  # type: ignore[arg-type]
-        function = BATCHED_LAYERS.lift(hook_of(replace(program, clock=clock), name, stage))
-        found, shape = flatten(function(*unflatten(leaves, takes)))
-        gives.append(shape)
-        return found
-
-    examples = [torch.empty_like(leaf) for leaf in flat]  # objects of their own, by which a trace knows them
-    examples += _moment(program.clock, context)
     try:
-        with torch.device(flat[0].device):
-            graph = make_fx(on_leaves, tracing_mode="fake", _allow_non_fake_inputs=True)(*examples)
+        module, gives = graph_of(hook, flat, takes)
     except Exception:  # whatever is wrong comes up when the hook is called as it is
         return _Kept(takes, None, None)
-    graph.graph.eliminate_dead_code()
-    graph.recompile()
-    return _Kept(takes, graph, gives[-1])
+    module.graph.eliminate_dead_code()
+    module.recompile()
+    return _Kept(takes, module, gives)

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, fx
-from torch.fx.experimental.proxy_tensor import make_fx
 
 from idiolect.core import Tree
-from idiolect.core.trees import flatten, tree_leaves, unflatten
+from idiolect.core.trees import flatten, tree_leaves
+from idiolect.engines.flat_graph import graph_of
 
 __all__ = ["Traced", "trace"]
 
@@ -40,12 +40,8 @@ class Traced(NamedTuple):
 
 def trace(step: Callable[..., Tree], arguments: tuple[Tree, ...], state_at: int) -> Traced:
     """The graph of ``state = step(*arguments)``, where the argument ``state_at`` is the state before."""
-    flat, form = flatten(arguments)
-
-    def flat_step(*leaves: Tensor) -> list[Tensor]:
-        return tree_leaves(step(*unflatten(leaves, form)))
-
-    module = make_fx(flat_step, tracing_mode="fake", _allow_non_fake_inputs=True)(*flat)
+    flat, takes = flatten(arguments)
+    module, _ = graph_of(step, flat, takes)
     first = len(tree_leaves(arguments[:state_at]))
     changed = _write_back(module.graph, first)
     module.graph.eliminate_dead_code()

@@ -6,6 +6,7 @@ and its clients' private rows through shared memory.
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import signal
 from contextlib import suppress
@@ -20,7 +21,7 @@ from idiolect.engines.call import Call, answer, answer_or_error
 from idiolect.engines.cohort import Cohort
 from idiolect.engines.loop import Loop
 from idiolect.engines.mailbox import Letter, Mailbox
-from idiolect.engines.one_core import keep_freed_memory
+from idiolect.engines.one_core import give_way, keep_freed_memory
 
 __all__ = ["Task", "Worker", "start_worker"]
 
@@ -79,6 +80,8 @@ def _serve(
     for other in others:
         other.close()
     torch.set_num_threads(1)
+    give_way()
+    gc.freeze()  # what the fork inherits stays: to look through it for garbage takes milliseconds
 
     def serve(task: Task) -> Letter:
         sent, privates = server.look(task.server), inbox.look(task.privates)

@@ -124,8 +124,8 @@ class Workload:
     def gather(self, index: Tensor, mask: Tensor, key: Tensor, draws: dict[str, Tensor]) -> Batch:
         """The rows at ``index``, of any shape, on the device."""
         rows = index.flatten()
-        x = self.x.index_select(0, rows).unflatten(0, index.shape)
-        return Batch(x, self.y[index], mask.to(self.like.dtype), key, draws)
+        x, y = (pool.index_select(0, rows).unflatten(0, index.shape) for pool in (self.x, self.y))
+        return Batch(x, y, mask.to(self.like.dtype), key, draws)
 
     def single(
         self, index: np.ndarray, mask: np.ndarray, key: np.ndarray, draws: dict[str, np.ndarray]
@@ -148,13 +148,22 @@ class Workload:
     def cohort_feed(
         self, program: Program, stage: Stage, clients: list[int]
     ) -> Iterator[tuple[tuple[Batch, ...], Tensor | None]]:
-        """All clients' batches stacked [C, B], padded in rows and in steps; with who is active [C], if not all."""
+        """All clients' batches stacked [C, B], padded in steps, and in rows up to a power of two;
+        with who is active [C], if not all."""
         plans, draws = zip(*(self.plan(program, stage, client) for client in clients), strict=True)
         m = stage.batches_per_step
         steps = np.array([len(plan.index) // m for plan in plans])
+        arrays = [_side_by_side(each) for each in zip(*plans, strict=True)]
+        widths = [1 << int(rows - 1).bit_length() for rows in arrays[1].sum(2).max(1, initial=1)]
+        index, mask, key = (torch.from_numpy(array).to(self.y.device) for array in arrays)
+        drawn = {part: _side_by_side([each[part] for each in draws]) for part in draws[0]}
+        drawn = {part: torch.from_numpy(array).to(self.like) for part, array in drawn.items()}
         for t in range(steps.max(initial=0)):
-            drawn = {part: np.stack([_row(d[part], t) for d in draws]) for part in draws[0]}
-            batches = tuple(self.batch(*_stacked(plans, u), drawn) for u in range(t * m, (t + 1) * m))
+            now = {part: numbers[t] for part, numbers in drawn.items()}
+            batches = tuple(
+                self.gather(*(array[u, :, : widths[u]] for array in (index, mask, key)), now)
+                for u in range(t * m, (t + 1) * m)
+            )
             yield batches, None if t < steps.min() else torch.from_numpy(t < steps).to(self.y.device)
 
 
@@ -179,13 +188,9 @@ def _channels_last(images: Tensor) -> Tensor:
     return images.contiguous(memory_format=torch.channels_last).as_strided(images.shape, strides)
 
 
-def _stacked(plans: Sequence[BatchPlan], u: int) -> list[np.ndarray]:
-    """Index, mask and key of everybody's batch u; no wider than the next power of two to the largest of them."""
-    arrays = [np.stack([_row(array, u) for array in each]) for each in zip(*plans, strict=True)]
-    largest = arrays[1].sum(1).max(initial=1)
-    return [array[:, : 1 << int(largest - 1).bit_length()] for array in arrays]
-
-
-def _row(array: np.ndarray, t: int) -> np.ndarray:
-    """Row t, or zeros for a client that has none."""
-    return array[t] if t < len(array) else np.zeros(array.shape[1:], array.dtype)
+def _side_by_side(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Everybody's rows t next to each other [T, C, ...], zeros for those who have none."""
+    found = np.zeros((max(map(len, arrays)), len(arrays), *arrays[0].shape[1:]), arrays[0].dtype)
+    for c, array in enumerate(arrays):
+        found[: len(array), c] = array
+    return found

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 
 from idiolect.core import Program, Tree, broadcast, server_round
-from idiolect.core.trees import any_nan, stack, tree_map
+from idiolect.core.trees import any_nan, count_scalars, stack, tree_map
 from idiolect.engines import Cohort, Engine, Resident
+from idiolect.engines.one_core import threads_for
 from idiolect.experiments.examine import examine, examine_joined, examine_outcomes, remarks_of
 from idiolect.experiments.merging import broken_rows, refuse_broken, served
 from idiolect.experiments.newcomers import join
@@ -79,12 +80,13 @@ class Simulation:
         outcomes = self.engine.round(program, sent, privates, observed)
         del privates
         self.warm = True
-        messages = stack([outcome.messages for outcome in outcomes])
-        losses = torch.stack([outcome.loss for outcome in outcomes])
-        broken = broken_rows(messages, losses, [outcome.private for outcome in outcomes])
+        with threads_for(len(outcomes) * count_scalars(outcomes[0].messages)):
+            messages = stack([outcome.messages for outcome in outcomes])
+            losses = torch.stack([outcome.loss for outcome in outcomes])
+            broken = broken_rows(messages, losses, [outcome.private for outcome in outcomes])
+            merged = server_round(setting.method, self.server, messages, program.clock)
         down = self._down(program, sent, len(cohort))
         up = bytes_up(setting.method, [outcome.messages for outcome in outcomes])
-        merged = server_round(setting.method, self.server, messages, program.clock)
         if isinstance(self.engine, Cohort) and self.round + 1 < setting.experiment.rounds:
             self.engine.look_ahead(setting.program(self.round + 1), self.setting.cohort(self.round + 1))
         # Only now, after all that a device can do meanwhile, is it looked at.

@@ -1,0 +1,92 @@
+"""A traced step with fewer operations: on a CPU each costs microseconds of Python, however small."""
+
+from __future__ import annotations
+
+from operator import getitem
+from typing import Any
+
+import torch
+from torch import fx
+
+__all__ = ["simplify"]
+
+aten = torch.ops.aten
+VIEWS = {aten.expand.default, aten.view.default, aten._unsafe_view.default, aten.transpose.int}
+
+
+def simplify(module: fx.GraphModule) -> None:
+    """Takes out what is idle, computed twice or always the same; a graph with operations in place or draws stays."""
+    graph = module.graph
+    graph.eliminate_dead_code()
+    if all(_pure(node.target) for node in _operations(graph)):
+        _drop_idle_views(graph)
+        _compute_once(graph)
+        _keep_constants(module)
+        graph.eliminate_dead_code()
+        _add_in_products(graph)
+        graph.eliminate_dead_code()
+
+
+def _operations(graph: fx.Graph) -> list[fx.Node]:
+    return [node for node in graph.nodes if node.op == "call_function"]
+
+
+def _pure(operation: Any) -> bool:
+    """Whether it gives the same whenever it is called, and changes nothing."""
+    if operation is getitem:
+        return True
+    return not operation._schema.is_mutable and torch.Tag.nondeterministic_seeded not in operation.tags
+
+
+def _drop_idle_views(graph: fx.Graph) -> None:
+    """Takes out chains of views that show what they look at as it is."""
+    for node in graph.nodes:
+        seen = node
+        while seen.target in VIEWS:
+            seen = seen.args[0]
+            if _shown(seen) == _shown(node):
+                node.replace_all_uses_with(seen)
+                break
+
+
+def _compute_once(graph: fx.Graph) -> None:
+    """Lets operations that are the same share what they give."""
+    known: dict[tuple[Any, ...], fx.Node] = {}
+    for node in _operations(graph):
+        first = known.setdefault((node.target, repr(node.args), repr(node.kwargs)), node)
+        node.replace_all_uses_with(first)
+
+
+def _keep_constants(module: fx.GraphModule) -> None:
+    """Computes what depends on no input now."""
+    for node in _operations(module.graph):
+        if not node.all_input_nodes:
+            module.register_buffer(f"_{node.name}", node.target(*node.args, **node.kwargs))
+            with module.graph.inserting_before(node):
+                constant = module.graph.get_attr(f"_{node.name}")
+            constant.meta = node.meta
+            node.replace_all_uses_with(constant)
+
+
+def _add_in_products(graph: fx.Graph) -> None:
+    """``a @ b + beta * c`` as one operation, such as a gradient that is added to a velocity."""
+    for node in graph.nodes:
+        if node.target is not aten.add.Tensor:
+            continue
+        product, other = node.args
+        alone = product.target is aten.bmm.default and len(product.users) == 1
+        if alone and _shown(product) == _shown(other):
+            with graph.inserting_before(node):
+                total = graph.call_function(
+                    aten.baddbmm.default, (other, *product.args), {"beta": node.kwargs.get("alpha", 1)}
+                )
+            total.meta = node.meta
+            node.replace_all_uses_with(total)
+
+
+def _shown(node: Any) -> tuple[Any, ...] | None:
+    """What there is to see of a tensor; None of a number."""
+    if not isinstance(node, fx.Node):
+        return None
+    value = node.meta["val"]
+    return value.shape, value.stride(), value.storage_offset(), value.dtype

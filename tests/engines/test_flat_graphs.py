@@ -1,0 +1,120 @@
+"""A graph that is simplified and works in place computes what it computed, and touches nothing but its state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, fx
+
+from idiolect.core import Tree
+from idiolect.core.trees import flatten
+from idiolect.engines.fewer_operations import simplify
+from idiolect.engines.flat_graph import graph_of
+from idiolect.engines.in_place import own_memory, write_over
+
+aten = torch.ops.aten
+Step = Callable[[dict[str, Tensor], dict[str, Tensor]], dict[str, Tensor]]
+
+
+def rewritten(step: Step, state: dict[str, Tensor], given: dict[str, Tensor]) -> fx.GraphModule:
+    leaves, takes = flatten((state, given))
+    module, gives = graph_of(step, leaves, takes)
+    assert gives == flatten(state)[1]
+    simplify(module)
+    places = module.graph.find_nodes(op="placeholder")[: len(state)]
+    own_memory(module.graph, places)
+    write_over(module.graph, places)
+    module.graph.lint()
+    module.recompile()
+    return module
+
+
+def operations(module: fx.GraphModule) -> list[object]:
+    return [node.target for node in module.graph.nodes if node.op == "call_function"]
+
+
+def moved(state: Tree, given: Tree) -> Tree:
+    gradient = torch.bmm(given["a"].mT, given["b"]).mT.mT
+    velocity = torch.add(gradient, state["v"], alpha=0.9)
+    return {"p": torch.addcmul(state["p"], velocity, given["rate"], value=-1), "v": velocity}
+
+
+def shared(state: Tree, given: Tree) -> Tree:
+    new = state["p"] + given["b"]
+    return {"p": new, "v": new}
+
+
+def swapped(state: Tree, given: Tree) -> Tree:
+    return {"p": state["v"], "v": state["p"] + given["b"]}
+
+
+def looked_at_later(state: Tree, given: Tree) -> Tree:
+    new = state["p"] + given["b"]
+    return {"p": new, "v": state["p"].mT.mT * new}
+
+
+def viewed(state: Tree, given: Tree) -> Tree:
+    new = state["p"] * 2
+    return {"p": new, "v": new.flatten().view_as(new)}
+
+
+def from_itself(state: Tree, given: Tree) -> Tree:
+    return {"p": torch.baddbmm(state["p"], state["p"].mT, state["p"]), "v": state["v"]}
+
+
+def a_constant(state: Tree, given: Tree) -> Tree:
+    return {"p": state["p"] + given["b"], "v": torch.ones(2, 3, 3)}
+
+
+def written_to(state: Tree, given: Tree) -> Tree:
+    one, other = torch.zeros(2, 3, 3), torch.zeros(2, 3, 3)
+    one.add_(given["b"])
+    return {"p": state["p"] + one, "v": state["v"] + other}
+
+
+STEPS = [moved, shared, swapped, looked_at_later, viewed, from_itself, a_constant, written_to]
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.__name__)
+def test_steps_one_after_the_other_equal_the_function(step: Step) -> None:
+    torch.manual_seed(0)
+    state = {name: torch.randn(2, 3, 3) for name in ("p", "v")}
+    given = {"a": torch.randn(2, 4, 3), "b": torch.randn(2, 3, 3), "rate": torch.tensor(0.1)}
+    given["b"] = given["b"] if step is not moved else torch.randn(2, 4, 3)
+    before = {name: leaf.clone() for name, leaf in given.items()}
+    graph = rewritten(step, state, given)
+    held = [leaf.clone() for leaf in state.values()]
+    for _ in range(3):
+        state = step(state, given)
+        held = graph(*held, *given.values())
+        torch.testing.assert_close(held, list(state.values()))
+        assert held[0].data_ptr() != held[1].data_ptr()
+    torch.testing.assert_close(given, before, rtol=0, atol=0)
+
+
+def test_momentum_is_one_product_that_writes_over_the_velocity() -> None:
+    state = {name: torch.randn(2, 3, 3) for name in ("p", "v")}
+    given = {"a": torch.randn(2, 4, 3), "b": torch.randn(2, 4, 3), "rate": torch.tensor(0.1)}
+    found = operations(rewritten(moved, state, given))
+    assert found == [aten.transpose.int, aten.baddbmm_.default, aten.addcmul_.default]
+
+
+def test_what_is_the_same_is_computed_once_and_constants_never() -> None:
+    def step(state: Tree, given: Tree) -> Tree:
+        constant = torch.zeros(()) + 1
+        return {"p": state["p"] + given["b"].exp() + given["b"].exp() * constant}
+
+    found = operations(rewritten(step, {"p": torch.ones(2)}, {"b": torch.ones(2)}))
+    assert found.count(aten.exp.default) == 1
+    assert aten.zeros.default not in found
+
+
+def test_draws_stay_apart() -> None:
+    def step(state: Tree, given: Tree) -> Tree:
+        return {"p": state["p"] + torch.rand(2) - torch.rand(2)}
+
+    assert (
+        operations(rewritten(step, {"p": torch.ones(2)}, {"b": torch.ones(2)})).count(aten.rand.default) == 2
+    )

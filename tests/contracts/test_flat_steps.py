@@ -54,3 +54,13 @@ def test_step_that_cannot_be_traced_is_vmapped() -> None:
     setting = replace(setting, method=chain(average(), Part("by_round", loss=loss)))
     flat = play(setting, Cohort(setting.work, compile="flat"))
     assert_equal(states(flat), states(play(setting, Loop(setting.work))))
+
+
+@pytest.mark.parametrize(("augmentation", "reads"), [("none", False), ("crop_flip", True)])
+def test_keys_are_drawn_only_where_a_step_reads_them(augmentation: str, reads: bool) -> None:
+    setting = setting_of("fedavg", model="mlpnet(hidden=8)", augmentation=augmentation)
+    steps = flat_steps.FlatSteps(many=0)
+    engine = Cohort(setting.work)
+    engine._packing = steps.packing
+    assert_equal(states(play(setting, engine)), states(play(setting, Loop(setting.work))))
+    assert steps._reads_keys == {"main": reads}

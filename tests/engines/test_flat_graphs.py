@@ -13,6 +13,7 @@ from idiolect.core.trees import flatten
 from idiolect.engines.fewer_operations import simplify
 from idiolect.engines.flat_graph import graph_of
 from idiolect.engines.in_place import own_memory, write_over
+from idiolect.engines.narrow_softmax import turn_narrow_softmax
 
 aten = torch.ops.aten
 Step = Callable[[dict[str, Tensor], dict[str, Tensor]], dict[str, Tensor]]
@@ -118,3 +119,26 @@ def test_draws_stay_apart() -> None:
     assert (
         operations(rewritten(step, {"p": torch.ones(2)}, {"b": torch.ones(2)})).count(aten.rand.default) == 2
     )
+
+
+@pytest.mark.parametrize(("rows", "classes", "turned"), [(64, 10, True), (64, 40, False), (8, 10, False)])
+@pytest.mark.parametrize("softmax", [torch.log_softmax, torch.softmax])
+def test_softmax_over_few_classes_is_turned_and_stays_the_same(
+    softmax: Callable[..., Tensor], rows: int, classes: int, turned: bool
+) -> None:
+    def gradient(state: Tree, given: Tree) -> Tree:
+        def total(x: Tensor) -> Tensor:
+            return (softmax(x, -1).view(-1) * given["g"].view(-1)).sum()
+
+        return {"x": torch.func.grad(total)(state["x"])}
+
+    state = {"x": torch.randn(3, rows, classes)}
+    given = {"g": torch.randn(3, rows, classes)}
+    leaves, takes = flatten((state, given))
+    module, _ = graph_of(gradient, leaves, takes)
+    expected = module(*leaves)
+    turn_narrow_softmax(module.graph)
+    module.graph.lint()
+    module.recompile()
+    assert (aten.transpose.int in operations(module)) == turned
+    torch.testing.assert_close(module(*leaves), expected)

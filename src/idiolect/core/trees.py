@@ -198,8 +198,9 @@ def _like(sequence: Any, items: list[Any]) -> Any:
 
 def all_finite(tree: Tree) -> Tensor:
     """By row of the leading axis, whether every number in it is finite."""
-    rows = torch.cat([leaf.reshape(len(leaf), -1) for leaf in tree_leaves(tree)], 1)
-    return rows.amin(1).isfinite() & rows.amax(1).isfinite()  # both are NaN where a number is
+    rows = [leaf.reshape(len(leaf), -1) for leaf in tree_leaves(tree) if leaf.numel()]
+    extremes = [extreme for each in rows for extreme in (each.amin(1), each.amax(1))]  # NaN where a number is
+    return torch.stack(extremes).isfinite().all(0)
 
 
 def any_nan(trees: Sequence[Tree]) -> Tensor:

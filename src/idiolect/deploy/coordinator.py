@@ -218,7 +218,7 @@ class Coordinator:
         plan = program.method.plan(program.scene, program.clock)
         population, policy = setting.federation.population, setting.experiment.buffers
         down = bytes_down(sent, plan, self.round, took, population, policy)
-        up = bytes_up(setting.method, uploads)
+        up = bytes_up(setting.method, stack(uploads), took)
         self.round += 1
         self.rounds.add(self.round, seconds, took, down, up, sum(losses) / took)
         self.progress.round = self.round

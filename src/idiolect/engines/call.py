@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -51,7 +51,7 @@ def _stages(program: Program, call: Call) -> tuple[Stage, ...]:
 
 def answer(
     engine: Loop | Cohort, program: Program, call: Call, server: Tree, privates: Mapping[int, Tree]
-) -> list[Any]:
+) -> Sequence[Any]:
     """What the engine says to the call, in the order of ``privates``."""
     program = replace(program, clock=call.clock)
     if call.name == "round":

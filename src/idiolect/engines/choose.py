@@ -28,7 +28,7 @@ class Engine(Protocol):
 
     def round(
         self, program: Program, server: Tree, privates: Mapping[int, Tree], observe: bool
-    ) -> list[Outcome]: ...
+    ) -> Sequence[Outcome]: ...
 
     def settle(
         self, program: Program, phase: str, server: Tree, privates: Mapping[int, Tree]
@@ -36,7 +36,7 @@ class Engine(Protocol):
 
     def evaluate(
         self, program: Program, server: Tree, privates: Mapping[int, Tree], split: str
-    ) -> list[Logits]: ...
+    ) -> Sequence[Logits]: ...
 
     def close(self) -> None: ...
 

@@ -19,6 +19,7 @@ def simplify(module: fx.GraphModule) -> None:
     graph = module.graph
     graph.eliminate_dead_code()
     if all(_pure(node.target) for node in _operations(graph)):
+        _drop_factors_of_one(graph)
         _drop_idle_views(graph)
         _compute_once(graph)
         _keep_constants(module)
@@ -36,6 +37,12 @@ def _pure(operation: Any) -> bool:
     if operation is getitem:
         return True
     return not operation._schema.is_mutable and torch.Tag.nondeterministic_seeded not in operation.tags
+
+
+def _drop_factors_of_one(graph: fx.Graph) -> None:
+    for node in graph.find_nodes(op="call_function", target=aten.mul.Scalar):
+        if node.args[1] == 1 and _shown(node) == _shown(node.args[0]):
+            node.replace_all_uses_with(node.args[0])
 
 
 def _drop_idle_views(graph: fx.Graph) -> None:

@@ -20,9 +20,11 @@ from idiolect.engines.fewer_operations import simplify
 from idiolect.engines.fingerprint import ProgramKeys, fingerprint
 from idiolect.engines.flat_graph import graph_of
 from idiolect.engines.in_place import own_memory, write_over
+from idiolect.engines.narrow_softmax import turn_narrow_softmax
 from idiolect.engines.packing import BATCHED, Feed, Packing
 from idiolect.engines.steps import Moment, step_at
 from idiolect.engines.traced_hooks import TracedHooks
+from idiolect.engines.workload import Workload
 
 __all__ = ["FlatSteps"]
 
@@ -40,6 +42,9 @@ class FlatSteps:
     """
 
     many: int = MANY
+    _reads_keys: dict[str, bool] = field(
+        default_factory=dict
+    )  # by stage, whether a step asks for examples' keys
     _keys: ProgramKeys = field(default_factory=ProgramKeys)
     _steps: dict[Hashable, dict[Hashable, Step | None]] = field(default_factory=dict)
 
@@ -48,7 +53,10 @@ class FlatSteps:
 
     @property
     def packing(self) -> Packing:
-        return BATCHED._replace(fold=self.fold, call=self.call)
+        return BATCHED._replace(fold=self.fold, call=self.call, feed=self.feed)
+
+    def feed(self, work: Workload, program: Program, stage: Stage, clients: list[int]) -> Feed:
+        return work.cohort_feed(program, stage, clients, with_keys=self._reads_keys.get(stage.name, True))
 
     def call(self, program: Program, name: str, stage: Stage | None, context: Context, *trees: Tree) -> Any:
         hooks = self._hooks if self._pays(program) else BATCHED
@@ -72,6 +80,7 @@ class FlatSteps:
             if key not in steps:
                 takes = (tuple, (), (form, *around[2], *beside[2]))
                 steps[key] = _traced(program, stage, leaves, takes)
+                self._note_keys(stage, steps[key], [id(batch.key) for batch in batches], leaves)
             step = steps[key]
             if step is None:
                 rest = chain([(batches, active)], feed)
@@ -79,6 +88,15 @@ class FlatSteps:
             with torch.no_grad():
                 held = step(*leaves)
         return unflatten(held, form)
+
+    def _note_keys(self, stage: Stage, step: Any, keys: list[int], leaves: list[Tensor]) -> None:
+        """Examples' keys are drawn in later rounds only for a stage whose steps depend on them."""
+        inputs = step.graph.find_nodes(op="placeholder") if step else []
+        reads = not inputs or any(
+            node.users for node, leaf in zip(inputs, leaves, strict=True) if id(leaf) in keys
+        )
+        if reads and not self._reads_keys.setdefault(stage.name, reads):
+            raise RuntimeError(f"stage {stage.name} asks for keys that it did not ask for before")
 
     def _pays(self, program: Program) -> bool:
         return program.clock.rounds >= self.many and not program.task.structure.convolutional
@@ -113,6 +131,7 @@ def _traced(program: Program, stage: Stage, leaves: list[Tensor], takes: Any) ->
         state = graph.find_nodes(op="placeholder")[: len(new)]
         if after != before or _shapes(new) != _shapes(state):
             raise TypeError("the step changes the form of the state")
+        turn_narrow_softmax(graph)
         simplify(module)
         own_memory(graph, state)
         write_over(graph, state)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from idiolect.core import UPLOAD, Context, Program, Result, Stage, Tree
+from idiolect.core.trees import Rows
 from idiolect.engines.evaluation import Logits, evaluate_context, group_context
 from idiolect.engines.packing import Packing
 from idiolect.engines.workload import Workload
@@ -78,7 +79,7 @@ def round_of_group(
     server: Tree,
     privates: Mapping[int, Tree],
     observe: bool,
-) -> list[Outcome]:
+) -> Sequence[Outcome]:
     """One round of the clients in ``privates``; the caller hands a single one, or a cohort, as the packing says."""
     program = replace(program, differentiate=packing.differentiate)
     clients = list(privates)
@@ -88,6 +89,8 @@ def round_of_group(
     context, messages = run_round(program, packing, context, feed)
     after = evaluate_context(program, work, packing, context, clients, "test") if observe else None
     rows = packing.unpack((context.private, messages, context.results[UPLOAD].loss), len(clients))
+    if isinstance(rows, Rows) and not observe:
+        return Rows(Outcome(*rows.stacked, {}, {}), len(clients))
     return [
         Outcome(*row, before[i] if before else {}, after[i] if after else {}) for i, row in enumerate(rows)
     ]

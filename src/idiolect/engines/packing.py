@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.func import grad_and_value, vmap
 
 from idiolect.core import Batch, Context, Program, Stage, State, Tree
-from idiolect.core.trees import Rows, stack, tree_leaves, tree_map, unstack, with_leaves
+from idiolect.core.trees import Rows, stack, tree_leaves, tree_map, with_leaves
 from idiolect.engines.workload import Workload
 from idiolect.layers import BatchedLayers
 
@@ -147,7 +147,7 @@ SINGLE = _packing(
 BATCHED = _packing(
     _vmapped,
     pack=stack,
-    unpack=unstack,
+    unpack=Rows,
     feed=lambda work, program, stage, clients: work.cohort_feed(program, stage, clients),
     differentiate=_functional,
 )

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import wait
 from typing import Any
 
 from idiolect.core import Program, Tree
 from idiolect.engines.call import TRIES, Call, amounts, batches_well, worker_engine
+from idiolect.engines.collected import Collected
 from idiolect.engines.evaluation import Logits
 from idiolect.engines.group import Outcome
-from idiolect.engines.mailbox import Letter, Mailbox
-from idiolect.engines.worker import Task, Worker, start_worker
+from idiolect.engines.mailbox import Mailbox
+from idiolect.engines.worker import Answer, Task, Worker, start_worker
 from idiolect.engines.workload import Workload
 from idiolect.errors import UserError
 
@@ -57,15 +58,17 @@ class Pool:
 
     def round(
         self, program: Program, server: Tree, privates: Mapping[int, Tree], observe: bool
-    ) -> list[Outcome]:
+    ) -> Sequence[Outcome]:
         return self._map(Call("round", program.clock, observe), program, server, privates)
 
-    def settle(self, program: Program, phase: str, server: Tree, privates: Mapping[int, Tree]) -> list[Tree]:
+    def settle(
+        self, program: Program, phase: str, server: Tree, privates: Mapping[int, Tree]
+    ) -> Sequence[Tree]:
         return self._map(Call("settle", program.clock, phase), program, server, privates)
 
     def evaluate(
         self, program: Program, server: Tree, privates: Mapping[int, Tree], split: str
-    ) -> list[Logits]:
+    ) -> Sequence[Logits]:
         return self._map(Call("evaluate", program.clock, split), program, server, privates)
 
     def close(self) -> None:
@@ -73,7 +76,7 @@ class Pool:
             worker.close()
         self._running.clear()
 
-    def _map(self, call: Call, program: Program, server: Tree, privates: Mapping[int, Tree]) -> list[Any]:
+    def _map(self, call: Call, program: Program, server: Tree, privates: Mapping[int, Tree]) -> Sequence[Any]:
         """Hands out ``call`` and puts the answers in the order of ``privates``."""
         self._bind(program)
         letter = self._server.put(server)
@@ -81,7 +84,7 @@ class Pool:
         waiting = deque(hands_of(amount, hands_for_each(program, amount) * len(self._running)))
         busy: dict[Any, tuple[Worker, list[int]]] = {}
         died: dict[tuple[int, ...], int] = {}
-        found: dict[int, Any] = {}
+        found = Collected(privates)
         try:
             while waiting or busy:
                 for worker in self._running:
@@ -98,11 +101,11 @@ class Pool:
                         self._replace(worker, hand, died[tuple(hand)])
                         waiting.appendleft(hand)
                     else:
-                        found |= dict(zip(hand, answer, strict=True))
+                        found.add(hand, worker.read(answer))
         except BaseException:
             self.close()
             raise
-        return [found[client] for client in privates]
+        return found.all()
 
     def _bind(self, program: Program) -> None:
         """Starts the workers for this method, task and scene; a moment of the run is sent with each call."""
@@ -149,12 +152,12 @@ def _send(worker: Worker, task: Task) -> None:
         """A dead worker is found when its answer is missing."""
 
 
-def _answer(worker: Worker) -> Any:
-    """What a worker sent back, copied out of its outbox; None when it died."""
+def _answer(worker: Worker) -> Answer | None:
+    """What a worker sent back; None when it died."""
     try:
-        answer: Letter | Exception = worker.pipe.recv()
+        answer: Answer | Exception = worker.pipe.recv()
     except (EOFError, OSError):
         return None
     if isinstance(answer, Exception):
         raise answer
-    return worker.outbox.take(answer)
+    return answer

@@ -9,21 +9,23 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import signal
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 from idiolect.core import Program
+from idiolect.core.trees import Rows
 from idiolect.engines.call import Call, answer, answer_or_error
 from idiolect.engines.cohort import Cohort
 from idiolect.engines.loop import Loop
 from idiolect.engines.mailbox import Letter, Mailbox
 from idiolect.engines.one_core import give_way, keep_freed_memory
 
-__all__ = ["Task", "Worker", "start_worker"]
+__all__ = ["Answer", "Task", "Worker", "start_worker"]
 
 
 class Task(NamedTuple):
@@ -34,12 +36,25 @@ class Task(NamedTuple):
     privates: Letter
 
 
+class Answer(NamedTuple):
+    """What the engine of a worker says: a tree for each client, or all of them stacked."""
+
+    letter: Letter
+    n_stacked: int | None
+
+
 @dataclass(eq=False)
 class Worker:
     process: multiprocessing.process.BaseProcess
     pipe: Connection
     inbox: Mailbox
     outbox: Mailbox
+
+    def read(self, answer: Answer) -> Sequence[Any]:
+        """Trees with memory of their own; stacked, they lie in the outbox until the worker has another task."""
+        if answer.n_stacked is None:
+            return self.outbox.take(answer.letter)  # type: ignore[no-any-return]
+        return Rows(self.outbox.look(answer.letter), answer.n_stacked)
 
     def close(self) -> None:
         self.pipe.close()
@@ -83,9 +98,12 @@ def _serve(
     give_way()
     gc.freeze()  # what the fork inherits stays: to look through it for garbage takes milliseconds
 
-    def serve(task: Task) -> Letter:
+    def serve(task: Task) -> Answer:
         sent, privates = server.look(task.server), inbox.look(task.privates)
-        return outbox.put(answer(engine, program, task.call, sent, privates))
+        found = answer(engine, program, task.call, sent, privates)
+        if isinstance(found, Rows):
+            return Answer(outbox.put(found.stacked), len(found))
+        return Answer(outbox.put(found), None)
 
     with suppress(EOFError, OSError):  # the parent has gone
         while True:

@@ -146,11 +146,12 @@ class Workload:
             yield tuple(self.single(plan.index[u][r], r[r], plan.key[u][r], drawn) for u, r in picks), None
 
     def cohort_feed(
-        self, program: Program, stage: Stage, clients: list[int]
+        self, program: Program, stage: Stage, clients: list[int], with_keys: bool = True
     ) -> Iterator[tuple[tuple[Batch, ...], Tensor | None]]:
         """All clients' batches stacked [C, B], padded in steps, and in rows up to a power of two;
         with who is active [C], if not all."""
-        plans, draws = zip(*(self.plan(program, stage, client) for client in clients), strict=True)
+        planned = (self.plan(program, stage, client, with_keys) for client in clients)
+        plans, draws = zip(*planned, strict=True)
         m = stage.batches_per_step
         steps = np.array([len(plan.index) // m for plan in plans])
         arrays = [_side_by_side(each) for each in zip(*plans, strict=True)]

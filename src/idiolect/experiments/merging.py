@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from idiolect.core import Program, Tree
-from idiolect.core.trees import all_finite, any_nan, tree_leaves
-from idiolect.engines import serve
+from idiolect.core.trees import Rows, all_finite, any_nan, stack, tree_leaves
+from idiolect.engines import Outcome, serve
 from idiolect.errors import UserError
 from idiolect.experiments.setting import Setting
 
-__all__ = ["broken_rows", "refuse_broken", "served"]
+__all__ = ["broken_rows", "gathered", "refuse_broken", "served"]
 
 Messages = dict[str, tuple[Tree, Tensor]]
 
 
-def broken_rows(messages: Messages, losses: Tensor, privates: list[Tree]) -> Tensor:
+def gathered(outcomes: Sequence[Outcome]) -> tuple[Messages, Tensor, Sequence[Tree]]:
+    """What a cohort sends and its losses, stacked, and what each client keeps."""
+    if isinstance(outcomes, Rows):
+        whole = outcomes.stacked
+        return stack(Rows(whole.messages, len(outcomes))), whole.loss, Rows(whole.private, len(outcomes))
+    messages = stack([outcome.messages for outcome in outcomes])
+    losses = torch.stack([outcome.loss for outcome in outcomes])
+    return messages, losses, [outcome.private for outcome in outcomes]
+
+
+def broken_rows(messages: Messages, losses: Tensor, privates: Sequence[Tree]) -> Tensor:
     """By client, whether what it sends is not finite or what it keeps holds a NaN; nothing may be kept.
 
     Args:

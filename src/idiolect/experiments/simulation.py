@@ -10,11 +10,11 @@ from typing import Any
 import torch
 
 from idiolect.core import Program, Tree, broadcast, server_round
-from idiolect.core.trees import any_nan, count_scalars, stack, tree_map
+from idiolect.core.trees import any_nan, count_scalars, tree_map
 from idiolect.engines import Cohort, Engine, Resident
 from idiolect.engines.one_core import threads_for
 from idiolect.experiments.examine import examine, examine_joined, examine_outcomes, remarks_of
-from idiolect.experiments.merging import broken_rows, refuse_broken, served
+from idiolect.experiments.merging import broken_rows, gathered, refuse_broken, served
 from idiolect.experiments.newcomers import join
 from idiolect.experiments.recorder import Recorder
 from idiolect.experiments.setting import Setting
@@ -80,19 +80,18 @@ class Simulation:
         outcomes = self.engine.round(program, sent, privates, observed)
         del privates
         self.warm = True
-        with threads_for(len(outcomes) * count_scalars(outcomes[0].messages)):
-            messages = stack([outcome.messages for outcome in outcomes])
-            losses = torch.stack([outcome.loss for outcome in outcomes])
-            broken = broken_rows(messages, losses, [outcome.private for outcome in outcomes])
+        with threads_for(len(cohort) * count_scalars(sent)):
+            messages, losses, kept = gathered(outcomes)
+            broken = broken_rows(messages, losses, kept)
             merged = server_round(setting.method, self.server, messages, program.clock)
         down = self._down(program, sent, len(cohort))
-        up = bytes_up(setting.method, [outcome.messages for outcome in outcomes])
+        up = bytes_up(setting.method, messages, len(cohort))
         if isinstance(self.engine, Cohort) and self.round + 1 < setting.experiment.rounds:
             self.engine.look_ahead(setting.program(self.round + 1), self.setting.cohort(self.round + 1))
         # Only now, after all that a device can do meanwhile, is it looked at.
         refuse_broken(cohort, broken, f"in round {self.round + 1}")
         self.server = served(setting, program, merged, messages)
-        self.store.write({c: outcome.private for c, outcome in zip(cohort, outcomes, strict=True)})
+        self.store.write(ByClient(cohort, kept))
         self._settle("merged", program)
         self.round += 1
         self.selected.add(cohort)
@@ -103,7 +102,7 @@ class Simulation:
         if observed:
             self._recorder().cohort(cohort, examine_outcomes(setting, cohort, outcomes))
         if evaluated:
-            del outcomes, messages
+            del outcomes, messages, kept
             self._look(program, "before")
             self._look_ahead(self.round)
 

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from torch import Tensor
+
 from idiolect.core import Method, Plan, Tree
-from idiolect.core.trees import count_scalars
+from idiolect.core.trees import Rows, count_scalars
 
 __all__ = ["bytes_down", "bytes_up"]
 
 BYTES_PER_SCALAR = 4
 
 
-def bytes_up(method: Method, messages: list[dict[str, Tree]]) -> int:
-    """What the cohort uploads: the values of its messages, or as much of them as a part says travels."""
+def bytes_up(method: Method, messages: dict[str, tuple[Tree, Tensor]], cohort_size: int) -> int:
+    """What the cohort uploads: the values of its messages, or as much of them as a part says travels.
+
+    Args:
+        messages: stacked over the cohort.
+    """
     counts = {part.name: part.scalars for part in method.parts}
     scalars = 0
-    for part, (value, _) in messages[0].items() if messages else ():
-        if count := counts.get(part):
-            scalars += sum(count(sent[part][0]) for sent in messages)
-        else:  # messages of one part have one shape
-            scalars += len(messages) * count_scalars(value)
+    for part, (values, _) in messages.items():
+        count = counts.get(part)
+        scalars += sum(map(count, Rows(values, cohort_size))) if count else count_scalars(values)
     return BYTES_PER_SCALAR * scalars
 
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
+from idiolect.core.trees import Rows
 from idiolect.experiments.simulation import Simulation
 
 __all__ = ["assert_equal", "assert_exact", "copied", "digest", "leaves", "numbers", "privates", "states"]
@@ -21,7 +22,7 @@ def leaves(tree: Any, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], Tenso
     """The tensors of nested dicts, lists and tuples, by where they stand."""
     if isinstance(tree, Tensor):
         return {path: tree}
-    if isinstance(tree, list | tuple):
+    if isinstance(tree, list | tuple | Rows):
         tree = dict(enumerate(tree))
     if not isinstance(tree, dict):
         raise TypeError(f"{path} holds {type(tree).__name__}, which is no tree of tensors")

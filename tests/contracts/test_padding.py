@@ -23,9 +23,9 @@ class Padded(Workload):
     """Hands a cohort more padding than it needs, full of noise: three rows a batch, and steps in between."""
 
     def cohort_feed(
-        self, program: Program, stage: Stage, clients: list[int]
+        self, program: Program, stage: Stage, clients: list[int], with_keys: bool = True
     ) -> Iterator[tuple[tuple[Batch, ...], Tensor | None]]:
-        for batches, active in super().cohort_feed(program, stage, clients):
+        for batches, active in super().cohort_feed(program, stage, clients, with_keys):
             noisy = tuple(_with_noise(batch) for batch in batches)
             nothing = tuple(batch._replace(mask=torch.zeros_like(batch.mask)) for batch in noisy)
             nobody = torch.zeros(len(clients), dtype=torch.bool)

@@ -22,23 +22,26 @@ SCALARS = 3 * 4 + 4 + 2
 
 
 def test_upload_is_four_bytes_for_every_scalar_of_every_message():
-    message = {"average": ({"w": torch.zeros(3, 4)}, torch.tensor(1.0)), "other": (torch.zeros(5), 1.0)}
+    messages = {
+        "average": ({"w": torch.zeros(3, 3, 4)}, torch.ones(3)),
+        "other": (torch.zeros(3, 5), torch.ones(3)),
+    }
     method = chain(Part("average"), Part("other"))
-    assert bytes_up(method, [message, message, message]) == 3 * 4 * (12 + 5)
+    assert bytes_up(method, messages, 3) == 3 * 4 * (12 + 5)
 
 
 def test_upload_counts_what_a_part_says_travels():
     method = chain(Part("average"), Part("other", scalars=lambda value: int((value > 0).sum())))
-    message = {
-        "other": (torch.tensor([0.0, 1.0, 2.0]), torch.tensor(1.0)),
-        "buffers": ({"m": torch.ones(2)}, 1),
+    messages = {
+        "other": (torch.tensor([[0.0, 1.0, 2.0], [0.0, 0.0, 3.0]]), torch.ones(2)),
+        "buffers": ({"m": torch.ones(2, 2)}, torch.ones(2)),
     }
-    assert bytes_up(method, [message]) == 4 * (2 + 2)
+    assert bytes_up(method, messages, 2) == 4 * (2 + 1 + 2 * 2)
 
 
 def test_upload_of_nothing_is_nothing():
     method = chain(Part("average"))
-    assert bytes_up(method, [{}, {"average": ({}, torch.tensor(1.0))}]) == 0
+    assert bytes_up(method, {}, 2) == bytes_up(method, {"average": ({}, torch.ones(2))}, 2) == 0
 
 
 @pytest.mark.parametrize("round", [0, 1, 9])

@@ -95,7 +95,8 @@ class FlatSteps:
         reads = not inputs or any(
             node.users for node, leaf in zip(inputs, leaves, strict=True) if id(leaf) in keys
         )
-        if reads and not self._reads_keys.setdefault(stage.name, reads):
+        known = self._reads_keys.setdefault(stage.name, reads)
+        if reads and not known:
             raise RuntimeError(f"stage {stage.name} asks for keys that it did not ask for before")
 
     def _pays(self, program: Program) -> bool:

@@ -70,7 +70,7 @@ class Swapped(Workload):
     original: Any = None
     mapping: Any = None
 
-    def plan(self, program, stage, client):
+    def plan(self, program, stage, client, with_keys=True):
         return self.original.plan(program, stage, self.mapping[client])
 
 

@@ -28,7 +28,7 @@ class SecondOf(Workload):
 
     per_step: int = 2
 
-    def plan(self, program, stage, client):
+    def plan(self, program, stage, client, with_keys=True):
         rows, scene = self.federation.clients[client].train, program.scene
         per_epoch = batches_per_epoch(len(rows), scene.batch_size, self.drop_single)
         steps = math.ceil(scene.local_epochs * per_epoch / self.per_step - 1e-9)

@@ -12,7 +12,7 @@ from idiolect.engines import Cohort, Loop
 from idiolect.parts import average
 
 from .cases import METHODS, spelt
-from .sameness import assert_equal, states
+from .sameness import assert_equal, assert_exact, states
 from .tiny import play, setting_of
 
 SOME = ("fedavg", "map", "scaffold", "apfl")
@@ -63,4 +63,31 @@ def test_keys_are_drawn_only_where_a_step_reads_them(augmentation: str, reads: b
     engine = Cohort(setting.work)
     engine._packing = steps.packing
     assert_equal(states(play(setting, engine)), states(play(setting, Loop(setting.work))))
-    assert steps._reads_keys == {"main": reads}
+    assert list(steps._reads_keys.values()) == [reads]
+
+
+WIDE = {
+    "model": "mlpnet(hidden=8)",
+    "dataset": "tiny(sizes=(120, 30, 60, 150, 90, 50))",
+    "batch_size": 32,
+    "weight_decay": 0.0,
+}  # batches that a narrow softmax is turned for, and no term between gradient and velocity
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_steps_of_wide_batches_equal_the_loop(name: str) -> None:
+    setting = setting_of(name, **WIDE)
+    flat, loop = (play(setting, e) for e in (Cohort(setting.work, compile="flat"), Loop(setting.work)))
+    assert_equal(states(flat), states(loop))
+
+
+@pytest.mark.parametrize(
+    "neutral",
+    ["fedprox(weight=0.0)", "moon(weight=0.0)", "fedcurv(weight=0.0)", "fedphp(transfer_weight=0.0)"],
+)
+def test_neutral_options_are_exact_in_traced_steps(neutral: str) -> None:
+    found = []
+    for name in ("fedavg", neutral):
+        setting = setting_of(name, precision="float32", **WIDE)
+        found.append(play(setting, Cohort(setting.work, compile="flat")).server["params"])
+    assert_exact(*found)

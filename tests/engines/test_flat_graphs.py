@@ -75,7 +75,12 @@ def written_to(state: Tree, given: Tree) -> Tree:
     return {"p": state["p"] + one, "v": state["v"] + other}
 
 
-STEPS = [moved, shared, swapped, looked_at_later, viewed, from_itself, a_constant, written_to]
+def seen_twice(state: Tree, given: Tree) -> Tree:
+    turned = (state["p"] * given["b"]).mT
+    return {"p": turned.contiguous(), "v": turned.reshape(2, 9).view(2, 3, 3)}
+
+
+STEPS = [seen_twice, moved, shared, swapped, looked_at_later, viewed, from_itself, a_constant, written_to]
 
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.__name__)

@@ -24,7 +24,7 @@ def _squared(array: np.ndarray) -> float:
 def tolerance(precision: str, device: str) -> float:
     """Of one round: float64 equal, float32 up to rounding, anything coarser up to its digits.
 
-    On a GPU torch's own convolutions round to TF32 in the plain loop too; a step left out of seven would be 0.14.
+    On a GPU torch's own convolutions round to TF32 in the plain loop too; a step left out of W's seven would be 0.14.
     """
     if precision == "float64":
         return 1e-9

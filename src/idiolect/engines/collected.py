@@ -36,7 +36,7 @@ class Collected:
 
     def all(self) -> Sequence[Any]:
         if not self._alone:
-            return Rows(self._stacked, len(self._place)) if self._place else []
+            return Rows(self._stacked, len(self._place))
         together = list(Rows(self._stacked, len(self._place))) if self._stacked is not None else []
         return [
             self._alone[client] if client in self._alone else together[i] for client, i in self._place.items()

@@ -54,8 +54,9 @@ class Compiled:
         return BATCHED_LAYERS._replace(feed=self._planner.plan, fold=self.fold, call=hooks.call)
 
     def forget(self) -> None:
-        """Gives back the memory that replays hold."""
+        """Gives back the memory that replays and plans hold, and Python's collector all that it left alone."""
         self._replays.clear()
+        self._planner.forget()
         gc.unfreeze()
 
     def look_ahead(self, program: Program, clients: list[int]) -> None:

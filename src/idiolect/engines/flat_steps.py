@@ -6,10 +6,10 @@ it is vmapped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, fx
@@ -30,9 +30,12 @@ __all__ = ["FlatSteps"]
 
 MANY = 20  # rounds of a run from which tracing pays
 
-Step = Callable[
-    ..., list[Tensor]
-]  # leaves of (state, context, moment, batches, active) -> leaves of the state
+
+class _Fed(NamedTuple):
+    """The batches of a stage, and what their steps compute."""
+
+    what: Hashable
+    batches: Feed
 
 
 @dataclass
@@ -42,11 +45,9 @@ class FlatSteps:
     """
 
     many: int = MANY
-    _reads_keys: dict[str, bool] = field(
-        default_factory=dict
-    )  # by stage, whether a step asks for examples' keys
     _keys: ProgramKeys = field(default_factory=ProgramKeys)
-    _steps: dict[Hashable, dict[Hashable, Step | None]] = field(default_factory=dict)
+    _steps: dict[Hashable, dict[Hashable, fx.GraphModule | None]] = field(default_factory=dict)
+    _reads_keys: dict[Hashable, bool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._hooks = TracedHooks(self._keys)
@@ -55,24 +56,27 @@ class FlatSteps:
     def packing(self) -> Packing:
         return BATCHED._replace(fold=self.fold, call=self.call, feed=self.feed)
 
-    def feed(self, work: Workload, program: Program, stage: Stage, clients: list[int]) -> Feed:
-        return work.cohort_feed(program, stage, clients, with_keys=self._reads_keys.get(stage.name, True))
+    def feed(self, work: Workload, program: Program, stage: Stage, clients: list[int]) -> _Fed:
+        """With the keys of examples, unless steps were traced that read none."""
+        if not self._pays(program):
+            return _Fed(None, BATCHED.feed(work, program, stage, clients))
+        parts = (stage.owner, stage.objective, stage.measure, stage.trainable, stage.optimiser)
+        what = (self._keys(program), fingerprint(parts))
+        return _Fed(what, work.cohort_feed(program, stage, clients, self._reads_keys.get(what, True)))
 
     def call(self, program: Program, name: str, stage: Stage | None, context: Context, *trees: Tree) -> Any:
         hooks = self._hooks if self._pays(program) else BATCHED
         return hooks.call(program, name, stage, context, *trees)
 
-    def fold(self, program: Program, stage: Stage, context: Context, state: State, feed: Feed) -> State:
+    def fold(self, program: Program, stage: Stage, context: Context, state: State, feed: _Fed) -> State:
         if not self._pays(program):
-            return BATCHED.fold(program, stage, context, state, feed)
+            return BATCHED.fold(program, stage, context, state, feed.batches)
         now = (program.clock.round, program.clock.learning_rate, stage.lr_scale)
         moment = Moment(*(torch.full_like(context.facts.samples[0], number) for number in now))
         held, form = _owned(state)
         fixed, around = flatten((context, moment))
-        parts = (stage.owner, stage.objective, stage.measure, stage.trainable, stage.optimiser)
-        same = (self._keys(program), fingerprint(parts), form, around, _kinds((*held, *fixed)))
-        steps = self._steps.setdefault(same, {})
-        for batches, active in feed:
+        steps = self._steps.setdefault((feed.what, form, around, _kinds((*held, *fixed))), {})
+        for batches, active in feed.batches:
             given = (batches, () if active is None else (active,))
             read, beside = flatten(given)
             leaves = [*held, *fixed, *read]
@@ -80,24 +84,15 @@ class FlatSteps:
             if key not in steps:
                 takes = (tuple, (), (form, *around[2], *beside[2]))
                 steps[key] = _traced(program, stage, leaves, takes)
-                self._note_keys(stage, steps[key], [id(batch.key) for batch in batches], leaves)
+                reads = _reads(steps[key], leaves, [id(batch.key) for batch in batches])
+                self._reads_keys[feed.what] = reads or self._reads_keys.get(feed.what, False)
             step = steps[key]
             if step is None:
-                rest = chain([(batches, active)], feed)
+                rest = chain([(batches, active)], feed.batches)
                 return BATCHED.fold(program, stage, context, unflatten(held, form), rest)
             with torch.no_grad():
                 held = step(*leaves)
         return unflatten(held, form)
-
-    def _note_keys(self, stage: Stage, step: Any, keys: list[int], leaves: list[Tensor]) -> None:
-        """Examples' keys are drawn in later rounds only for a stage whose steps depend on them."""
-        inputs = step.graph.find_nodes(op="placeholder") if step else []
-        reads = not inputs or any(
-            node.users for node, leaf in zip(inputs, leaves, strict=True) if id(leaf) in keys
-        )
-        known = self._reads_keys.setdefault(stage.name, reads)
-        if reads and not known:
-            raise RuntimeError(f"stage {stage.name} asks for keys that it did not ask for before")
 
     def _pays(self, program: Program) -> bool:
         return program.clock.rounds >= self.many and not program.task.structure.convolutional
@@ -117,8 +112,19 @@ def _shapes(nodes: Sequence[fx.Node]) -> list[Any]:
     return [(node.meta["val"].shape, node.meta["val"].dtype) for node in nodes]
 
 
-def _traced(program: Program, stage: Stage, leaves: list[Tensor], takes: Any) -> Step | None:
-    """One step, which writes over the state it is given; None if it cannot be traced."""
+def _reads(step: fx.GraphModule | None, leaves: list[Tensor], which: list[int]) -> bool:
+    """Whether a step depends on leaves, given by identity; one that is not traced may."""
+    if step is None:
+        return True
+    inputs = step.graph.find_nodes(op="placeholder")
+    return any(node.users for node, leaf in zip(inputs, leaves, strict=True) if id(leaf) in which)
+
+
+def _traced(program: Program, stage: Stage, leaves: list[Tensor], takes: Any) -> fx.GraphModule | None:
+    """Leaves of (state, context, moment, batches, active) -> leaves of the state, whose old ones are written over.
+
+    None if a step cannot be traced.
+    """
     step = step_at(program, stage, BATCHED.lift)
     before = takes[2][0]
 
@@ -132,11 +138,11 @@ def _traced(program: Program, stage: Stage, leaves: list[Tensor], takes: Any) ->
         state = graph.find_nodes(op="placeholder")[: len(new)]
         if after != before or _shapes(new) != _shapes(state):
             raise TypeError("the step changes the form of the state")
-        turn_narrow_softmax(graph)
-        simplify(module)
-        own_memory(graph, state)
-        write_over(graph, state)
-        module.recompile()
     except Exception:  # whatever is wrong comes up when the step is vmapped
         return None
+    turn_narrow_softmax(graph)
+    simplify(module)
+    own_memory(graph, state)
+    write_over(graph, state)
+    module.recompile()
     return module

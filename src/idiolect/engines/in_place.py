@@ -13,6 +13,7 @@ from torch import fx
 __all__ = ["own_memory", "write_over"]
 
 aten = torch.ops.aten
+ALSO_VIEWS = {getitem, aten._unsafe_view.default}  # though their schemas do not say so
 IN_PLACE = {
     aten.add.Tensor: aten.add_.Tensor,
     aten.addcmul.default: aten.addcmul_.default,
@@ -53,7 +54,7 @@ def write_over(graph: fx.Graph, state: list[fx.Node]) -> None:
 
 def _memory(node: fx.Node) -> fx.Node:
     """The node that ``node`` is a view of; itself, if it has memory of its own."""
-    while node.op == "call_function" and (node.target is getitem or _gives_views(node.target)):
+    while node.op == "call_function" and (node.target in ALSO_VIEWS or _gives_views(node.target)):
         node = node.args[0]  # type: ignore[assignment]
     return node
 

@@ -13,9 +13,8 @@ import numpy as np
 
 __all__ = ["Job", "assign", "count_lanes"]
 
-IDLE_STEP = (
-    4  # lanes: what a step costs whatever their number; on an H200 0.12 ms, and 0.03 a lane (tfcnn_tf)
-)
+# What a step costs whatever its lanes, in lanes: on an H200 0.12 ms, and 0.03 for each of tfcnn_tf.
+IDLE_STEP = 4
 DRAWN = 64  # groups that the number of lanes is chosen on
 
 

@@ -33,7 +33,7 @@ def keep_freed_memory() -> None:
 
 def give_way() -> None:
     """Lets whoever wakes this process go on: a parent would else wait milliseconds before it can wake the next."""
-    if sys.platform == "linux":
+    if sys.platform == "linux" and os.sched_getscheduler(0) == os.SCHED_OTHER:
         with suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 

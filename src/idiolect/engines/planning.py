@@ -34,6 +34,10 @@ class Planner:
         for stage in (*plan.before, *plan.after):
             self._ahead[_key(program, stage, clients)] = self.make(program, stage, clients)
 
+    def forget(self) -> None:
+        self._ahead.clear()
+        self._measured.clear()
+
     def plan(self, work: Workload, program: Program, stage: Stage, clients: list[int]) -> StagePlan:
         ahead = self._ahead.pop(_key(program, stage, clients), None)
         return ahead or self.make(program, stage, clients)
@@ -41,7 +45,8 @@ class Planner:
     def make(self, program: Program, stage: Stage, clients: list[int]) -> StagePlan:
         if stage.measure is None:
             return self._laid_out(program, stage, clients, self.reads_keys.get(stage.name, True))
-        key = (stage.split, tuple(clients), program.scene)  # rows in their own order: the same in every round
+        # Rows are measured in their own order, which is the same in every round.
+        key = (stage.split, stage.batches_per_step, tuple(clients), program.scene)
         if key not in self._measured:
             if len(self._measured) == KEPT:
                 self._measured.pop(next(iter(self._measured)))

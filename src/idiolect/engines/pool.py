@@ -78,6 +78,8 @@ class Pool:
 
     def _map(self, call: Call, program: Program, server: Tree, privates: Mapping[int, Tree]) -> Sequence[Any]:
         """Hands out ``call`` and puts the answers in the order of ``privates``."""
+        if not privates:
+            return []
         self._bind(program)
         letter = self._server.put(server)
         amount = amounts(self.work, program, call, privates)

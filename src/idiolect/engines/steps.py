@@ -14,6 +14,7 @@ from idiolect.core.trees import flatten, tree_leaves, tree_map
 from idiolect.engines.packing import BATCHED_LAYERS, Lift, advance
 from idiolect.engines.stage_plan import StagePlan
 from idiolect.engines.tracing import Traced, trace
+from idiolect.engines.unknown import Unknown
 from idiolect.engines.workload import Workload
 
 __all__ = ["Moment", "Role", "Step", "new_step", "step_at"]
@@ -106,7 +107,7 @@ def step_at(program: Program, stage: Stage, lift: Lift) -> Callable[..., State]:
     """One step of all clients, at a moment given as tensors; ``active`` has no leaf where all of them are."""
 
     def step(context: Context, state: State, batches: Tree, active: Tree, moment: Moment) -> State:
-        clock = program.clock._replace(round=moment.round, learning_rate=moment.learning_rate)
+        clock = program.clock._replace(round=Unknown(moment.round), learning_rate=moment.learning_rate)
         now = replace(program, clock=clock)
         one = advance(now, replace(stage, lr_scale=moment.lr_scale))
         return lift(one)(context, state, batches, *tree_leaves(active))

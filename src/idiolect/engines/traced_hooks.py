@@ -18,6 +18,7 @@ from idiolect.core.trees import flatten, unflatten
 from idiolect.engines.fingerprint import ProgramKeys, fingerprint
 from idiolect.engines.flat_graph import graph_of
 from idiolect.engines.packing import BATCHED_LAYERS, hook_of
+from idiolect.engines.unknown import Unknown
 
 __all__ = ["TracedHooks"]
 
@@ -43,7 +44,7 @@ class TracedHooks:
             stage.trainable,
             stage.optimiser,
         )
-        kinds = tuple((leaf.shape, leaf.dtype) for leaf in flat)
+        kinds = tuple((leaf.shape, leaf.stride(), leaf.dtype) for leaf in flat)
         key = (name, self.keys(program), fingerprint(part), stage and stage.owner, kinds)
         kept = self._kept.get(key)
         if kept is None or kept.takes != takes:
@@ -62,7 +63,7 @@ def _moment(clock: Clock, context: Context) -> list[Tensor]:
 
 def _traced(program: Program, name: str, stage: Stage | None, flat: list[Tensor], takes: Hashable) -> _Kept:
     def hook(trees: tuple[Tree, ...], moment: list[Tensor]) -> Any:
-        clock = program.clock._replace(round=moment[0], learning_rate=moment[1])
+        clock = program.clock._replace(round=Unknown(moment[0]), learning_rate=Unknown(moment[1]))
         return BATCHED_LAYERS.lift(hook_of(replace(program, clock=clock), name, stage))(*trees)
 
     try:

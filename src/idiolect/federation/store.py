@@ -17,10 +17,8 @@ from idiolect.federation.slot_index import Mark
 __all__ = ["ByClient", "Store"]
 
 GROUP_BYTES = 64 << 20  # rows packed at once; pieces of this size go back to the system when they are freed
-CHUNK_BYTES, ON_DEVICE = (
-    64 << 20,
-    1 << 30,
-)  # rows of all clients at a time, in the host's memory and a device's
+CHUNK_BYTES = 64 << 20  # rows of all clients at a time
+ON_DEVICE = 1 << 30  # both, where rows lie on a device
 
 
 class ByClient(Mapping[int, Tree]):
@@ -75,12 +73,13 @@ class Store:
         return cls(create, MemoryShelf(form, population, device), form, device)
 
     def rows(self, clients: Iterable[int]) -> dict[int, Tree]:
+        """Private state by client, those first seen included."""
         found = self.together(clients)
         return dict(zip(found, found.values(), strict=True))
 
     def together(self, clients: Iterable[int]) -> Mapping[int, Tree]:
-        """The same, stacked where they lie so."""
-        clients = list(clients)
+        """What ``rows`` gives, stacked where it lies so."""
+        clients = list(dict.fromkeys(clients))
         kept = [client for client in clients if client in self._shelf]
         trees = self._form.unpack(self._shelf.get(kept), self._device) if kept else []
         if isinstance(trees, Rows) and len(kept) == len(clients):
@@ -132,4 +131,4 @@ class Store:
         return len(self._shelf)
 
     def _room(self, on_host: int) -> int:
-        return on_host if self._device.type == "cpu" else ON_DEVICE
+        return on_host if self._shelf.device.type == "cpu" else ON_DEVICE

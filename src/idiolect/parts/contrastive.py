@@ -46,6 +46,8 @@ def contrastive(weight: float = 1.0, temperature: float = 0.5, previous_init: st
         return Model(*where(view.private["seen"] > 0, tuple(kept), tuple(view.received)))
 
     def loss(inner: Loss, view: View) -> Loss:
+        if not weight:
+            return inner
         last = previous(view)
 
         def total(params: Tree, batch: Batch, out: Out) -> Tensor:

@@ -108,8 +108,10 @@ def mixed_subspace(
     def loss(inner: Loss, view: View) -> Loss:
         def total(params: Tree, batch: Batch, out: Out) -> Tensor:
             shared = params["model"]
-            value = inner(params, batch, out) + proximity * FORMS[proximity_form](shared, view.origin.params)
-            if "own" not in params:
+            value = inner(params, batch, out)
+            if proximity:
+                value = value + proximity * FORMS[proximity_form](shared, view.origin.params)
+            if "own" not in params or not orthogonality:
                 return value
             own = params["own"]
             norms = inner_product(shared, shared) * inner_product(own, own)

@@ -71,6 +71,9 @@ def normalised_average(proximal_weight: float = 0.0, global_momentum: float = 0.
         return counted
 
     def loss(inner: Loss, view: View) -> Loss:
+        if not proximal_weight:
+            return inner
+
         def total(params: Tree, batch: Batch, out: Out) -> Tensor:
             near = squared_distance(params["model"], view.origin.params) / 2
             return inner(params, batch, out) + proximal_weight * near

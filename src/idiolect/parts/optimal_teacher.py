@@ -79,7 +79,7 @@ def optimal_teacher(
         seen = {
             "teacher": {"params": scored.params["model"], "buffers": scored.buffers["model"]},
             "loss": loss,
-            "round": torch.zeros_like(loss) + view.clock.round + 1,
+            "round": torch.full_like(loss, view.clock.round + 1),
         }
         return where(better, seen, view.private)
 

@@ -28,6 +28,9 @@ def proximal(weight: float = 0.01, form: str = "sq_half") -> Part:
     refuse_unknown_choice("form", form, FORMS)
 
     def loss(inner: Loss, view: View) -> Loss:
+        if not weight:
+            return inner
+
         def total(params: Tree, batch: Batch, out: Out) -> Tensor:
             near = FORMS[form](params["model"], view.origin.params)
             return inner(params, batch, out) + weight * near

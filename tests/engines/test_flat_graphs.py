@@ -76,8 +76,9 @@ def written_to(state: Tree, given: Tree) -> Tree:
 
 
 def seen_twice(state: Tree, given: Tree) -> Tree:
-    turned = (state["p"] * given["b"]).mT
-    return {"p": turned.contiguous(), "v": turned.reshape(2, 9).view(2, 3, 3)}
+    p, v = state["p"] + given["b"], state["v"] * 3
+    turned = (p * v.view(2, 3, 3)).mT
+    return {"p": turned.contiguous(), "v": turned.reshape(2, 9)}
 
 
 STEPS = [seen_twice, moved, shared, swapped, looked_at_later, viewed, from_itself, a_constant, written_to]
@@ -89,6 +90,7 @@ def test_steps_one_after_the_other_equal_the_function(step: Step) -> None:
     state = {name: torch.randn(2, 3, 3) for name in ("p", "v")}
     given = {"a": torch.randn(2, 4, 3), "b": torch.randn(2, 3, 3), "rate": torch.tensor(0.1)}
     given["b"] = given["b"] if step is not moved else torch.randn(2, 4, 3)
+    state["v"] = state["v"] if step is not seen_twice else torch.randn(2, 9)
     before = {name: leaf.clone() for name, leaf in given.items()}
     graph = rewritten(step, state, given)
     held = [leaf.clone() for leaf in state.values()]

@@ -73,13 +73,14 @@ def _deadly(program: Program, marker: str, times: int) -> Program:
     return replace(program, task=program.task._replace(forward=killing))
 
 
+@pytest.mark.parametrize("observe", [True, False])
 def test_a_killed_worker_is_replaced_and_numbers_stay(
-    pool: tuple[Setting, Pool], said: list[str], tmp_path: Any
+    pool: tuple[Setting, Pool], said: list[str], tmp_path: Any, observe: bool
 ) -> None:
     setting, engine = pool
     program, server, privates = _arguments(setting)
-    expected = engine.round(program, server, privates, True)
-    found = engine.round(_deadly(program, str(tmp_path), 1), server, privates, True)
+    expected = list(engine.round(program, server, privates, observe))
+    found = list(engine.round(_deadly(program, str(tmp_path), 1), server, privates, observe))
     assert len(said) == 1
     assert "exit code -9" in said[0]
     assert "clients [" in said[0]

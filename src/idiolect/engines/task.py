@@ -70,8 +70,8 @@ def make_task(
         return Out(features, logits), {name: tensors[name] for name in buffers}
 
     def criterion(params: Tree, batch: Batch, out: Out) -> Tensor:
-        each = F.cross_entropy(out.logits, batch.y, reduction="none")
-        return mean_over_rows(each, batch.mask)
+        chosen = F.log_softmax(out.logits, -1).gather(-1, batch.y[:, None])[:, 0]
+        return -mean_over_rows(chosen, batch.mask)
 
     def head(params: Flat, features: Tensor) -> Tensor:
         ones = torch.ones_like(features[:, 0])

@@ -16,7 +16,7 @@ from idiolect.engines.workload import Workload
 
 __all__ = ["Replay", "copy_all"]
 
-Rows = Mapping[int, Sequence[Tensor]]  # of each leaf
+Leaves = Mapping[int, Sequence[Tensor]]  # by number of the input, row by row
 
 ROOM, SPARE = 1.25, 64 << 20  # of what a trial run took, and bytes on top, that a capture may take
 
@@ -103,11 +103,11 @@ class Replay:
         self._step()
 
 
-def _rows_of(leaves: Mapping[int, Tensor]) -> Rows:
+def _rows_of(leaves: Mapping[int, Tensor]) -> Leaves:
     return {n: leaf.unbind() for n, leaf in leaves.items()}
 
 
-def _copy_rows(into: Rows, out_of: Rows, pairs: Sequence[tuple[int, int]]) -> None:
+def _copy_rows(into: Leaves, out_of: Leaves, pairs: Sequence[tuple[int, int]]) -> None:
     """Copies in all leaves the second row of each pair onto the first."""
     copy_all(
         [rows[to] for rows in into.values() for to, _ in pairs],

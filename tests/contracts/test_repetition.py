@@ -13,8 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from idiolect.core import Stage
+from idiolect.core.trees import tree_leaves
 from idiolect.experiments.setting import Setting
 from idiolect.experiments.simulation import Simulation
 from idiolect.methods import names
@@ -111,3 +113,10 @@ def _alike(a: Any, b: Any) -> bool:
     if isinstance(a, np.ndarray):
         return np.array_equal(a, b)
     return all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+@pytest.mark.parametrize(("own_init", "same"), [("shared", True), ("client", False)])
+def test_second_initialisation_is_one_for_all_or_one_for_each(own_init: str, same: bool) -> None:
+    setting = setting_of(f"superfed_mm(own_init={own_init})")
+    one, other = (tree_leaves(setting.first_private(client)["slots"]) for client in (0, 1))
+    assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True)) == same

@@ -5,6 +5,11 @@ from importlib.util import find_spec
 NEEDED = {
     "triton": ["src/idiolect/layers/launch.py", "src/idiolect/layers/triton_kernels.py"],
     "ray": ["src/idiolect/engines/cluster/*"],
-    "flwr": ["src/idiolect/deploy/*"],
+    "flwr": [
+        "src/idiolect/deploy/*",
+        *(f"tests/deploy/{name}.py" for name in ("asking", "fake_grid", "played", "real")),
+    ],
+    "mlflow": ["src/idiolect/experiments/tracking/to_mlflow.py"],
+    "tensorboard": ["src/idiolect/experiments/tracking/to_tensorboard.py"],
 }
 collect_ignore_glob = [path for package, paths in NEEDED.items() if not find_spec(package) for path in paths]

@@ -24,8 +24,10 @@ from idiolect.layers import warm_up
 
 __all__ = ["BACKENDS", "Compiled"]
 
+# A kernel for each concatenation: inductor's kernel for many at once computed other numbers (torch 2.11, Triton 3.6).
+INDUCTOR = {"force_pointwise_cat": True}
 BACKENDS: dict[str, Callable[[torch.fx.GraphModule], Callable[..., Any]]] = {
-    "inductor": lambda graph: torch.compile(graph, fullgraph=True, dynamic=False),
+    "inductor": lambda graph: torch.compile(graph, fullgraph=True, dynamic=False, options=INDUCTOR),
     "trace": lambda graph: graph,
 }
 COMPILED: dict[tuple[str, str], Callable[..., Any]] = {}  # by backend and text of the graph; kept over runs

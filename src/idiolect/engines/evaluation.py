@@ -92,9 +92,10 @@ def _rows(work: Workload, packing: Packing, clients: list[int], split: str) -> I
         yield from (work.single(i[m], m[m], k[m], {}) for i, m, k in zip(*plan, strict=True))
         return
     length = max(len(plan.index) for plan in plans)
+    width = max(int(plan.mask[:1].sum()) for plan in plans)
 
     def padded(arrays: list[np.ndarray]) -> np.ndarray:  # [C, n, rows]
-        return np.stack([np.pad(a, ((0, length - len(a)), (0, 0))) for a in arrays])
+        return np.stack([np.pad(a[:, :width], ((0, length - len(a)), (0, 0))) for a in arrays])
 
     index, mask, key = (padded([plan[f] for plan in plans]) for f in range(3))
     yield from (work.batch(index[:, t], mask[:, t], key[:, t], {}) for t in range(length))

@@ -8,10 +8,11 @@ from dataclasses import fields
 from typing import Any
 
 import pytest
+import torch
 from torch import Tensor
 
 from idiolect.core import Batch, broadcast
-from idiolect.engines import Cohort, Loop, Pool, Workload
+from idiolect.engines import Cohort, Loop, Pool, Workload, packing
 from idiolect.engines.call import Call, amounts, worker_engine
 from idiolect.engines.flat_steps import MANY, FlatSteps
 from idiolect.engines.group import Outcome
@@ -75,6 +76,23 @@ def test_a_client_that_is_done_is_computed_on_no_more(compile: str) -> None:
     one_round(setting, Cohort(work, compile=compile))
     asked = amounts(work, program, Call("round", program.clock, False), EVERYBODY)
     assert sum(work.given) == sum(asked.values())
+
+
+def test_evaluation_of_uneven_clients_equals_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    setting = setting_of(PRIVATE, **UNEVEN | {"dataset": "tiny(sizes=(1000, 5, 15, 2000, 20, 60))"})
+    sent = broadcast(setting.method, setting.first_server())
+    privates = {c: setting.first_private(c) for c in EVERYBODY}
+    arguments = (setting.program(0), sent, privates, "train")
+    looked_at = []
+    vmap = torch.func.vmap
+    monkeypatch.setattr(
+        packing,
+        "vmap",
+        lambda function: lambda *leaves: looked_at.append(len(leaves[0])) or vmap(function)(*leaves),
+    )
+    found = Cohort(setting.work).evaluate(*arguments)
+    assert looked_at == [6, 2, 2, 1, 1], "600 and 1200 rows in batches of 256; the others have one batch"
+    assert_equal(found, Loop(setting.work).evaluate(*arguments))
 
 
 def test_steps_are_traced_for_few_shapes_whoever_takes_part() -> None:

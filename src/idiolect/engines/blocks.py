@@ -16,7 +16,7 @@ from torch import Tensor
 from idiolect.core import Context, State
 from idiolect.core.trees import Tree, flatten, tree_map, unflatten
 
-__all__ = ["Block", "Run", "blocks_of", "few_sizes", "one_size", "run_blocks"]
+__all__ = ["Block", "Run", "blocks_of", "few_sizes", "of_clients", "one_size", "run_blocks"]
 
 LARGEST = 8  # clients of one block where sizes shall be few; more at once are hardly faster on a core
 
@@ -90,19 +90,24 @@ def run_blocks(blocks: Iterable[Block], order: list[int], context: Context, stat
         held = [leaf.clone(memory_format=torch.contiguous_format) for leaf in leaves]
     else:
         held = [leaf.index_select(0, places) for leaf in leaves]
-        context = _of_clients(lambda leaf: leaf.index_select(0, places), context)
-    for rows, start, stop in blocks:
-        own = [leaf[rows] for leaf in held]
-        new, _ = flatten(
-            run(Block(rows, start, stop), _of_clients(itemgetter(rows), context), unflatten(own, form))
-        )
-        for old, leaf in zip(own, new, strict=True):
-            if leaf is not old:
-                old.copy_(leaf)
+        context = of_clients(lambda leaf: leaf.index_select(0, places), context)
+    for block in blocks:
+        own = [leaf[block.rows] for leaf in held]
+        new, _ = flatten(run(block, of_clients(itemgetter(block.rows), context), unflatten(own, form)))
+        _write(own, new)
     return unflatten(held if in_order else [leaf.index_select(0, places.argsort()) for leaf in held], form)
 
 
-def _of_clients(select: Callable[[Tensor], Tensor], context: Context) -> Context:
+def _write(own: list[Tensor], new: list[Tensor]) -> None:
+    """Copies what is not written over already; what a step took from another place of the state is read first."""
+    old = {leaf.untyped_storage().data_ptr() for leaf in own}
+    moved = [(place, leaf) for place, leaf in zip(own, new, strict=True) if leaf is not place]
+    read = [leaf.clone() if leaf.untyped_storage().data_ptr() in old else leaf for _, leaf in moved]
+    for (place, _), leaf in zip(moved, read, strict=True):
+        place.copy_(leaf)
+
+
+def of_clients(select: Callable[[Tensor], Tensor], context: Context) -> Context:
     """``select`` of every leaf that has a row for each client; what the server sent has none."""
     own: Tree = (context.private, context.facts, context.results)
     private, facts, results = tree_map(select, own)

@@ -1,7 +1,8 @@
 """Steps of a cohort on a CPU as lists of tensor operations, traced once: under vmap each costs milliseconds of Python.
 
 Tracing pays in a run of many rounds of a network without convolutions.  In others, and where a step cannot be traced,
-it is vmapped.
+it is vmapped.  A step is traced for few shapes: a group of clients who make as many steps as each other is one block,
+others are blocks of few sizes with batches of one width.
 """
 
 from __future__ import annotations
@@ -18,13 +19,10 @@ from idiolect.core import Context, Program, Stage, State, Tree
 from idiolect.core.trees import flatten, unflatten
 from idiolect.engines.blocks import Block, blocks_of, few_sizes, one_size, run_blocks
 from idiolect.engines.cohort_batches import CohortBatches, lay_out
-from idiolect.engines.fewer_operations import simplify
 from idiolect.engines.fingerprint import ProgramKeys, fingerprint
-from idiolect.engines.flat_graph import graph_of
-from idiolect.engines.in_place import own_memory, write_over
-from idiolect.engines.narrow_softmax import turn_narrow_softmax
+from idiolect.engines.flat_step import depends_on, traced_step
 from idiolect.engines.packing import BATCHED, Feed, Packing
-from idiolect.engines.steps import Moment, step_at
+from idiolect.engines.steps import Moment
 from idiolect.engines.traced_hooks import TracedHooks
 from idiolect.engines.workload import Workload
 
@@ -112,8 +110,8 @@ class FlatSteps:
             key = (beside, _kinds(read), tuple(leaf.stride() for leaf in held))
             if key not in steps:
                 takes = (tuple, (), (form, *around[2], beside))
-                steps[key] = _traced(program, stage, leaves, takes)
-                reads = _reads(steps[key], leaves, [id(batch.key) for batch in batches])
+                steps[key] = traced_step(program, stage, leaves, takes)
+                reads = depends_on(steps[key], leaves, [id(batch.key) for batch in batches])
                 self._reads_keys[what] = reads or self._reads_keys.get(what, False)
             step = steps[key]
             if step is None:
@@ -130,43 +128,3 @@ class FlatSteps:
 
 def _kinds(leaves: Sequence[Tensor]) -> Hashable:
     return tuple((leaf.shape, leaf.stride(), leaf.dtype) for leaf in leaves)
-
-
-def _shapes(nodes: Sequence[fx.Node]) -> list[Any]:
-    return [(node.meta["val"].shape, node.meta["val"].dtype) for node in nodes]
-
-
-def _reads(step: fx.GraphModule | None, leaves: list[Tensor], which: list[int]) -> bool:
-    """Whether a step depends on leaves, given by identity; one that is not traced may."""
-    if step is None:
-        return True
-    inputs = step.graph.find_nodes(op="placeholder")
-    return any(node.users for node, leaf in zip(inputs, leaves, strict=True) if id(leaf) in which)
-
-
-def _traced(program: Program, stage: Stage, leaves: list[Tensor], takes: Any) -> fx.GraphModule | None:
-    """Leaves of (state, context, moment, batches) -> leaves of the state, whose old ones are written over.
-
-    None if a step cannot be traced.
-    """
-    step = step_at(program, stage, BATCHED.lift)
-    before = takes[2][0]
-
-    def from_state(state: State, context: Context, moment: Moment, batches: Tree) -> State:
-        return step(context, state, batches, (), moment)
-
-    try:
-        module, after = graph_of(from_state, leaves, takes)
-        graph = module.graph
-        new: Any = graph.output_node().args[0]
-        state = graph.find_nodes(op="placeholder")[: len(new)]
-        if after != before or _shapes(new) != _shapes(state):
-            raise TypeError("the step changes the form of the state")
-    except Exception:  # whatever is wrong comes up when the step is vmapped
-        return None
-    turn_narrow_softmax(graph)
-    simplify(module)
-    own_memory(graph, state)
-    write_over(graph, state)
-    module.recompile()
-    return module

@@ -42,13 +42,16 @@ def balanced_hands(work: dict[int, int], count: int) -> list[list[int]]:
     """Clients in ``count`` hands of equal size and about equal work; a hand is a batch, whose size should not vary.
 
     >>> balanced_hands({0: 5, 1: 3, 2: 7, 3: 1, 4: 3}, 2)
-    [[2, 4, 3], [0, 1]]
+    [[2, 4], [0, 1, 3]]
     """
     size = -(-len(work) // count)
     hands: list[list[int]] = [[] for _ in range(min(count, len(work)))]
+    loads = [0] * len(hands)
     for client in _longest_first(work):
-        open_hands = [hand for hand in hands if len(hand) < size]
-        min(open_hands, key=lambda hand: (sum(work[c] for c in hand), len(hand))).append(client)
+        free = (place for place, hand in enumerate(hands) if len(hand) < size)
+        place = min(free, key=lambda place: (loads[place], len(hands[place])))
+        hands[place].append(client)
+        loads[place] += work[client]
     return [hand for hand in hands if hand]
 
 

@@ -33,8 +33,8 @@ def test_steps_are_traced_where_rounds_are_many(
     rounds: int, traced: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = []
-    trace = flat_steps._traced
-    monkeypatch.setattr(flat_steps, "_traced", lambda *given: calls.append(trace(*given)) or calls[-1])
+    trace = flat_steps.traced_step
+    monkeypatch.setattr(flat_steps, "traced_step", lambda *given: calls.append(trace(*given)) or calls[-1])
     setting = setting_of("fedavg", model="mlpnet(hidden=8)", rounds=rounds)
     found = play(setting, Cohort(setting.work))
     assert_equal(states(found), states(play(setting, Loop(setting.work))))

@@ -14,11 +14,15 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from idiolect.core import Batch, Program, broadcast
 from idiolect.core.trees import tree_leaves
 from idiolect.engines import Loop, Pool, Where
 from idiolect.engines.call import TRIES, batches_well
+from idiolect.engines.flat_steps import MANY
+from idiolect.engines.pool import balanced_hands
 from idiolect.errors import UserError
 from idiolect.experiments import Experiment
 from idiolect.experiments.setting import Setting, prepare
@@ -134,9 +138,36 @@ def test_a_single_worker_does_the_work_of_all() -> None:
         assert torch.equal(got, wanted)
 
 
-def test_networks_without_convolutions_are_batched() -> None:
-    assert batches_well(_setting(SCENE).program(0))
-    assert not batches_well(_setting(CONVOLUTIONAL).program(0))
+@pytest.mark.parametrize(
+    ("scene", "batched"),
+    [
+        (SCENE, True),
+        (CONVOLUTIONAL, False),
+        (replace(SCENE, partition="dirichlet_class"), False),
+        (replace(SCENE, partition="dirichlet_class", rounds=MANY), True),
+    ],
+    ids=["even", "convolutional", "uneven and short", "uneven and long"],
+)
+def test_networks_without_convolutions_are_batched_where_it_pays(scene: Experiment, batched: bool) -> None:
+    setting = _setting(scene)
+    assert batches_well(setting.work, setting.program(0)) == batched
+
+
+@given(st.lists(st.integers(0, 200), min_size=1, max_size=40), st.integers(1, 9))
+def test_balanced_hands_are_of_equal_size_and_no_work_could_be_handed_over_whole(
+    amounts: list[int], count: int
+) -> None:
+    work = dict(enumerate(amounts))
+    hands = balanced_hands(work, count)
+    assert sorted(client for hand in hands for client in hand) == list(work)
+    assert len(hands) <= count
+    most = -(-len(work) // count)
+    assert max(map(len, hands)) <= most
+    loads = [sum(work[client] for client in hand) for hand in hands]
+    open_loads = [load for load, hand in zip(loads, hands, strict=True) if len(hand) < most]
+    for load, hand in zip(loads, hands, strict=True):
+        for other in open_loads:
+            assert load - work[hand[-1]] <= other, "its last client had a better place"
 
 
 def test_ctrl_c_leaves_no_worker_behind(tmp_path: Any) -> None:

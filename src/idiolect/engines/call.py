@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from idiolect.core import Clock, Program, Stage, Tree
 from idiolect.engines.cohort import Cohort
+from idiolect.engines.flat_steps import MANY
 from idiolect.engines.loop import Loop
 from idiolect.engines.workload import Workload
 from idiolect.errors import UserError
@@ -24,14 +25,19 @@ class Call(NamedTuple):
     option: Any  # observe, phase or split
 
 
-def batches_well(program: Program) -> bool:
-    """Whether a core is faster with many clients at once: without convolutions it is."""
-    return not program.task.structure.convolutional
+def batches_well(work: Workload, program: Program) -> bool:
+    """Whether a core is faster with many clients at once.
+
+    Without convolutions it is, where clients are of about equal size or the run is long enough to trace its steps.
+    """
+    if program.task.structure.convolutional:
+        return False
+    return work.is_even or program.clock.rounds >= MANY
 
 
 def worker_engine(work: Workload, program: Program) -> Loop | Cohort:
     """The engine inside a worker process; a GPU always runs its clients at once."""
-    return Cohort(work) if work.y.is_cuda or batches_well(program) else Loop(work)
+    return Cohort(work) if work.y.is_cuda or batches_well(work, program) else Loop(work)
 
 
 def amounts(work: Workload, program: Program, call: Call, clients: Iterable[int]) -> dict[int, int]:

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from math import inf
 from typing import TypeVar
 
 import torch
@@ -21,7 +22,7 @@ from idiolect.engines.evaluation import Logits, evaluate_group
 from idiolect.engines.flat_steps import FlatSteps
 from idiolect.engines.group import Outcome, round_of_group, settle_group
 from idiolect.engines.loop import Loop
-from idiolect.engines.packing import BATCHED, BATCHED_LAYERS, Packing
+from idiolect.engines.packing import BATCHED_LAYERS, Packing
 from idiolect.engines.workload import Workload
 from idiolect.errors import UserError
 
@@ -50,7 +51,7 @@ class Cohort:
         on_gpu = self.work.y.is_cuda
         backend = "inductor" if self.compile == "auto" and on_gpu else self.compile
         if backend == "none":
-            self._packing = BATCHED_LAYERS if on_gpu else BATCHED
+            self._packing = BATCHED_LAYERS if on_gpu else FlatSteps(many=inf).packing
         elif backend == "flat":
             self._packing = FlatSteps(many=0).packing
         elif backend == "auto":

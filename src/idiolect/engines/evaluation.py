@@ -10,7 +10,8 @@ from torch import Tensor
 
 from idiolect.core import Batch, Context, Model, Program, Tree
 from idiolect.core.measures import recalibration
-from idiolect.core.trees import Rows, tree_leaves
+from idiolect.core.trees import Rows, tree_leaves, tree_map
+from idiolect.engines.blocks import of_clients
 from idiolect.engines.packing import SINGLE, Packing
 from idiolect.engines.workload import EVALUATION_ROWS, Workload, in_order
 
@@ -47,14 +48,30 @@ def evaluate_context(
         return found
 
     lifted = packing.lift(logits)
-    with torch.no_grad():
-        parts = [lifted(context, batch, statistics) for batch in _rows(work, packing, clients, split)]
-    rows = [list(packing.unpack(part, len(clients))) for part in parts]
     sizes = [len(getattr(work.federation.clients[c], split)) for c in clients]
+    found: list[list[Logits]] = [[] for _ in clients]
+    with torch.no_grad():
+        for t, batch in enumerate(_rows(work, packing, clients, split)):
+            left = [place for place, size in enumerate(sizes) if t == 0 or size > t * EVALUATION_ROWS]
+            given = (context, batch, statistics)
+            if len(left) < len(clients):
+                given = _only(left, *given)
+            for place, row in zip(left, packing.unpack(lifted(*given), len(left)), strict=True):
+                found[place].append(row)
     return [
-        {name: torch.cat([row[i][name] for row in rows])[: sizes[i]] for name in rows[0][i]} if rows else {}
-        for i in range(len(clients))
+        {name: torch.cat([row[name] for row in rows])[:size] for name in rows[0]} if rows else {}
+        for rows, size in zip(found, sizes, strict=True)
     ]
+
+
+def _only(places: list[int], context: Context, batch: Batch, statistics: Tree) -> tuple[Context, Batch, Tree]:
+    """What belongs to some clients of a group."""
+    which = torch.tensor(places, device=batch.y.device)
+
+    def select(leaf: Tensor) -> Tensor:
+        return leaf.index_select(0, which)
+
+    return of_clients(select, context), tree_map(select, batch), tree_map(select, statistics)
 
 
 def _recalibrated(
@@ -92,9 +109,10 @@ def _rows(work: Workload, packing: Packing, clients: list[int], split: str) -> I
         yield from (work.single(i[m], m[m], k[m], {}) for i, m, k in zip(*plan, strict=True))
         return
     length = max(len(plan.index) for plan in plans)
+    width = max(int(plan.mask[:1].sum()) for plan in plans)
 
     def padded(arrays: list[np.ndarray]) -> np.ndarray:  # [C, n, rows]
-        return np.stack([np.pad(a, ((0, length - len(a)), (0, 0))) for a in arrays])
+        return np.stack([np.pad(a[:, :width], ((0, length - len(a)), (0, 0))) for a in arrays])
 
     index, mask, key = (padded([plan[f] for plan in plans]) for f in range(3))
     yield from (work.batch(index[:, t], mask[:, t], key[:, t], {}) for t in range(length))

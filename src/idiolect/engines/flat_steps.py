@@ -1,12 +1,13 @@
 """Steps of a cohort on a CPU as lists of tensor operations, traced once: under vmap each costs milliseconds of Python.
 
 Tracing pays in a run of many rounds of a network without convolutions.  In others, and where a step cannot be traced,
-it is vmapped.
+it is vmapped.  A step is traced for few shapes: a group of clients who make as many steps as each other is one block,
+others are blocks of few sizes with batches of one width.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
@@ -16,26 +17,32 @@ from torch import Tensor, fx
 
 from idiolect.core import Context, Program, Stage, State, Tree
 from idiolect.core.trees import flatten, unflatten
-from idiolect.engines.fewer_operations import simplify
+from idiolect.engines.blocks import Block, blocks_of, few_sizes, one_size, run_blocks
+from idiolect.engines.cohort_batches import CohortBatches, lay_out
 from idiolect.engines.fingerprint import ProgramKeys, fingerprint
-from idiolect.engines.flat_graph import graph_of
-from idiolect.engines.in_place import own_memory, write_over
-from idiolect.engines.narrow_softmax import turn_narrow_softmax
+from idiolect.engines.flat_step import depends_on, traced_step
 from idiolect.engines.packing import BATCHED, Feed, Packing
-from idiolect.engines.steps import Moment, step_at
+from idiolect.engines.steps import Moment
 from idiolect.engines.traced_hooks import TracedHooks
 from idiolect.engines.workload import Workload
 
-__all__ = ["FlatSteps"]
+__all__ = ["MANY", "FlatSteps"]
 
 MANY = 20  # rounds of a run from which tracing pays
 
 
 class _Fed(NamedTuple):
-    """The batches of a stage, and what their steps compute."""
+    """The batches of a stage, what their steps compute, and how they are run.
+
+    Args:
+        what: a key of what the steps compute; None where they are vmapped.
+        width: rows of every batch; None for as many as it needs.
+    """
 
     what: Hashable
-    batches: Feed
+    batches: CohortBatches
+    sizes: Callable[[int], list[int]]
+    width: int | None
 
 
 @dataclass
@@ -44,7 +51,7 @@ class FlatSteps:
     many: rounds of a run from which its steps are traced.
     """
 
-    many: int = MANY
+    many: float = MANY
     _keys: ProgramKeys = field(default_factory=ProgramKeys)
     _steps: dict[Hashable, dict[Hashable, fx.GraphModule | None]] = field(default_factory=dict)
     _reads_keys: dict[Hashable, bool] = field(default_factory=dict)
@@ -59,37 +66,58 @@ class FlatSteps:
     def feed(self, work: Workload, program: Program, stage: Stage, clients: list[int]) -> _Fed:
         """With the keys of examples, unless steps were traced that read none."""
         if not self._pays(program):
-            return _Fed(None, BATCHED.feed(work, program, stage, clients))
+            return _Fed(None, lay_out(work, program, stage, clients), one_size, None)
         parts = (stage.owner, stage.objective, stage.measure, stage.trainable, stage.optimiser)
         what = (self._keys(program), fingerprint(parts))
-        return _Fed(what, work.cohort_feed(program, stage, clients, self._reads_keys.get(what, True)))
+        batches = lay_out(work, program, stage, clients, self._reads_keys.get(what, True))
+        if work.is_even and batches.steps[0] == batches.steps[-1]:
+            return _Fed(what, batches, one_size, None)
+        return _Fed(what, batches, few_sizes, work.width(program, stage))
 
     def call(self, program: Program, name: str, stage: Stage | None, context: Context, *trees: Tree) -> Any:
         hooks = self._hooks if self._pays(program) else BATCHED
         return hooks.call(program, name, stage, context, *trees)
 
     def fold(self, program: Program, stage: Stage, context: Context, state: State, feed: _Fed) -> State:
-        if not self._pays(program):
-            return BATCHED.fold(program, stage, context, state, feed.batches)
         now = (program.clock.round, program.clock.learning_rate, stage.lr_scale)
         moment = Moment(*(torch.full_like(context.facts.samples[0], number) for number in now))
-        held, form = _owned(state)
+
+        def run(block: Block, context: Context, state: State) -> State:
+            steps = feed.batches.steps_of(*block, feed.width)
+            if feed.what is None:
+                return BATCHED.fold(program, stage, context, state, steps)
+            return self._run_traced(program, stage, context, state, moment, feed.what, steps)
+
+        batches = feed.batches
+        return run_blocks(blocks_of(batches.steps, feed.sizes), batches.order, context, state, run)
+
+    def _run_traced(
+        self,
+        program: Program,
+        stage: Stage,
+        context: Context,
+        state: State,
+        moment: Moment,
+        what: Hashable,
+        feed: Feed,
+    ) -> State:
+        held, form = flatten(state)
         fixed, around = flatten((context, moment))
-        steps = self._steps.setdefault((feed.what, form, around, _kinds((*held, *fixed))), {})
-        for batches, active in feed.batches:
-            given = (batches, () if active is None else (active,))
-            read, beside = flatten(given)
+        steps = self._steps.setdefault((what, form, around, _kinds((*held, *fixed))), {})
+        for batches, _ in feed:
+            read, beside = flatten(batches)
             leaves = [*held, *fixed, *read]
             key = (beside, _kinds(read), tuple(leaf.stride() for leaf in held))
             if key not in steps:
-                takes = (tuple, (), (form, *around[2], *beside[2]))
-                steps[key] = _traced(program, stage, leaves, takes)
-                reads = _reads(steps[key], leaves, [id(batch.key) for batch in batches])
-                self._reads_keys[feed.what] = reads or self._reads_keys.get(feed.what, False)
+                takes = (tuple, (), (form, *around[2], beside))
+                steps[key] = traced_step(program, stage, leaves, takes)
+                reads = depends_on(steps[key], leaves, [id(batch.key) for batch in batches])
+                self._reads_keys[what] = reads or self._reads_keys.get(what, False)
             step = steps[key]
             if step is None:
-                rest = chain([(batches, active)], feed.batches)
-                return BATCHED.fold(program, stage, context, unflatten(held, form), rest)
+                return BATCHED.fold(
+                    program, stage, context, unflatten(held, form), chain([(batches, None)], feed)
+                )
             with torch.no_grad():
                 held = step(*leaves)
         return unflatten(held, form)
@@ -98,51 +126,5 @@ class FlatSteps:
         return program.clock.rounds >= self.many and not program.task.structure.convolutional
 
 
-def _owned(state: State) -> tuple[list[Tensor], Any]:
-    """The leaves of a state in memory of their own, and its form."""
-    leaves, form = flatten(state)
-    return [leaf.clone(memory_format=torch.contiguous_format) for leaf in leaves], form
-
-
 def _kinds(leaves: Sequence[Tensor]) -> Hashable:
     return tuple((leaf.shape, leaf.stride(), leaf.dtype) for leaf in leaves)
-
-
-def _shapes(nodes: Sequence[fx.Node]) -> list[Any]:
-    return [(node.meta["val"].shape, node.meta["val"].dtype) for node in nodes]
-
-
-def _reads(step: fx.GraphModule | None, leaves: list[Tensor], which: list[int]) -> bool:
-    """Whether a step depends on leaves, given by identity; one that is not traced may."""
-    if step is None:
-        return True
-    inputs = step.graph.find_nodes(op="placeholder")
-    return any(node.users for node, leaf in zip(inputs, leaves, strict=True) if id(leaf) in which)
-
-
-def _traced(program: Program, stage: Stage, leaves: list[Tensor], takes: Any) -> fx.GraphModule | None:
-    """Leaves of (state, context, moment, batches, active) -> leaves of the state, whose old ones are written over.
-
-    None if a step cannot be traced.
-    """
-    step = step_at(program, stage, BATCHED.lift)
-    before = takes[2][0]
-
-    def from_state(state: State, context: Context, moment: Moment, batches: Tree, active: Tree) -> State:
-        return step(context, state, batches, active, moment)
-
-    try:
-        module, after = graph_of(from_state, leaves, takes)
-        graph = module.graph
-        new: Any = graph.output_node().args[0]
-        state = graph.find_nodes(op="placeholder")[: len(new)]
-        if after != before or _shapes(new) != _shapes(state):
-            raise TypeError("the step changes the form of the state")
-    except Exception:  # whatever is wrong comes up when the step is vmapped
-        return None
-    turn_narrow_softmax(graph)
-    simplify(module)
-    own_memory(graph, state)
-    write_over(graph, state)
-    module.recompile()
-    return module

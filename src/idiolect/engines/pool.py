@@ -25,10 +25,6 @@ from idiolect.errors import UserError
 __all__ = ["Pool", "hands_of"]
 
 HANDS_ONE_BY_ONE = 16  # of each worker at most: many, so that all workers end together
-HANDS_BATCHED = 2  # few, so that each is a large batch
-EVEN = (
-    0.75  # mean over greatest work of the clients from which one large batch for each worker is better still
-)
 
 
 def hands_of(work: dict[int, int], most: int) -> list[list[int]]:
@@ -37,9 +33,30 @@ def hands_of(work: dict[int, int], most: int) -> list[list[int]]:
     >>> hands_of({0: 5, 1: 3, 2: 7, 3: 1, 4: 3}, 3)
     [[2, 0], [1, 4], [3]]
     """
-    order = sorted(work, key=lambda client: (-work[client], client))
+    order = _longest_first(work)
     size = -(-len(order) // most)
     return [order[start : start + size] for start in range(0, len(order), size)]
+
+
+def balanced_hands(work: dict[int, int], count: int) -> list[list[int]]:
+    """Clients in ``count`` hands of equal size and about equal work; a hand is a batch, whose size should not vary.
+
+    >>> balanced_hands({0: 5, 1: 3, 2: 7, 3: 1, 4: 3}, 2)
+    [[2, 4], [0, 1, 3]]
+    """
+    size = -(-len(work) // count)
+    hands: list[list[int]] = [[] for _ in range(min(count, len(work)))]
+    loads = [0] * len(hands)
+    for client in _longest_first(work):
+        free = (place for place, hand in enumerate(hands) if len(hand) < size)
+        place = min(free, key=lambda place: (loads[place], len(hands[place])))
+        hands[place].append(client)
+        loads[place] += work[client]
+    return [hand for hand in hands if hand]
+
+
+def _longest_first(work: dict[int, int]) -> list[int]:
+    return sorted(work, key=lambda client: (-work[client], client))
 
 
 @dataclass
@@ -83,7 +100,11 @@ class Pool:
         self._bind(program)
         letter = self._server.put(server)
         amount = amounts(self.work, program, call, privates)
-        waiting = deque(hands_of(amount, hands_for_each(program, amount) * len(self._running)))
+        workers = len(self._running)
+        batched = batches_well(self.work, program)
+        waiting = deque(
+            balanced_hands(amount, workers) if batched else hands_of(amount, HANDS_ONE_BY_ONE * workers)
+        )
         busy: dict[Any, tuple[Worker, list[int]]] = {}
         died: dict[tuple[int, ...], int] = {}
         found = Collected(privates)
@@ -137,14 +158,6 @@ class Pool:
         del self._running[place]
         assert self._program is not None
         self._running.insert(place, self._start(self._program))
-
-
-def hands_for_each(program: Program, work: dict[int, int]) -> int:
-    """At most, of each worker."""
-    if not batches_well(program):
-        return HANDS_ONE_BY_ONE
-    even = sum(work.values()) >= EVEN * len(work) * max(work.values(), default=0)
-    return 1 if even else HANDS_BATCHED
 
 
 def _send(worker: Worker, task: Task) -> None:

@@ -5,7 +5,7 @@ Shapes: C cohort, B batch rows, T steps.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,12 +14,14 @@ import torch
 from torch import Tensor
 
 from idiolect.core import Batch, Facts, Program, Stage, derive, steps_of
+from idiolect.engines.cohort_batches import lay_out
 from idiolect.engines.precision import PRECISIONS, Precision
 from idiolect.federation import BatchPlan, Federation, batches_per_epoch, plan_batches
 
 __all__ = ["EVALUATION_ROWS", "Workload", "in_order", "sent"]
 
 EVALUATION_ROWS = 256  # examples of one client in one evaluation batch
+EVEN = 0.75  # mean over greatest size of clients of about equal size
 
 
 @dataclass(frozen=True)
@@ -110,10 +112,19 @@ class Workload:
 
     def extent(self, program: Program, stage: Stage) -> tuple[list[int], int]:
         """The steps that each client of the population makes in a stage, and the rows of its largest batch."""
-        size = EVALUATION_ROWS if stage.measure is not None else program.scene.batch_size
-        most = max(len(getattr(rows, stage.split)) for rows in self.federation.clients)
         steps = [self.steps(program, stage, client) for client in range(self.federation.population)]
-        return steps, min(size, most)
+        return steps, self.width(program, stage)
+
+    def width(self, program: Program, stage: Stage) -> int:
+        """The rows of the largest batch that any client of the population has in a stage."""
+        size = EVALUATION_ROWS if stage.measure is not None else program.scene.batch_size
+        return min(size, int(self.federation.clients.sizes(stage.split).max()))
+
+    @cached_property
+    def is_even(self) -> bool:
+        """Whether the clients of the population are of about equal size."""
+        sizes = self.federation.clients.sizes("train")
+        return bool(sizes.mean() >= EVEN * sizes.max())
 
     def batch(
         self, index: np.ndarray, mask: np.ndarray, key: np.ndarray, draws: dict[str, np.ndarray]
@@ -150,22 +161,11 @@ class Workload:
     ) -> Iterator[tuple[tuple[Batch, ...], Tensor | None]]:
         """All clients' batches stacked [C, B], padded in steps, and in rows up to a power of two;
         with who is active [C], if not all."""
-        planned = (self.plan(program, stage, client, with_keys) for client in clients)
-        plans, draws = zip(*planned, strict=True)
-        m = stage.batches_per_step
-        steps = np.array([len(plan.index) // m for plan in plans])
-        arrays = [_side_by_side(each) for each in zip(*plans, strict=True)]
-        widths = [1 << int(rows - 1).bit_length() for rows in arrays[1].sum(2).max(1, initial=1)]
-        index, mask, key = (torch.from_numpy(array).to(self.y.device) for array in arrays)
-        drawn = {part: _side_by_side([each[part] for each in draws]) for part in draws[0]}
-        drawn = {part: torch.from_numpy(array).to(self.like) for part, array in drawn.items()}
+        batches = lay_out(self, program, stage, clients, with_keys, in_order=True)
+        steps, everyone = np.array(batches.steps), slice(None)
         for t in range(steps.max(initial=0)):
-            now = {part: numbers[t] for part, numbers in drawn.items()}
-            batches = tuple(
-                self.gather(*(array[u, :, : widths[u]] for array in (index, mask, key)), now)
-                for u in range(t * m, (t + 1) * m)
-            )
-            yield batches, None if t < steps.min() else torch.from_numpy(t < steps).to(self.y.device)
+            active = None if t < steps.min() else torch.from_numpy(t < steps).to(self.y.device)
+            yield batches.step(t, everyone), active
 
 
 def sent(array: np.ndarray, device: torch.device) -> Tensor:
@@ -187,11 +187,3 @@ def _channels_last(images: Tensor) -> Tensor:
     _, channels, height, width = images.shape
     strides = (height * width * channels, 1, width * channels, channels)
     return images.contiguous(memory_format=torch.channels_last).as_strided(images.shape, strides)
-
-
-def _side_by_side(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """Everybody's rows t next to each other [T, C, ...], zeros for those who have none."""
-    found = np.zeros((max(map(len, arrays)), len(arrays), *arrays[0].shape[1:]), arrays[0].dtype)
-    for c, array in enumerate(arrays):
-        found[: len(array), c] = array
-    return found

@@ -1,0 +1,58 @@
+"""One step of a block of clients as a graph of tensor operations that writes over the state it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor, fx
+
+from idiolect.core import Context, Program, Stage, State, Tree
+from idiolect.engines.fewer_operations import simplify
+from idiolect.engines.flat_graph import graph_of
+from idiolect.engines.in_place import own_memory, write_over
+from idiolect.engines.narrow_softmax import turn_narrow_softmax
+from idiolect.engines.packing import BATCHED
+from idiolect.engines.steps import Moment, step_at
+
+__all__ = ["depends_on", "traced_step"]
+
+
+def traced_step(program: Program, stage: Stage, leaves: list[Tensor], takes: Any) -> fx.GraphModule | None:
+    """Leaves of (state, context, moment, batches) -> leaves of the state, whose old ones are written over.
+
+    None if a step cannot be traced.
+    """
+    step = step_at(program, stage, BATCHED.lift)
+    before = takes[2][0]
+
+    def from_state(state: State, context: Context, moment: Moment, batches: Tree) -> State:
+        return step(context, state, batches, (), moment)
+
+    try:
+        module, after = graph_of(from_state, leaves, takes)
+        graph = module.graph
+        new: Any = graph.output_node().args[0]
+        state = graph.find_nodes(op="placeholder")[: len(new)]
+        if after != before or _shapes(new) != _shapes(state):
+            raise TypeError("the step changes the form of the state")
+    except Exception:  # whatever is wrong comes up when the step is vmapped
+        return None
+    turn_narrow_softmax(graph)
+    simplify(module)
+    own_memory(graph, state)
+    write_over(graph, state)
+    module.recompile()
+    return module
+
+
+def depends_on(step: fx.GraphModule | None, leaves: list[Tensor], which: list[int]) -> bool:
+    """Whether a step depends on leaves, given by identity; one that is not traced may."""
+    if step is None:
+        return True
+    inputs = step.graph.find_nodes(op="placeholder")
+    return any(node.users for node, leaf in zip(inputs, leaves, strict=True) if id(leaf) in which)
+
+
+def _shapes(nodes: Sequence[fx.Node]) -> list[Any]:
+    return [(node.meta["val"].shape, node.meta["val"].dtype) for node in nodes]

@@ -1,0 +1,121 @@
+"""Clients of very unequal size on a CPU: whoever is done leaves the batch, and comes back to its place at the end."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from idiolect.core import Batch, broadcast
+from idiolect.engines import Cohort, Loop, Pool, Workload, packing
+from idiolect.engines.call import Call, amounts, worker_engine
+from idiolect.engines.flat_steps import MANY, FlatSteps
+from idiolect.engines.group import Outcome
+from idiolect.experiments.setting import Setting
+
+from .cases import spelt
+from .sameness import assert_equal, assert_exact, states
+from .tiny import play, setting_of
+
+UNEVEN: dict[str, Any] = {
+    "model": "mlpnet(hidden=8)",
+    "dataset": "tiny(sizes=(28, 5, 15, 200, 20, 60))",  # 2, 1, 2, 15, 2 and 5 steps of training
+    "participation_rate": 1.0,
+}
+EVERYBODY = range(6)
+SEVERAL_STAGES, PRIVATE, DRAWS, MEASURED = "map", "fedper", "superfed_mm", "persfl"
+
+
+@pytest.mark.parametrize("compile", ["flat", "none"])
+@pytest.mark.parametrize("name", [SEVERAL_STAGES, PRIVATE, DRAWS, MEASURED])
+def test_uneven_clients_side_by_side_equal_the_loop(name: str, compile: str) -> None:
+    setting = setting_of(spelt(name), **UNEVEN)
+    found, loop = (play(setting, e) for e in (Cohort(setting.work, compile=compile), Loop(setting.work)))
+    assert_equal(states(found), states(loop))
+
+
+@pytest.mark.parametrize("rounds", [2, MANY])
+@pytest.mark.parametrize("name", [SEVERAL_STAGES, PRIVATE, DRAWS])
+def test_uneven_clients_in_a_pool_equal_the_loop(name: str, rounds: int) -> None:
+    setting = setting_of(name, rounds=rounds, **UNEVEN)
+    assert isinstance(worker_engine(setting.work, setting.program(0)), Loop if rounds < MANY else Cohort)
+    found, loop = (play(setting, engine) for engine in (Pool(setting.work, 2), Loop(setting.work)))
+    assert_equal(states(found), states(loop))
+
+
+class Counting(Workload):
+    """Counts how often a client is given a batch."""
+
+    given: list[int]
+
+    def gather(self, index: Tensor, mask: Tensor, key: Tensor, draws: dict[str, Tensor]) -> Batch:
+        self.given.append(len(index))
+        return super().gather(index, mask, key, draws)
+
+
+def counting(work: Workload) -> Counting:
+    found = Counting(**{field.name: getattr(work, field.name) for field in fields(Workload)})
+    object.__setattr__(found, "given", [])
+    return found
+
+
+def one_round(setting: Setting, engine: Cohort, clients: Iterable[int] = EVERYBODY) -> Sequence[Outcome]:
+    sent = broadcast(setting.method, setting.first_server())
+    return engine.round(setting.program(0), sent, {c: setting.first_private(c) for c in clients}, False)
+
+
+@pytest.mark.parametrize("compile", ["flat", "none"])
+def test_a_client_that_is_done_is_computed_on_no_more(compile: str) -> None:
+    setting = setting_of(SEVERAL_STAGES, **UNEVEN)
+    work, program = counting(setting.work), setting.program(0)
+    one_round(setting, Cohort(work, compile=compile))
+    asked = amounts(work, program, Call("round", program.clock, False), EVERYBODY)
+    assert sum(work.given) == sum(asked.values())
+
+
+def test_evaluation_of_uneven_clients_equals_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    setting = setting_of(PRIVATE, **UNEVEN | {"dataset": "tiny(sizes=(1000, 5, 15, 2000, 20, 60))"})
+    sent = broadcast(setting.method, setting.first_server())
+    privates = {c: setting.first_private(c) for c in EVERYBODY}
+    arguments = (setting.program(0), sent, privates, "train")
+    looked_at = []
+    vmap = torch.func.vmap
+    monkeypatch.setattr(
+        packing,
+        "vmap",
+        lambda function: lambda *leaves: looked_at.append(len(leaves[0])) or vmap(function)(*leaves),
+    )
+    found = Cohort(setting.work).evaluate(*arguments)
+    assert looked_at == [6, 2, 2, 1, 1], "600 and 1200 rows in batches of 256; the others have one batch"
+    assert_equal(found, Loop(setting.work).evaluate(*arguments))
+
+
+def test_steps_are_traced_for_few_shapes_whoever_takes_part() -> None:
+    setting = setting_of("fedavg", **UNEVEN)
+    steps = FlatSteps(many=0)
+    engine = Cohort(setting.work)
+    engine._packing = steps.packing
+    for clients in itertools.combinations(EVERYBODY, 4):
+        one_round(setting, engine, clients)
+    assert sum(map(len, steps._steps.values())) == 3, "blocks of four, two and one"
+
+
+def test_the_order_of_clients_changes_nothing() -> None:
+    setting = setting_of(PRIVATE, **UNEVEN)
+    engine = Cohort(setting.work, compile="flat")
+    order = [4, 1, 3, 0, 5, 2]
+    turned = dict(zip(order, one_round(setting, engine, order), strict=True))
+    assert_equal([turned[c] for c in EVERYBODY], list(one_round(setting, engine)))
+
+
+def test_a_round_made_again_is_the_same_to_the_last_digit() -> None:
+    setting = setting_of(SEVERAL_STAGES, **UNEVEN)
+    engine = Cohort(setting.work, compile="flat")
+    first, second = (list(one_round(setting, engine)) for _ in range(2))
+    assert_exact(first, second)
+    assert_exact(first, list(one_round(setting, Cohort(setting.work, compile="flat"))))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from torch import Tensor
 
 from idiolect.core import UPLOAD, Batch, Context, Program, Stage
 from idiolect.engines import Cohort, Workload
+from idiolect.engines.cohort_batches import padded_feed
 from idiolect.engines.packing import BATCHED
 from idiolect.engines.task import make_task
 from idiolect.models import build
@@ -20,17 +20,15 @@ from .midway import answers, midway
 from .sameness import assert_equal, assert_exact
 
 
-class Padded(Workload):
-    """Hands a cohort more padding than it needs, full of noise: three rows a batch, and steps in between."""
-
-    def cohort_feed(
-        self, program: Program, stage: Stage, clients: list[int], with_keys: bool = True
-    ) -> Iterator[tuple[tuple[Batch, ...], Tensor | None]]:
-        for batches, active in super().cohort_feed(program, stage, clients, with_keys):
-            noisy = tuple(_with_noise(batch) for batch in batches)
-            nothing = tuple(batch._replace(mask=torch.zeros_like(batch.mask)) for batch in noisy)
-            nobody = torch.zeros(len(clients), dtype=torch.bool)
-            yield from ((nothing, nobody), (noisy, active), (nothing, nobody))
+def noisy_feed(
+    work: Workload, program: Program, stage: Stage, clients: list[int]
+) -> Iterator[tuple[tuple[Batch, ...], Tensor | None]]:
+    """More padding than a cohort needs, full of noise: three rows a batch, and steps in between."""
+    for batches, active in padded_feed(work, program, stage, clients):
+        noisy = tuple(_with_noise(batch) for batch in batches)
+        nothing = tuple(batch._replace(mask=torch.zeros_like(batch.mask)) for batch in noisy)
+        nobody = torch.zeros(len(clients), dtype=torch.bool)
+        yield from ((nothing, nobody), (noisy, active), (nothing, nobody))
 
 
 def _with_noise(batch: Batch, rows: int = 3) -> Batch:
@@ -45,11 +43,10 @@ def _with_noise(batch: Batch, rows: int = 3) -> Batch:
 
 def test_padding_changes_nothing(method: str) -> None:
     at = midway(method)
-    padded = Padded(**{field.name: getattr(at.setting.work, field.name) for field in fields(Workload)})
     expected = {call: dict(got) for call, got in answers(method, "loop").found.items() if call != "valid"}
     expected["round"] = {c: outcome._replace(before={}, after={}) for c, outcome in expected["round"].items()}
-    engine = Cohort(padded)
-    engine._packing = BATCHED  # as on a GPU: on a CPU, nobody is padded in steps
+    engine = Cohort(at.setting.work)
+    engine._packing = BATCHED._replace(feed=noisy_feed)  # on a CPU, nobody is padded in steps
     assert_equal(at.ask(engine, observe=False), expected)
 
 

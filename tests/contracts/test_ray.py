@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from idiolect.core import Batch
-from idiolect.engines import ENGINES, Engine
+from idiolect.engines import ENGINES, Cohort, Engine
+from idiolect.engines.call import worker_engine
+from idiolect.engines.flat_steps import MANY
 from idiolect.errors import UserError
 from idiolect.experiments.setting import Setting
 from idiolect.experiments.simulation import Simulation
@@ -47,8 +49,8 @@ def test_ray_is_exactly_loop(name: str, workers: int) -> None:
 
 @pytest.mark.slow
 def test_workers_that_batch_their_clients_equal_loop() -> None:
-    scene = {"model": "mlpnet(hidden=8)", "rounds": ROUNDS}
-    loop = finished_run("ditto", **scene)
+    loop = finished_run("ditto", model="mlpnet(hidden=8)", rounds=MANY)
+    assert isinstance(worker_engine(loop.setting.work, loop.setting.program(0)), Cohort)
     found = play(loop.setting, on_ray(loop.setting))
     assert_equal(states(found), states(loop))
 

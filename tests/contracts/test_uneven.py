@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from idiolect.core import Batch, broadcast
+from idiolect.core import UPLOAD, Batch, Part, Tree, View, broadcast, chain
 from idiolect.engines import Cohort, Loop, Pool, Workload, packing
 from idiolect.engines.call import Call, amounts, worker_engine
 from idiolect.engines.flat_steps import MANY, FlatSteps
 from idiolect.engines.group import Outcome
 from idiolect.experiments.setting import Setting
+from idiolect.experiments.simulation import Simulation
+from idiolect.parts import average
 
 from .cases import spelt
 from .sameness import assert_equal, assert_exact, states
@@ -64,7 +66,9 @@ def counting(work: Workload) -> Counting:
     return found
 
 
-def one_round(setting: Setting, engine: Cohort, clients: Iterable[int] = EVERYBODY) -> Sequence[Outcome]:
+def one_round(
+    setting: Setting, engine: Cohort | Loop, clients: Iterable[int] = EVERYBODY
+) -> Sequence[Outcome]:
     sent = broadcast(setting.method, setting.first_server())
     return engine.round(setting.program(0), sent, {c: setting.first_private(c) for c in clients}, False)
 
@@ -111,6 +115,66 @@ def test_the_order_of_clients_changes_nothing() -> None:
     order = [4, 1, 3, 0, 5, 2]
     turned = dict(zip(order, one_round(setting, engine, order), strict=True))
     assert_equal([turned[c] for c in EVERYBODY], list(one_round(setting, engine)))
+
+
+def odd(kind: str) -> Part:
+    """Its carry comes back with its names in another order, or in another type."""
+
+    def carry(params: Tree, view: View) -> Tree:
+        zero = torch.zeros(()) if kind == "type" else torch.zeros_like(view.facts.samples)
+        return {"norm": zero, "steps": zero}
+
+    def gradient(plain: Any, view: View) -> Any:
+        def found(params: Tree, buffers: Tree, batches: Any, carry: Tree) -> tuple[Tree, Tree, Tree]:
+            grads, new = plain(params, buffers, batches)
+            norm = carry["norm"] + sum((leaf**2).sum() for leaf in grads["model"].values())
+            return grads, new, {"steps": carry["steps"] + 1, "norm": norm}
+
+        return found
+
+    def finish(results: Any, view: View) -> Tree:
+        return {name: 1.0 * results[UPLOAD].carry["odd"][name] for name in ("norm", "steps")}
+
+    zeros = torch.zeros(2, dtype=torch.float64)
+    return Part(
+        "odd",
+        carry=carry,
+        gradient=gradient,
+        finish=finish,
+        init_client=lambda *_: {"norm": zeros[0], "steps": zeros[1]},
+    )
+
+
+@pytest.mark.parametrize("compile", ["flat", "none"])
+@pytest.mark.parametrize("kind", ["order", "type"])
+def test_a_state_that_changes_its_form_runs_client_by_client(kind: str, compile: str) -> None:
+    setting = replace(setting_of("fedavg", **UNEVEN), method=chain(average(), odd(kind)))
+    with pytest.warns(UserWarning, match="client by client"):
+        found = one_round(setting, Cohort(setting.work, compile=compile))
+    assert_equal(list(found), list(one_round(setting, Loop(setting.work))))
+
+
+def test_measures_of_uneven_clients_equal_the_loop() -> None:
+    sizes = UNEVEN | {
+        "dataset": "tiny(sizes=(2000, 5, 15, 1200, 20, 60))",
+        "rounds": 1,
+        "learning_rate": 1e-4,
+    }
+    setting = setting_of(spelt(MEASURED), **sizes)
+    found, loop = (play(setting, e) for e in (Cohort(setting.work, compile="flat"), Loop(setting.work)))
+    assert_equal(states(found), states(loop))
+
+
+def test_an_engine_put_in_later_goes_on_to_the_last_digit() -> None:
+    setting = setting_of(DRAWS, rounds=4, **UNEVEN)
+    through = Simulation.start(setting, Cohort(setting.work, compile="flat"))
+    cut = Simulation.start(setting, Cohort(setting.work, compile="flat"))
+    for round in range(4):
+        through.advance()
+        if round == 2:
+            cut.engine = Cohort(setting.work, compile="flat")
+        cut.advance()
+    assert_exact(states(cut), states(through))
 
 
 def test_a_round_made_again_is_the_same_to_the_last_digit() -> None:

@@ -22,7 +22,7 @@ from idiolect.core.trees import tree_leaves
 from idiolect.engines import Loop, Pool, Where
 from idiolect.engines.call import TRIES, batches_well
 from idiolect.engines.flat_steps import MANY
-from idiolect.engines.pool import balanced_hands
+from idiolect.engines.hands import balanced_hands
 from idiolect.errors import UserError
 from idiolect.experiments import Experiment
 from idiolect.experiments.setting import Setting, prepare

@@ -22,7 +22,10 @@ def _squared(array: np.ndarray) -> float:
 
 
 def tolerance(precision: str, device: str) -> float:
-    """Of one round: float64 equal, float32 up to rounding, anything coarser (TF32, bfloat16) up to its digits."""
+    """Of one round: float64 equal, float32 up to rounding, anything coarser up to its digits.
+
+    On a GPU the plain loop itself rounds: PyTorch convolves in TF32 there unless told otherwise.
+    """
     if precision == "float64":
         return 1e-9
     if precision == "bf16":

@@ -16,7 +16,7 @@ from torch import Tensor
 from idiolect.core import Context, State
 from idiolect.core.trees import Tree, flatten, tree_map, unflatten
 
-__all__ = ["Block", "Run", "blocks_of", "few_sizes", "of_clients", "one_size", "run_blocks"]
+__all__ = ["Block", "RunBlock", "blocks_of", "few_sizes", "of_clients", "one_size", "run_blocks"]
 
 LARGEST = 8  # clients of one block where sizes shall be few; more at once are hardly faster on a core
 
@@ -29,7 +29,7 @@ class Block(NamedTuple):
     stop: int
 
 
-Run = Callable[[Block, Context, State], State]
+RunBlock = Callable[[Block, Context, State], State]
 
 
 def blocks_of(steps: Sequence[int], sizes: Callable[[int], list[int]]) -> Iterator[Block]:
@@ -76,7 +76,9 @@ def few_sizes(n_clients: int) -> list[int]:
     return found
 
 
-def run_blocks(blocks: Iterable[Block], order: list[int], context: Context, state: State, run: Run) -> State:
+def run_blocks(
+    blocks: Iterable[Block], order: list[int], context: Context, state: State, run: RunBlock
+) -> State:
     """The state of every client after all blocks.
 
     Args:
@@ -85,20 +87,31 @@ def run_blocks(blocks: Iterable[Block], order: list[int], context: Context, stat
     """
     leaves, form = flatten(state)
     places = torch.tensor(order, device=context.facts.samples.device)
-    in_order = order == sorted(order)
-    if in_order:
+    is_sorted = order == sorted(order)
+    if is_sorted:
         held = [leaf.clone(memory_format=torch.contiguous_format) for leaf in leaves]
     else:
         held = [leaf.index_select(0, places) for leaf in leaves]
         context = of_clients(lambda leaf: leaf.index_select(0, places), context)
+
+    def after(block: Block, context: Context, own: list[Tensor]) -> list[Tensor]:
+        new, found = flatten(run(block, context, unflatten(own, form)))
+        if found != form or _kinds(new) != _kinds(own):
+            raise TypeError("a step changes the form of the state")
+        return new
+
     blocks = list(blocks)
-    if in_order and [block.rows for block in blocks] == [slice(0, len(order))]:
-        return run(blocks[0], context, unflatten(held, form))
+    if [block.rows for block in blocks] == [slice(0, len(order))]:
+        return unflatten(after(blocks[0], context, held), form)
     for block in blocks:
         own = [leaf[block.rows] for leaf in held]
-        new, _ = flatten(run(block, of_clients(itemgetter(block.rows), context), unflatten(own, form)))
-        _write(own, new)
-    return unflatten(held if in_order else [leaf.index_select(0, places.argsort()) for leaf in held], form)
+        _write(own, after(block, of_clients(itemgetter(block.rows), context), own))
+    back = places.argsort()
+    return unflatten(held if is_sorted else [leaf.index_select(0, back) for leaf in held], form)
+
+
+def _kinds(leaves: list[Tensor]) -> list[tuple[torch.Size, torch.dtype]]:
+    return [(leaf.shape, leaf.dtype) for leaf in leaves]
 
 
 def _write(own: list[Tensor], new: list[Tensor]) -> None:

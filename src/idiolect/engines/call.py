@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from idiolect.core import Clock, Program, Stage, Tree
 from idiolect.engines.cohort import Cohort
-from idiolect.engines.flat_steps import MANY
+from idiolect.engines.flat_steps import tracing_pays
 from idiolect.engines.loop import Loop
 from idiolect.engines.workload import Workload
 from idiolect.errors import UserError
@@ -30,9 +30,8 @@ def batches_well(work: Workload, program: Program) -> bool:
 
     Without convolutions it is, where clients are of about equal size or the run is long enough to trace its steps.
     """
-    if program.task.structure.convolutional:
-        return False
-    return work.is_even or program.clock.rounds >= MANY
+    convolutional = program.task.structure.convolutional
+    return tracing_pays(program) or (work.is_even and not convolutional)
 
 
 def worker_engine(work: Workload, program: Program) -> Loop | Cohort:

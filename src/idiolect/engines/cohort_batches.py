@@ -6,18 +6,16 @@ Shapes: U batches of the longest client, C clients, B rows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from idiolect.core import Batch, Program, Stage
+from idiolect.engines.workload import Workload
 
-if TYPE_CHECKING:
-    from idiolect.engines.workload import Workload
-
-__all__ = ["CohortBatches", "lay_out"]
+__all__ = ["CohortBatches", "lay_out", "padded_feed"]
 
 
 class CohortBatches(NamedTuple):
@@ -47,7 +45,7 @@ class CohortBatches(NamedTuple):
             found.append(self.work.gather(*(array[u, clients, rows] for array in self.arrays), drawn))
         return tuple(found)
 
-    def steps_of(
+    def between(
         self, clients: slice, start: int, stop: int, width: int | None = None
     ) -> Iterator[tuple[tuple[Batch, ...], None]]:
         for t in range(start, stop):
@@ -60,15 +58,16 @@ def lay_out(
     stage: Stage,
     clients: Sequence[int],
     with_keys: bool = True,
-    in_order: bool = False,
+    as_given: bool = False,
 ) -> CohortBatches:
     """Args:
-    in_order: the clients stay as they are given.
+    with_keys: the batches hold the keys of their examples.
+    as_given: the clients stay in their order.
     """
     planned = [work.plan(program, stage, client, with_keys) for client in clients]
     steps = [len(plan.index) // stage.batches_per_step for plan, _ in planned]
     order = list(range(len(clients)))
-    if not in_order:
+    if not as_given:
         order.sort(key=lambda place: -steps[place])
     plans, draws = zip(*(planned[place] for place in order), strict=True)
     arrays = [_side_by_side(each) for each in zip(*plans, strict=True)]
@@ -83,6 +82,20 @@ def lay_out(
         arrays[1].sum(2),
         {part: torch.from_numpy(array).to(work.like) for part, array in drawn.items()},
     )
+
+
+def padded_feed(
+    work: Workload, program: Program, stage: Stage, clients: list[int]
+) -> Iterator[tuple[tuple[Batch, ...], Tensor | None]]:
+    """All clients' batches step by step, as given, with who is active [C], if not all.
+
+    Whoever is done goes on with batches of padding: on a GPU, where a stage can only be vmapped.
+    """
+    batches = lay_out(work, program, stage, clients, as_given=True)
+    steps = np.array(batches.steps)
+    for t in range(steps.max(initial=0)):
+        active = None if t < steps.min() else torch.from_numpy(t < steps).to(work.y.device)
+        yield batches.step(t, slice(None)), active
 
 
 def _side_by_side(arrays: Sequence[np.ndarray]) -> np.ndarray:

@@ -12,6 +12,7 @@ import torch
 
 from idiolect.core import Context, Program, Stage, State
 from idiolect.core.trees import flatten, unflatten
+from idiolect.engines.cohort_batches import padded_feed
 from idiolect.engines.fingerprint import ProgramKeys, fingerprint
 from idiolect.engines.packing import BATCHED_LAYERS, Packing
 from idiolect.engines.planning import Planner
@@ -24,7 +25,8 @@ from idiolect.layers import warm_up
 
 __all__ = ["BACKENDS", "Compiled"]
 
-# A kernel for each concatenation: inductor's kernel for many at once computed other numbers (torch 2.11, Triton 3.6).
+# A kernel for each concatenation: inductor's one for 25 slices computes other numbers (torch 2.11, Triton 3.6), and
+# test_compiled_cohort_equals_loop_on_a_gpu[map] fails.
 INDUCTOR = {"force_pointwise_cat": True}
 BACKENDS: dict[str, Callable[[torch.fx.GraphModule], Callable[..., Any]]] = {
     "inductor": lambda graph: torch.compile(graph, fullgraph=True, dynamic=False, options=INDUCTOR),
@@ -71,7 +73,7 @@ class Compiled:
             return state
         step = self._step(program, stage, context, state, plan)
         if step is None:
-            feed = self.work.cohort_feed(program, stage, plan.clients)
+            feed = padded_feed(self.work, program, stage, plan.clients)
             return BATCHED_LAYERS.fold(program, stage, context, state, feed)
         self._planner.reads_keys[stage.name] = step.reads_keys
         if step.reads_keys and not plan.with_keys:  # it was otherwise in the round before

@@ -11,9 +11,10 @@ from torch import Tensor
 from idiolect.core import Batch, Context, Model, Program, Tree
 from idiolect.core.measures import recalibration
 from idiolect.core.trees import Rows, tree_leaves, tree_map
-from idiolect.engines.blocks import of_clients
+from idiolect.engines.blocks import blocks_of, of_clients, one_size
 from idiolect.engines.packing import SINGLE, Packing
-from idiolect.engines.workload import EVALUATION_ROWS, Workload, in_order
+from idiolect.engines.workload import EVALUATION_ROWS, Workload, in_order, sent
+from idiolect.federation import BatchPlan
 
 __all__ = ["Logits", "evaluate_context", "evaluate_group", "group_context", "server_logits"]
 
@@ -51,27 +52,28 @@ def evaluate_context(
     sizes = [len(getattr(work.federation.clients[c], split)) for c in clients]
     found: list[list[Logits]] = [[] for _ in clients]
     with torch.no_grad():
-        for t, batch in enumerate(_rows(work, packing, clients, split)):
-            left = [place for place, size in enumerate(sizes) if t == 0 or size > t * EVALUATION_ROWS]
-            given = (context, batch, statistics)
-            if len(left) < len(clients):
-                given = _only(left, *given)
-            for place, row in zip(left, packing.unpack(lifted(*given), len(left)), strict=True):
-                found[place].append(row)
+        for places, batches in _blocks(work, packing, clients, split):
+            own = (context, statistics)
+            if len(places) < len(clients):
+                own = _only(places, work, *own)
+            for batch in batches:
+                rows = packing.unpack(lifted(own[0], batch, own[1]), len(places))
+                for place, row in zip(places, rows, strict=True):
+                    found[place].append(row)
     return [
         {name: torch.cat([row[name] for row in rows])[:size] for name in rows[0]} if rows else {}
         for rows, size in zip(found, sizes, strict=True)
     ]
 
 
-def _only(places: list[int], context: Context, batch: Batch, statistics: Tree) -> tuple[Context, Batch, Tree]:
+def _only(places: list[int], work: Workload, context: Context, statistics: Tree) -> tuple[Context, Tree]:
     """What belongs to some clients of a group."""
-    which = torch.tensor(places, device=batch.y.device)
+    which = sent(np.asarray(places), work.y.device)
 
     def select(leaf: Tensor) -> Tensor:
         return leaf.index_select(0, which)
 
-    return of_clients(select, context), tree_map(select, batch), tree_map(select, statistics)
+    return of_clients(select, context), tree_map(select, statistics)
 
 
 def _recalibrated(
@@ -96,26 +98,39 @@ def _recalibrated(
     with torch.no_grad():
         sums = packing.lift(begin)(context)
         if sums:
-            for batch in _rows(work, packing, clients, "train"):
+            everyone = [in_order(work.federation.clients[c].train) for c in clients]
+            for batch in _batches(work, packing, everyone, 0, max(len(plan.index) for plan in everyone)):
                 sums = packing.lift(add)(context, sums, batch)
     return {name: found["buffers"] for name, found in sums.items()}
 
 
-def _rows(work: Workload, packing: Packing, clients: list[int], split: str) -> Iterator[Batch]:
-    """A split in its own order: as it is for a single client, padded and stacked for a cohort."""
+def _blocks(
+    work: Workload, packing: Packing, clients: list[int], split: str
+) -> Iterator[tuple[list[int], Iterator[Batch]]]:
+    """A split in its own order: places of clients who are not done yet, and their next batches."""
     plans = [in_order(getattr(work.federation.clients[c], split)) for c in clients]
+    order = sorted(range(len(clients)), key=lambda place: -len(plans[place].index))
+    lengths = [max(len(plans[place].index), packing is not SINGLE) for place in order]
+    for rows, start, stop in blocks_of(lengths, one_size):
+        places = sorted(order[rows])
+        yield places, _batches(work, packing, [plans[place] for place in places], start, stop)
+
+
+def _batches(
+    work: Workload, packing: Packing, plans: list[BatchPlan], start: int, stop: int
+) -> Iterator[Batch]:
+    """As they are for a single client, padded and stacked for a cohort."""
     if packing is SINGLE:
-        plan = plans[0]
-        yield from (work.single(i[m], m[m], k[m], {}) for i, m, k in zip(*plan, strict=True))
+        yield from (work.single(i[m], m[m], k[m], {}) for i, m, k in zip(*plans[0], strict=True))
         return
-    length = max(len(plan.index) for plan in plans)
     width = max(int(plan.mask[:1].sum()) for plan in plans)
 
     def padded(arrays: list[np.ndarray]) -> np.ndarray:  # [C, n, rows]
-        return np.stack([np.pad(a[:, :width], ((0, length - len(a)), (0, 0))) for a in arrays])
+        cut = [array[start:stop, :width] for array in arrays]
+        return np.stack([np.pad(a, ((0, stop - start - len(a)), (0, 0))) for a in cut])
 
     index, mask, key = (padded([plan[f] for plan in plans]) for f in range(3))
-    yield from (work.batch(index[:, t], mask[:, t], key[:, t], {}) for t in range(length))
+    yield from (work.batch(index[:, t], mask[:, t], key[:, t], {}) for t in range(stop - start))
 
 
 def server_logits(program: Program, server: Tree, x: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
 """Steps of a cohort on a CPU as lists of tensor operations, traced once: under vmap each costs milliseconds of Python.
 
 Tracing pays in a run of many rounds of a network without convolutions.  In others, and where a step cannot be traced,
-it is vmapped.  A step is traced for few shapes: a group of clients who make as many steps as each other is one block,
-others are blocks of few sizes with batches of one width.
+it is vmapped.  A step is traced for few shapes: where clients are of about equal size, a group who make as many steps
+as each other is one block; others are blocks of few sizes with batches of one width.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from idiolect.engines.steps import Moment
 from idiolect.engines.traced_hooks import TracedHooks
 from idiolect.engines.workload import Workload
 
-__all__ = ["MANY", "FlatSteps"]
+__all__ = ["MANY", "FlatSteps", "tracing_pays"]
 
 MANY = 20  # rounds of a run from which tracing pays
 
@@ -83,7 +83,7 @@ class FlatSteps:
         moment = Moment(*(torch.full_like(context.facts.samples[0], number) for number in now))
 
         def run(block: Block, context: Context, state: State) -> State:
-            steps = feed.batches.steps_of(*block, feed.width)
+            steps = feed.batches.between(*block, feed.width)
             if feed.what is None:
                 return BATCHED.fold(program, stage, context, state, steps)
             return self._run_traced(program, stage, context, state, moment, feed.what, steps)
@@ -123,7 +123,11 @@ class FlatSteps:
         return unflatten(held, form)
 
     def _pays(self, program: Program) -> bool:
-        return program.clock.rounds >= self.many and not program.task.structure.convolutional
+        return tracing_pays(program, self.many)
+
+
+def tracing_pays(program: Program, many: float = MANY) -> bool:
+    return program.clock.rounds >= many and not program.task.structure.convolutional
 
 
 def _kinds(leaves: Sequence[Tensor]) -> Hashable:

@@ -11,6 +11,7 @@ from torch.func import grad_and_value, vmap
 
 from idiolect.core import Batch, Context, Program, Stage, State, Tree
 from idiolect.core.trees import Rows, stack, tree_leaves, tree_map, with_leaves
+from idiolect.engines.cohort_batches import padded_feed
 from idiolect.engines.workload import Workload
 from idiolect.layers import BatchedLayers
 
@@ -148,7 +149,7 @@ BATCHED = _packing(
     _vmapped,
     pack=stack,
     unpack=Rows,
-    feed=lambda work, program, stage, clients: work.cohort_feed(program, stage, clients),
+    feed=padded_feed,
     differentiate=_functional,
 )
 

@@ -1,6 +1,7 @@
-"""pool: one worker process per core, one intra-op thread each; whoever is free takes the next clients.
+"""pool: one worker process per core, one intra-op thread each.
 
-A worker runs the same code as ``loop``, or as ``cohort`` where that is faster, so the numbers are theirs.
+A worker runs the same code as ``loop``, and takes the next clients when it is free; or as ``cohort`` where that is
+faster, with its share of the clients at once.  The numbers are theirs.
 """
 
 from __future__ import annotations
@@ -17,46 +18,15 @@ from idiolect.engines.call import TRIES, Call, amounts, batches_well, worker_eng
 from idiolect.engines.collected import Collected
 from idiolect.engines.evaluation import Logits
 from idiolect.engines.group import Outcome
+from idiolect.engines.hands import balanced_hands, hands_of
 from idiolect.engines.mailbox import Mailbox
 from idiolect.engines.worker import Answer, Task, Worker, start_worker
 from idiolect.engines.workload import Workload
 from idiolect.errors import UserError
 
-__all__ = ["Pool", "hands_of"]
+__all__ = ["Pool"]
 
 HANDS_ONE_BY_ONE = 16  # of each worker at most: many, so that all workers end together
-
-
-def hands_of(work: dict[int, int], most: int) -> list[list[int]]:
-    """Clients in at most ``most`` hands of equal size, those with most work first.
-
-    >>> hands_of({0: 5, 1: 3, 2: 7, 3: 1, 4: 3}, 3)
-    [[2, 0], [1, 4], [3]]
-    """
-    order = _longest_first(work)
-    size = -(-len(order) // most)
-    return [order[start : start + size] for start in range(0, len(order), size)]
-
-
-def balanced_hands(work: dict[int, int], count: int) -> list[list[int]]:
-    """Clients in ``count`` hands of equal size and about equal work; a hand is a batch, whose size should not vary.
-
-    >>> balanced_hands({0: 5, 1: 3, 2: 7, 3: 1, 4: 3}, 2)
-    [[2, 4], [0, 1, 3]]
-    """
-    size = -(-len(work) // count)
-    hands: list[list[int]] = [[] for _ in range(min(count, len(work)))]
-    loads = [0] * len(hands)
-    for client in _longest_first(work):
-        free = (place for place, hand in enumerate(hands) if len(hand) < size)
-        place = min(free, key=lambda place: (loads[place], len(hands[place])))
-        hands[place].append(client)
-        loads[place] += work[client]
-    return [hand for hand in hands if hand]
-
-
-def _longest_first(work: dict[int, int]) -> list[int]:
-    return sorted(work, key=lambda client: (-work[client], client))
 
 
 @dataclass

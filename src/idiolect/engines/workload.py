@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from idiolect.core import Batch, Facts, Program, Stage, derive, steps_of
-from idiolect.engines.cohort_batches import lay_out
 from idiolect.engines.precision import PRECISIONS, Precision
 from idiolect.federation import BatchPlan, Federation, batches_per_epoch, plan_batches
 
@@ -116,13 +115,13 @@ class Workload:
         return steps, self.width(program, stage)
 
     def width(self, program: Program, stage: Stage) -> int:
-        """The rows of the largest batch that any client of the population has in a stage."""
+        """The rows of the largest batch that anybody has in a stage, newcomers included."""
         size = EVALUATION_ROWS if stage.measure is not None else program.scene.batch_size
         return min(size, int(self.federation.clients.sizes(stage.split).max()))
 
     @cached_property
     def is_even(self) -> bool:
-        """Whether the clients of the population are of about equal size."""
+        """Whether clients, newcomers included, are of about equal size."""
         sizes = self.federation.clients.sizes("train")
         return bool(sizes.mean() >= EVEN * sizes.max())
 
@@ -155,17 +154,6 @@ class Workload:
             drawn = {part: d[t] for part, d in draws.items()}
             picks = [(u, plan.mask[u]) for u in range(t * m, (t + 1) * m)]
             yield tuple(self.single(plan.index[u][r], r[r], plan.key[u][r], drawn) for u, r in picks), None
-
-    def cohort_feed(
-        self, program: Program, stage: Stage, clients: list[int], with_keys: bool = True
-    ) -> Iterator[tuple[tuple[Batch, ...], Tensor | None]]:
-        """All clients' batches stacked [C, B], padded in steps, and in rows up to a power of two;
-        with who is active [C], if not all."""
-        batches = lay_out(self, program, stage, clients, with_keys, in_order=True)
-        steps, everyone = np.array(batches.steps), slice(None)
-        for t in range(steps.max(initial=0)):
-            active = None if t < steps.min() else torch.from_numpy(t < steps).to(self.y.device)
-            yield batches.step(t, everyone), active
 
 
 def sent(array: np.ndarray, device: torch.device) -> Tensor:

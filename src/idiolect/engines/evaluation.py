@@ -19,6 +19,9 @@ from idiolect.federation import BatchPlan
 __all__ = ["Logits", "evaluate_context", "evaluate_group", "group_context", "server_logits"]
 
 Logits = dict[str, Tensor]  # by predictor: [samples, classes]
+FEWEST_ROWS = (
+    64  # with fewer, a product sums in one order for a matrix that all share and in another for a batch
+)
 
 
 def group_context(work: Workload, packing: Packing, server: Tree, privates: Mapping[int, Tree]) -> Context:
@@ -123,7 +126,8 @@ def _batches(
     if packing is SINGLE:
         yield from (work.single(i[m], m[m], k[m], {}) for i, m, k in zip(*plans[0], strict=True))
         return
-    width = max(int(plan.mask[:1].sum()) for plan in plans)
+    most = max(int(plan.mask[:1].sum()) for plan in plans)
+    width = max(FEWEST_ROWS, 1 << (most - 1).bit_length())
 
     def padded(arrays: list[np.ndarray]) -> np.ndarray:  # [C, n, rows]
         cut = [array[start:stop, :width] for array in arrays]

@@ -165,6 +165,17 @@ def test_measures_of_uneven_clients_equal_the_loop() -> None:
     assert_equal(states(found), states(loop))
 
 
+def test_a_step_that_reads_keys_later_does_not_read_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
+    setting = setting_of("fedavg", **UNEVEN)
+    engine = Cohort(setting.work, compile="flat")
+    reads = itertools.chain([False], itertools.repeat(True))
+    monkeypatch.setattr("idiolect.engines.flat_steps.depends_on", lambda *_: next(reads))
+    one_round(setting, engine, [1])  # one step of one client
+    with pytest.warns(UserWarning, match="client by client"):
+        found = one_round(setting, engine)
+    assert_exact(list(found), list(one_round(setting, Loop(setting.work))))
+
+
 def test_an_engine_put_in_later_goes_on_to_the_last_digit() -> None:
     setting = setting_of(DRAWS, rounds=4, **UNEVEN)
     through = Simulation.start(setting, Cohort(setting.work, compile="flat"))

@@ -19,9 +19,8 @@ from idiolect.federation import BatchPlan
 __all__ = ["Logits", "evaluate_context", "evaluate_group", "group_context", "server_logits"]
 
 Logits = dict[str, Tensor]  # by predictor: [samples, classes]
-FEWEST_ROWS = (
-    64  # with fewer, a product sums in one order for a matrix that all share and in another for a batch
-)
+# With fewer, a product sums in one order where all share a matrix and in another where each has its own.
+FEWEST_ROWS = 64
 
 
 def group_context(work: Workload, packing: Packing, server: Tree, privates: Mapping[int, Tree]) -> Context:
@@ -113,7 +112,8 @@ def _blocks(
     """A split in its own order: places of clients who are not done yet, and their next batches."""
     plans = [in_order(getattr(work.federation.clients[c], split)) for c in clients]
     order = sorted(range(len(clients)), key=lambda place: -len(plans[place].index))
-    lengths = [max(len(plans[place].index), packing is not SINGLE) for place in order]
+    least = 0 if packing is SINGLE else 1  # where nobody is alone, who has no rows is given padding
+    lengths = [max(len(plans[place].index), least) for place in order]
     for rows, start, stop in blocks_of(lengths, one_size):
         places = sorted(order[rows])
         yield places, _batches(work, packing, [plans[place] for place in places], start, stop)

@@ -112,7 +112,9 @@ class FlatSteps:
                 takes = (tuple, (), (form, *around[2], beside))
                 steps[key] = traced_step(program, stage, leaves, takes)
                 reads = depends_on(steps[key], leaves, [id(batch.key) for batch in batches])
-                self._reads_keys[what] = reads or self._reads_keys.get(what, False)
+                known = self._reads_keys.setdefault(what, reads)
+                if reads and not known:
+                    raise RuntimeError("a step reads keys of examples that it did not read before")
             step = steps[key]
             if step is None:
                 return BATCHED.fold(

@@ -13,7 +13,8 @@ from idiolect.core.trees import flatten
 from idiolect.engines.fewer_operations import simplify
 from idiolect.engines.flat_graph import graph_of
 from idiolect.engines.in_place import own_memory, write_over
-from idiolect.engines.narrow_softmax import turn_narrow_softmax
+from idiolect.engines.plain_calls import PLAIN, call_plainly
+from idiolect.engines.turned import turned
 
 aten = torch.ops.aten
 Step = Callable[[dict[str, Tensor], dict[str, Tensor]], dict[str, Tensor]]
@@ -128,24 +129,82 @@ def test_draws_stay_apart() -> None:
     )
 
 
-@pytest.mark.parametrize(("rows", "classes", "turned"), [(64, 10, True), (64, 40, False), (8, 10, False)])
+@pytest.mark.parametrize(("rows", "classes", "is_turned"), [(64, 10, True), (64, 40, False), (8, 10, False)])
 @pytest.mark.parametrize("softmax", [torch.log_softmax, torch.softmax])
 def test_softmax_over_few_classes_is_turned_and_stays_the_same(
-    softmax: Callable[..., Tensor], rows: int, classes: int, turned: bool
+    softmax: Callable[..., Tensor], rows: int, classes: int, is_turned: bool
 ) -> None:
     def gradient(state: Tree, given: Tree) -> Tree:
         def total(x: Tensor) -> Tensor:
-            return (softmax(x, -1).view(-1) * given["g"].view(-1)).sum()
+            return (softmax(x, -1) * given["g"]).sum()
 
-        return {"x": torch.func.grad(total)(state["x"])}
+        return {"x": state["x"] + torch.func.grad(total)(state["x"])}
 
     state = {"x": torch.randn(3, rows, classes)}
-    given = {"g": torch.randn(3, rows, classes)}
+    check_turned(gradient, state, {"g": torch.randn(3, rows, classes)}, is_turned)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "is_turned"), [(64, 100, True), (64, 96, False), (50, 100, False)]
+)
+def test_a_product_of_odd_columns_is_turned_and_stays_the_same(
+    rows: int, columns: int, is_turned: bool
+) -> None:
+    def step(state: Tree, given: Tree) -> Tree:
+        return {"x": state["x"] + torch.bmm(given["a"], given["b"].mT).relu().sum()}
+
+    given = {"a": torch.randn(3, rows, 20), "b": torch.randn(3, columns, 20)}
+    check_turned(step, {"x": torch.randn(2)}, given, is_turned)
+
+
+def test_what_a_step_gives_lies_in_memory_as_it_did() -> None:
+    def step(state: Tree, given: Tree) -> Tree:
+        return {"x": torch.bmm(given["a"], state["x"])}
+
+    check_turned(step, {"x": torch.randn(3, 64, 100)}, {"a": torch.randn(3, 64, 64)}, False)
+
+
+def test_a_view_of_rows_that_follow_each_other_keeps_them_so() -> None:
+    def step(state: Tree, given: Tree) -> Tree:
+        return {"x": state["x"] + torch.bmm(given["a"], given["b"]).view(-1).sum()}
+
+    check_turned(step, {"x": torch.randn(2)}, {"a": torch.randn(3, 64, 5), "b": torch.randn(3, 5, 9)}, False)
+
+
+def check_turned(step: Step, state: Tree, given: Tree, is_turned: bool) -> None:
     leaves, takes = flatten((state, given))
-    module, _ = graph_of(gradient, leaves, takes)
+    module, _ = graph_of(step, leaves, takes)
     expected = module(*leaves)
-    turn_narrow_softmax(module.graph)
+    found = turned(module)
+    found.graph.lint()
+    found.recompile()
+    assert (operations(found) != operations(module)) == is_turned
+    torch.testing.assert_close(found(*leaves), expected)
+    assert [leaf.stride() for leaf in found(*leaves)] == [leaf.stride() for leaf in expected]
+
+
+def test_plain_calls_give_the_same() -> None:
+    def step(state: Tree, given: Tree) -> Tree:
+        def loss(p: Tensor) -> Tensor:
+            logits = torch.baddbmm(given["b"][:, None], given["x"], p.mT).relu()
+            chosen = logits.log_softmax(-1).gather(-1, given["y"][..., None]).squeeze(-1)
+            kept = torch.where(given["m"] > 0, chosen, 0).sum((0, 1)) / given["m"].sum((0, 1)).clamp(min=1)
+            return -kept - (p * p).sum((0, 1, 2)).neg()
+
+        gradient = torch.func.grad(loss)(state["p"])
+        velocity = torch.add(gradient, state["v"], alpha=0.9)
+        return {"p": torch.addcmul(state["p"], velocity, given["rate"], value=-1), "v": velocity}
+
+    state = {name: torch.randn(2, 4, 3) for name in ("p", "v")}
+    given = {"x": torch.randn(2, 5, 3), "b": torch.randn(2, 4), "y": torch.randint(4, (2, 5))}
+    given |= {"m": torch.tensor([[1.0] * 5, [1.0] * 4 + [0.0]]), "rate": torch.tensor(0.1)}
+    module = rewritten(step, state, given)
+    leaves = flatten((state, given))[0]
+    expected = module(*(leaf.clone() for leaf in leaves))
+    known = [operation for operation in operations(module) if operation in PLAIN]
+    call_plainly(module.graph)
     module.graph.lint()
     module.recompile()
-    assert (aten.transpose.int in operations(module)) == turned
-    torch.testing.assert_close(module(*leaves), expected)
+    assert len(known) > 10
+    assert not set(operations(module)) & set(PLAIN)
+    torch.testing.assert_close(module(*leaves), expected, rtol=0, atol=0)

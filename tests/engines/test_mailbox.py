@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 import torch
 
-from idiolect.core.trees import tree_leaves
+from idiolect.core.trees import Rows, tree_leaves
 from idiolect.engines.arrays import ALIGNMENT
 from idiolect.engines.mailbox import Mailbox
 
@@ -66,3 +66,14 @@ def test_a_fork_reads_what_is_put_after_it_grew() -> None:
     os.write(from_parent, pickle.dumps(mailbox.put(torch.ones(1_000_000))))
     os.waitpid(child, 0)
     assert float(os.read(reading, 100)) == 1_000_000
+
+
+def test_rows_stay_stacked() -> None:
+    mailbox = Mailbox()
+    rows = Rows({"x": torch.arange(6.0).view(3, 2)}, 3)
+    stacked = mailbox.look_at_all(mailbox.put_all(rows))
+    assert isinstance(stacked, Rows)
+    assert torch.equal(stacked.stacked["x"], rows.stacked["x"])
+    alone = mailbox.look_at_all(mailbox.put_all(list(rows)))
+    assert not isinstance(alone, Rows)
+    assert [row["x"].tolist() for row in alone] == [[0, 1], [2, 3], [4, 5]]

@@ -19,7 +19,7 @@ import torch
 from idiolect.core import Program, Tree
 from idiolect.engines.compiled import Compiled
 from idiolect.engines.evaluation import Logits, evaluate_group
-from idiolect.engines.flat_steps import FlatSteps
+from idiolect.engines.flat_steps import MANY, FlatSteps
 from idiolect.engines.group import Outcome, round_of_group, settle_group
 from idiolect.engines.loop import Loop
 from idiolect.engines.packing import BATCHED_LAYERS, Packing
@@ -29,6 +29,7 @@ from idiolect.errors import UserError
 __all__ = ["Cohort"]
 
 Row = TypeVar("Row")
+MANY_ROUNDS = {"none": inf, "flat": 0, "auto": MANY}  # from which a CPU traces steps
 
 
 @dataclass
@@ -46,16 +47,16 @@ class Cohort:
     _alone: Loop | None = None
     _packing: Packing = field(init=False)
     _compiled: Compiled | None = None
+    _flat: FlatSteps | None = None
 
     def __post_init__(self) -> None:
         on_gpu = self.work.y.is_cuda
         backend = "inductor" if self.compile == "auto" and on_gpu else self.compile
-        if backend == "none":
-            self._packing = BATCHED_LAYERS if on_gpu else FlatSteps(many=inf).packing
-        elif backend == "flat":
-            self._packing = FlatSteps(many=0).packing
-        elif backend == "auto":
-            self._packing = FlatSteps().packing
+        if backend in MANY_ROUNDS and not on_gpu:
+            self._flat = FlatSteps(MANY_ROUNDS[backend])
+            self._packing = self._flat.packing
+        elif backend == "none":
+            self._packing = BATCHED_LAYERS
         else:
             self._compiled = Compiled(self.work, backend)
             self._packing = self._compiled.packing
@@ -89,8 +90,12 @@ class Cohort:
 
     def look_ahead(self, program: Program, clients: list[int]) -> None:
         """Prepares what a coming round needs of the host, while the device is busy; changes no number."""
-        if self._compiled and self._alone is None and len(clients) <= self.chunk:
+        if self._alone is not None or len(clients) > self.chunk:
+            return
+        if self._compiled:
             self._compiled.look_ahead(program, clients)
+        elif self._flat:
+            self._flat.look_ahead(self.work, program, clients)
 
     def close(self) -> None:
         """Gives back the device's memory."""

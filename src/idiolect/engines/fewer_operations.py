@@ -11,6 +11,7 @@ from torch import fx
 __all__ = ["simplify"]
 
 aten = torch.ops.aten
+SHAPED = {aten.new_zeros.default, aten.ones_like.default, aten.zeros_like.default}  # by what they are given
 VIEWS = {aten.expand.default, aten.view.default, aten._unsafe_view.default, aten.transpose.int}
 
 
@@ -65,10 +66,21 @@ def _compute_once(graph: fx.Graph) -> None:
 
 
 def _keep_constants(module: fx.GraphModule) -> None:
-    """Computes what depends on no input now."""
+    """Computes what depends on the numbers of no input now."""
+    known: dict[fx.Node, Any] = {}
     for node in _operations(module.graph):
-        if not node.all_input_nodes:
-            module.register_buffer(f"_{node.name}", node.target(*node.args, **node.kwargs))
+        if node.target in SHAPED:
+            example = node.args[0].meta["val"]  # type: ignore[union-attr]
+            values = {node.args[0]: torch.empty_strided(example.shape, example.stride(), dtype=example.dtype)}
+        elif all(each in known for each in node.all_input_nodes):
+            values = known
+        else:
+            continue
+        arguments = fx.map_arg((node.args, node.kwargs), values.__getitem__)
+        known[node] = node.target(*arguments[0], **arguments[1])
+    for node, value in known.items():
+        if isinstance(value, torch.Tensor):
+            module.register_buffer(f"_{node.name}", value)
             with module.graph.inserting_before(node):
                 constant = module.graph.get_attr(f"_{node.name}")
             constant.meta = node.meta

@@ -11,9 +11,10 @@ from idiolect.core import Context, Program, Stage, State, Tree
 from idiolect.engines.fewer_operations import simplify
 from idiolect.engines.flat_graph import graph_of
 from idiolect.engines.in_place import own_memory, write_over
-from idiolect.engines.narrow_softmax import turn_narrow_softmax
 from idiolect.engines.packing import BATCHED
+from idiolect.engines.plain_calls import call_plainly
 from idiolect.engines.steps import Moment, step_at
+from idiolect.engines.turned import turned
 
 __all__ = ["depends_on", "traced_step"]
 
@@ -31,17 +32,16 @@ def traced_step(program: Program, stage: Stage, leaves: list[Tensor], takes: Any
 
     try:
         module, after = graph_of(from_state, leaves, takes)
-        graph = module.graph
-        new: Any = graph.output_node().args[0]
-        state = graph.find_nodes(op="placeholder")[: len(new)]
-        if after != before or _shapes(new) != _shapes(state):
+        if after != before or _shapes(_new(module.graph)) != _shapes(_old(module.graph)):
             raise TypeError("the step changes the form of the state")
     except Exception:  # whatever is wrong comes up when the step is vmapped
         return None
-    turn_narrow_softmax(graph)
     simplify(module)
-    own_memory(graph, state)
-    write_over(graph, state)
+    module = turned(module)
+    simplify(module)
+    own_memory(module.graph, _old(module.graph))
+    write_over(module.graph, _old(module.graph))
+    call_plainly(module.graph)
     module.recompile()
     return module
 
@@ -52,6 +52,15 @@ def depends_on(step: fx.GraphModule | None, leaves: list[Tensor], which: list[in
         return True
     inputs = step.graph.find_nodes(op="placeholder")
     return any(node.users for node, leaf in zip(inputs, leaves, strict=True) if id(leaf) in which)
+
+
+def _new(graph: fx.Graph) -> list[fx.Node]:
+    given: Any = graph.output_node().args[0]
+    return list(given)
+
+
+def _old(graph: fx.Graph) -> list[fx.Node]:
+    return graph.find_nodes(op="placeholder")[: len(_new(graph))]
 
 
 def _shapes(nodes: Sequence[fx.Node]) -> list[Any]:

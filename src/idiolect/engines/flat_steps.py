@@ -7,15 +7,15 @@ as each other is one block; others are blocks of few sizes with batches of one w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, fx
 
-from idiolect.core import Context, Program, Stage, State, Tree
+from idiolect.core import Batch, Context, Program, Stage, State, Tree
 from idiolect.core.trees import flatten, unflatten
 from idiolect.engines.blocks import Block, blocks_of, few_sizes, one_size, run_blocks
 from idiolect.engines.cohort_batches import CohortBatches, lay_out
@@ -29,6 +29,7 @@ from idiolect.engines.workload import Workload
 __all__ = ["MANY", "FlatSteps", "tracing_pays"]
 
 MANY = 20  # rounds of a run from which tracing pays
+READY_BYTES = 32 << 20  # of inputs at most that are gathered ahead
 
 
 class _Fed(NamedTuple):
@@ -37,12 +38,34 @@ class _Fed(NamedTuple):
     Args:
         what: a key of what the steps compute; None where they are vmapped.
         width: rows of every batch; None for as many as it needs.
+        ready: first batches of the first block, gathered before they were needed.
     """
 
     what: Hashable
     batches: CohortBatches
     sizes: Callable[[int], list[int]]
     width: int | None
+    ready: tuple[tuple[Batch, ...], ...] = ()
+
+    def blocks(self) -> Iterator[Block]:
+        return blocks_of(self.batches.steps, self.sizes)
+
+    def steps(self, block: Block) -> Feed:
+        """What the steps of a block read."""
+        ready = self.ready if block.rows.start == block.start == 0 else ()
+        yield from ((batches, None) for batches in ready)
+        yield from self.batches.between(block.rows, block.start + len(ready), block.stop, self.width)
+
+    def with_some_ready(self) -> _Fed:
+        block = next(self.blocks(), None)
+        found: list[tuple[Batch, ...]] = []
+        n_bytes = 0
+        for batches, _ in self.steps(block) if block else ():
+            found.append(batches)
+            n_bytes += sum(batch.x.nbytes for batch in batches)
+            if n_bytes > READY_BYTES:
+                break
+        return self._replace(ready=tuple(found))
 
 
 @dataclass
@@ -55,6 +78,7 @@ class FlatSteps:
     _keys: ProgramKeys = field(default_factory=ProgramKeys)
     _steps: dict[Hashable, dict[Hashable, fx.GraphModule | None]] = field(default_factory=dict)
     _reads_keys: dict[Hashable, bool] = field(default_factory=dict)
+    _ahead: dict[Hashable, _Fed] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._hooks = TracedHooks(self._keys)
@@ -63,7 +87,18 @@ class FlatSteps:
     def packing(self) -> Packing:
         return BATCHED._replace(fold=self.fold, call=self.call, feed=self.feed)
 
+    def look_ahead(self, work: Workload, program: Program, clients: list[int]) -> None:
+        """Prepares the first stage of a coming round; what was prepared and not asked for is forgotten."""
+        stage = program.method.plan(program.scene, program.clock).before[0]
+        program = replace(program, differentiate=BATCHED.differentiate)
+        fed = self._fed(work, program, stage, clients).with_some_ready()
+        self._ahead = {(program.clock, stage.name, *clients): fed}
+
     def feed(self, work: Workload, program: Program, stage: Stage, clients: list[int]) -> _Fed:
+        prepared = self._ahead.pop((program.clock, stage.name, *clients), None)
+        return prepared or self._fed(work, program, stage, clients)
+
+    def _fed(self, work: Workload, program: Program, stage: Stage, clients: list[int]) -> _Fed:
         """With the keys of examples, unless steps were traced that read none."""
         if not self._pays(program):
             return _Fed(None, lay_out(work, program, stage, clients), one_size, None)
@@ -83,13 +118,11 @@ class FlatSteps:
         moment = Moment(*(torch.full_like(context.facts.samples[0], number) for number in now))
 
         def run(block: Block, context: Context, state: State) -> State:
-            steps = feed.batches.between(*block, feed.width)
             if feed.what is None:
-                return BATCHED.fold(program, stage, context, state, steps)
-            return self._run_traced(program, stage, context, state, moment, feed.what, steps)
+                return BATCHED.fold(program, stage, context, state, feed.steps(block))
+            return self._run_traced(program, stage, context, state, moment, feed.what, feed.steps(block))
 
-        batches = feed.batches
-        return run_blocks(blocks_of(batches.steps, feed.sizes), batches.order, context, state, run)
+        return run_blocks(feed.blocks(), feed.batches.order, context, state, run)
 
     def _run_traced(
         self,
@@ -121,7 +154,7 @@ class FlatSteps:
                     program, stage, context, unflatten(held, form), chain([(batches, None)], feed)
                 )
             with torch.no_grad():
-                held = step(*leaves)
+                held = step.forward(*leaves)  # the module's own call would look for hooks
         return unflatten(held, form)
 
     def _pays(self, program: Program) -> bool:

@@ -10,12 +10,13 @@ import mmap
 import os
 import pickle
 import tempfile
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from idiolect.core.trees import Tree
+from idiolect.core.trees import Rows, Tree
 from idiolect.engines.arrays import ALIGNMENT, to_arrays, to_tensors
 
 __all__ = ["Letter", "Mailbox"]
@@ -27,6 +28,7 @@ class Letter(NamedTuple):
     layout: bytes
     places: list[tuple[int, int]]  # (offset, bytes) of each tensor
     size: int  # of the whole mailbox
+    n_stacked: int | None = None  # trees that were put in as rows of one
 
 
 class Mailbox:
@@ -55,6 +57,16 @@ class Mailbox:
     def look(self, letter: Letter) -> Tree:
         """The tree where it lies: valid until the next ``put``, and not to be written to."""
         return _read(letter, self._room(letter.size))
+
+    def put_all(self, trees: Sequence[Tree]) -> Letter:
+        """Trees of one form, which stay stacked if they are."""
+        if isinstance(trees, Rows):
+            return self.put(trees.stacked)._replace(n_stacked=len(trees))
+        return self.put(list(trees))
+
+    def look_at_all(self, letter: Letter) -> Sequence[Tree]:
+        found = self.look(letter)
+        return found if letter.n_stacked is None else Rows(found, letter.n_stacked)
 
     def take(self, letter: Letter) -> Tree:
         """A copy of the tree, all of it in one block of memory."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import wait
 from typing import Any
@@ -19,10 +19,11 @@ from idiolect.engines.collected import Collected
 from idiolect.engines.evaluation import Logits
 from idiolect.engines.group import Outcome
 from idiolect.engines.hands import balanced_hands, hands_of
-from idiolect.engines.mailbox import Mailbox
-from idiolect.engines.worker import Answer, Task, Worker, start_worker
+from idiolect.engines.mailbox import Letter, Mailbox
+from idiolect.engines.worker import Ahead, Task, Worker, start_worker
 from idiolect.engines.workload import Workload
 from idiolect.errors import UserError
+from idiolect.federation import ByClient
 
 __all__ = ["Pool"]
 
@@ -42,6 +43,11 @@ class Pool:
     _running: list[Worker] = field(default_factory=list)
     _server: Mailbox = field(default_factory=Mailbox)
     _program: Program | None = None
+    _expected: tuple[Program, list[int]] | None = None
+
+    def expect(self, program: Program, clients: list[int]) -> None:
+        """Says what the round after the next is for: workers prepare it while their last answers are merged."""
+        self._expected = program, clients
 
     def round(
         self, program: Program, server: Tree, privates: Mapping[int, Tree], observe: bool
@@ -69,23 +75,22 @@ class Pool:
             return []
         self._bind(program)
         letter = self._server.put(server)
-        amount = amounts(self.work, program, call, privates)
-        workers = len(self._running)
-        batched = batches_well(self.work, program)
-        waiting = deque(
-            balanced_hands(amount, workers) if batched else hands_of(amount, HANDS_ONE_BY_ONE * workers)
-        )
+        waiting = deque(self._hands(call, program, privates))
         busy: dict[Any, tuple[Worker, list[int]]] = {}
         died: dict[tuple[int, ...], int] = {}
         found = Collected(privates)
+        private = (
+            privates if isinstance(privates, ByClient) else ByClient(list(privates), list(privates.values()))
+        )
         try:
             while waiting or busy:
                 for worker in self._running:
                     if waiting and worker.pipe not in busy:
                         hand = waiting.popleft()
-                        rows = worker.inbox.put({client: privates[client] for client in hand})
+                        rows = worker.inbox.put_all(private.only(hand).values())
                         busy[worker.pipe] = worker, hand
-                        _send(worker, Task(call, letter, rows))
+                        _send(worker, Task(call, letter, hand, rows))
+                self._look_ahead()
                 for pipe in wait(list(busy)):
                     worker, hand = busy.pop(pipe)
                     answer = _answer(worker)
@@ -99,6 +104,22 @@ class Pool:
             self.close()
             raise
         return found.all()
+
+    def _hands(self, call: Call, program: Program, clients: Iterable[int]) -> list[list[int]]:
+        amount, workers = amounts(self.work, program, call, clients), len(self._running)
+        if batches_well(self.work, program):
+            return balanced_hands(amount, workers)
+        return hands_of(amount, HANDS_ONE_BY_ONE * workers)
+
+    def _look_ahead(self) -> None:
+        """Tells every worker, which reads it when its task is done, what it will be given in the expected round."""
+        if self._expected is None:
+            return
+        (program, clients), self._expected = self._expected, None
+        if batches_well(self.work, program):
+            hands = self._hands(Call("round", program.clock, False), program, clients)
+            for worker, hand in zip(self._running, hands, strict=False):
+                _send(worker, Ahead(program.clock, hand))
 
     def _bind(self, program: Program) -> None:
         """Starts the workers for this method, task and scene; a moment of the run is sent with each call."""
@@ -130,17 +151,17 @@ class Pool:
         self._running.insert(place, self._start(self._program))
 
 
-def _send(worker: Worker, task: Task) -> None:
+def _send(worker: Worker, message: Task | Ahead) -> None:
     try:
-        worker.pipe.send(task)
+        worker.pipe.send(message)
     except OSError:
         """A dead worker is found when its answer is missing."""
 
 
-def _answer(worker: Worker) -> Answer | None:
+def _answer(worker: Worker) -> Letter | None:
     """What a worker sent back; None when it died."""
     try:
-        answer: Answer | Exception = worker.pipe.recv()
+        answer: Letter | Exception = worker.pipe.recv()
     except (EOFError, OSError):
         return None
     if isinstance(answer, Exception):

@@ -70,7 +70,7 @@ def make_task(
         return Out(features, logits), {name: tensors[name] for name in buffers}
 
     def criterion(params: Tree, batch: Batch, out: Out) -> Tensor:
-        chosen = F.log_softmax(out.logits, -1).gather(-1, batch.y[:, None])[:, 0]
+        chosen = F.log_softmax(out.logits, -1).gather(-1, batch.y[:, None]).squeeze(-1)
         return -mean_over_rows(chosen, batch.mask)
 
     def head(params: Flat, features: Tensor) -> Tensor:

@@ -11,21 +11,21 @@ import multiprocessing
 import signal
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 import torch
 
-from idiolect.core import Program
-from idiolect.core.trees import Rows
+from idiolect.core import Clock, Program
 from idiolect.engines.call import Call, answer, answer_or_error
 from idiolect.engines.cohort import Cohort
 from idiolect.engines.loop import Loop
 from idiolect.engines.mailbox import Letter, Mailbox
 from idiolect.engines.one_core import give_way, keep_freed_memory
+from idiolect.federation import ByClient
 
-__all__ = ["Answer", "Task", "Worker", "start_worker"]
+__all__ = ["Ahead", "Task", "Worker", "start_worker"]
 
 
 class Task(NamedTuple):
@@ -33,14 +33,15 @@ class Task(NamedTuple):
 
     call: Call
     server: Letter
+    clients: list[int]
     privates: Letter
 
 
-class Answer(NamedTuple):
-    """What the engine of a worker says: a tree for each client, or all of them stacked."""
+class Ahead(NamedTuple):
+    """The clients of a round that is to come, and its moment; it is not answered."""
 
-    letter: Letter
-    n_stacked: int | None
+    clock: Clock
+    clients: list[int]
 
 
 @dataclass(eq=False)
@@ -50,11 +51,11 @@ class Worker:
     inbox: Mailbox
     outbox: Mailbox
 
-    def read(self, answer: Answer) -> Sequence[Any]:
+    def read(self, answer: Letter) -> Sequence[Any]:
         """Trees with memory of their own; stacked, they lie in the outbox until the worker has another task."""
         if answer.n_stacked is None:
-            return self.outbox.take(answer.letter)  # type: ignore[no-any-return]
-        return Rows(self.outbox.look(answer.letter), answer.n_stacked)
+            return self.outbox.take(answer)  # type: ignore[no-any-return]
+        return self.outbox.look_at_all(answer)
 
     def close(self) -> None:
         self.pipe.close()
@@ -98,13 +99,18 @@ def _serve(
     give_way()
     gc.freeze()  # what the fork inherits stays: to look through it for garbage takes milliseconds
 
-    def serve(task: Task) -> Answer:
-        sent, privates = server.look(task.server), inbox.look(task.privates)
-        found = answer(engine, program, task.call, sent, privates)
-        if isinstance(found, Rows):
-            return Answer(outbox.put(found.stacked), len(found))
-        return Answer(outbox.put(found), None)
+    def serve(task: Task) -> Letter:
+        privates = ByClient(task.clients, inbox.look_at_all(task.privates))
+        return outbox.put_all(answer(engine, program, task.call, server.look(task.server), privates))
+
+    def prepare(ahead: Ahead) -> None:
+        if isinstance(engine, Cohort):
+            engine.look_ahead(replace(program, clock=ahead.clock), ahead.clients)
 
     with suppress(EOFError, OSError):  # the parent has gone
         while True:
-            pipe.send(answer_or_error(serve, pipe.recv()))
+            message = pipe.recv()
+            if isinstance(message, Ahead):
+                answer_or_error(prepare, message)  # what is wrong comes up again in the round itself
+            else:
+                pipe.send(answer_or_error(serve, message))

@@ -11,7 +11,7 @@ import torch
 
 from idiolect.core import Program, Tree, broadcast, server_round
 from idiolect.core.trees import any_nan, count_scalars, tree_map
-from idiolect.engines import Cohort, Engine, Resident
+from idiolect.engines import Cohort, Engine, Pool, Resident
 from idiolect.engines.one_core import threads_for
 from idiolect.experiments.examine import examine, examine_joined, examine_outcomes, remarks_of
 from idiolect.experiments.merging import broken_rows, gathered, refuse_broken, served
@@ -77,6 +77,8 @@ class Simulation:
         sent = broadcast(setting.method, self.server)
         privates = self.store.together(cohort)
         self._look_ahead(self.round + 1)
+        if isinstance(self.engine, Pool) and self.round + 1 < setting.experiment.rounds:
+            self.engine.expect(setting.program(self.round + 1), setting.cohort(self.round + 1))
         outcomes = self.engine.round(program, sent, privates, observed)
         del privates
         self.warm = True

@@ -39,6 +39,11 @@ class ByClient(Mapping[int, Tree]):
     def values(self) -> Sequence[Tree]:  # type: ignore[override]
         return self._trees
 
+    def only(self, clients: Sequence[int]) -> ByClient:
+        places = [self._place[client] for client in clients]
+        trees = self._trees
+        return ByClient(clients, trees.at(places) if isinstance(trees, Rows) else [trees[i] for i in places])
+
 
 class Store:
     """Keeps what never leaves a client.

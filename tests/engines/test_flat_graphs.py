@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -183,28 +184,75 @@ def check_turned(step: Step, state: Tree, given: Tree, is_turned: bool) -> None:
     assert [leaf.stride() for leaf in found(*leaves)] == [leaf.stride() for leaf in expected]
 
 
-def test_plain_calls_give_the_same() -> None:
+def test_memory_that_is_looked_at_by_strides_stays_as_it_is() -> None:
     def step(state: Tree, given: Tree) -> Tree:
-        def loss(p: Tensor) -> Tensor:
-            logits = torch.baddbmm(given["b"][:, None], given["x"], p.mT).relu()
-            chosen = logits.log_softmax(-1).gather(-1, given["y"][..., None]).squeeze(-1)
-            kept = torch.where(given["m"] > 0, chosen, 0).sum((0, 1)) / given["m"].sum((0, 1)).clamp(min=1)
-            return -kept - (p * p).sum((0, 1, 2)).neg()
+        seen = torch.bmm(given["a"], given["b"]).as_strided((3, 64, 9), (576, 9, 1))
+        return {"x": state["x"] + (seen * torch.arange(9)).sum()}
 
-        gradient = torch.func.grad(loss)(state["p"])
-        velocity = torch.add(gradient, state["v"], alpha=0.9)
-        return {"p": torch.addcmul(state["p"], velocity, given["rate"], value=-1), "v": velocity}
+    check_turned(step, {"x": torch.randn(2)}, {"a": torch.randn(3, 64, 5), "b": torch.randn(3, 5, 9)}, False)
 
-    state = {name: torch.randn(2, 4, 3) for name in ("p", "v")}
-    given = {"x": torch.randn(2, 5, 3), "b": torch.randn(2, 4), "y": torch.randint(4, (2, 5))}
-    given |= {"m": torch.tensor([[1.0] * 5, [1.0] * 4 + [0.0]]), "rate": torch.tensor(0.1)}
-    module = rewritten(step, state, given)
-    leaves = flatten((state, given))[0]
-    expected = module(*(leaf.clone() for leaf in leaves))
-    known = [operation for operation in operations(module) if operation in PLAIN]
-    call_plainly(module.graph)
-    module.graph.lint()
-    module.recompile()
-    assert len(known) > 10
-    assert not set(operations(module)) & set(PLAIN)
-    torch.testing.assert_close(module(*leaves), expected, rtol=0, atol=0)
+
+def test_a_product_that_must_stay_lets_a_softmax_be_turned() -> None:
+    def step(state: Tree, given: Tree) -> Tree:
+        chances = given["x"].softmax(-1).sum()
+        return {"x": torch.bmm(given["a"], state["x"]) + chances}
+
+    given = {"a": torch.randn(3, 64, 64), "x": torch.randn(3, 64, 10)}
+    check_turned(step, {"x": torch.randn(3, 64, 100)}, given, True)
+
+
+def test_large_constants_are_made_anew() -> None:
+    def step(state: Tree, given: Tree) -> Tree:
+        return {"p": state["p"] + torch.zeros_like(given["b"]).cumsum(0)}
+
+    found = operations(rewritten(step, {"p": torch.ones(2)}, {"b": torch.ones(2)}))
+    assert found == [aten.add_.Tensor]
+    found = operations(rewritten(step, {"p": torch.ones(1 << 17)}, {"b": torch.ones(1 << 17)}))
+    assert aten.zeros_like.default in found
+
+
+A, B, C = torch.randn(2, 3, 4), torch.randn(2, 3, 4), torch.randn(2, 4, 5)
+PLACES = torch.randint(4, (2, 3, 1))
+CALLS: dict[Any, tuple[list[Any], dict[str, Any]]] = {
+    aten._log_softmax.default: ([A, 1, False], {}),
+    aten._log_softmax_backward_data.default: ([A, B, 1, torch.float32], {}),
+    aten.add.Tensor: ([A, B], {"alpha": 0.9}),
+    aten.add_.Tensor: ([A, B], {}),
+    aten.addcmul_.default: ([A, B, torch.tensor(0.5)], {"value": -1}),
+    aten.baddbmm_.default: ([torch.randn(2, 3, 5), A, C], {"beta": 0.9}),
+    aten.bmm.default: ([A, C], {}),
+    aten.clamp.default: ([A, 0.1], {}),
+    aten.clone.default: ([A.mT], {"memory_format": torch.contiguous_format}),
+    aten.div.Tensor: ([A, B], {}),
+    aten.expand.default: ([A[:, :1], [2, 3, 4]], {}),
+    aten.gather.default: ([A, 2, PLACES], {}),
+    aten.gt.Scalar: ([A, 0], {}),
+    aten.mul.Tensor: ([A, B], {}),
+    aten.neg.default: ([A], {}),
+    aten.relu.default: ([A], {}),
+    aten.scatter_add.default: ([A, 2, PLACES, B[..., :1]], {}),
+    aten.select.int: ([A, 2, 1], {}),
+    aten.squeeze.dims: ([A[..., :1], [2]], {}),
+    aten.sub.Tensor: ([A, B], {}),
+    aten.sum.dim_IntList: ([A, [1], True], {}),
+    aten.transpose.int: ([A, -2, -1], {}),
+    aten.unsqueeze.default: ([A, 2], {}),
+    aten.view.default: ([A, [2, 12]], {}),
+    aten.where.self: ([A > 0, A, torch.tensor(0.0)], {}),
+}
+
+
+@pytest.mark.parametrize("operation", PLAIN, ids=str)
+def test_plain_calls_give_the_same(operation: Any) -> None:
+    graph = fx.Graph()
+    given, options = CALLS[operation]
+    inputs = [graph.placeholder(f"x{n}") if isinstance(x, Tensor) else x for n, x in enumerate(given)]
+    graph.output(graph.call_function(operation, tuple(inputs), options))
+    call_plainly(graph)
+    assert operation not in [node.target for node in graph.nodes]
+
+    def copies() -> list[Any]:
+        return [x.clone() if isinstance(x, Tensor) else x for x in given]
+
+    found = fx.GraphModule({}, graph)(*(x for x in copies() if isinstance(x, Tensor)))
+    torch.testing.assert_close(found, operation(*copies(), **options), rtol=0, atol=0)

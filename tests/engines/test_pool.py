@@ -19,13 +19,16 @@ from hypothesis import strategies as st
 
 from idiolect.core import Batch, Program, broadcast
 from idiolect.core.trees import tree_leaves
-from idiolect.engines import Loop, Pool, Where
+from idiolect.engines import Cohort, Loop, Pool, Where
 from idiolect.engines.call import TRIES, batches_well
 from idiolect.engines.flat_steps import MANY, FlatSteps
 from idiolect.engines.hands import balanced_hands
+from idiolect.engines.packing import BATCHED
 from idiolect.errors import UserError
-from idiolect.experiments import Experiment
+from idiolect.experiments import Experiment, Simulation
 from idiolect.experiments.setting import Setting, prepare
+from idiolect.federation import Store
+from idiolect.methods import method as read_method
 
 SCENE = Experiment(
     dataset="synthetic",
@@ -132,14 +135,95 @@ def test_what_was_expected_is_prepared_and_changes_no_number(rounds: int, other:
         assert torch.equal(got, wanted)
 
 
+def test_workers_prepare_what_they_are_given_next(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = replace(SCENE, clients=12, rounds=3, participation_rate=0.5)
+    given = Cohort.round
+
+    def looked_ahead(self: Cohort, program: Program, clients: list[int]) -> None:
+        (tmp_path / f"ahead {program.clock.round} {clients}").touch()
+
+    def came(self: Cohort, program: Program, server: Any, privates: Any, observe: bool) -> Any:
+        (tmp_path / f"came {program.clock.round} {list(privates)}").touch()
+        return given(self, program, server, privates, observe)
+
+    monkeypatch.setattr(Cohort, "look_ahead", looked_ahead)
+    monkeypatch.setattr(Cohort, "round", came)
+    setting = _setting(scene)
+    engine = Pool(setting.work, workers=2)
+    run = Simulation.start(setting, engine)
+    try:
+        for _ in range(3):
+            run.advance()
+    finally:
+        engine.close()
+    seen = {file.name for file in tmp_path.iterdir()}
+    ahead = {name.removeprefix("ahead ") for name in seen if name.startswith("ahead")}
+    came_later = {
+        name.removeprefix("came ") for name in seen if name.startswith("came") and "came 0" not in name
+    }
+    assert len(ahead) == 4
+    assert ahead == came_later
+
+
+def test_a_worker_that_dies_while_it_prepares_is_replaced(
+    said: list[str], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dies_once(self: Cohort, program: Program, clients: list[int]) -> None:
+        with suppress(FileExistsError):
+            open(tmp_path / "died", "x").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    monkeypatch.setattr(Cohort, "look_ahead", dies_once)
+    setting = _setting(SCENE)
+    program, server, privates = _arguments(setting)
+    engine = Pool(setting.work, workers=2, say=said.append)
+    try:
+        expected = list(engine.round(program, server, privates, False))
+        engine.expect(setting.program(1), list(privates))
+        for _ in range(2):
+            found = list(engine.round(program, server, privates, False))
+    finally:
+        engine.close()
+    assert len(said) == 1
+    for got, wanted in zip(tree_leaves(found), tree_leaves(expected), strict=True):
+        assert torch.equal(got, wanted)
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("workers", [1, 2])
+def test_rows_of_odd_size_compute_as_they_do_alone(workers: int) -> None:
+    """Clients with one row in a batch, whose products depend on where in memory they begin."""
+    scene = replace(
+        SCENE, method="fedrep", model="mlpnet(hidden=41)", partition="dirichlet_class", clients=140
+    )
+    setting = _setting(replace(scene, batch_size=1, local_epochs=1))
+    server = broadcast(setting.method, setting.first_server())
+    shapes = setting.private_shapes
+    store = Store.in_memory(setting.first_private, setting.federation.population, shapes, "cpu")
+    store.write({client: setting.first_private(client) for client in range(140)})
+    privates = store.together(range(140))
+    engine = Pool(setting.work, workers=workers)
+    try:
+        found = engine.round(setting.program(0), server, privates, False)
+    finally:
+        engine.close()
+    alone = Loop(setting.work).round(setting.program(0), server, store.rows(range(140)), False)
+    for got, wanted in zip(tree_leaves(list(found)), tree_leaves(list(alone)), strict=True):
+        assert torch.equal(got, wanted)
+
+
 def test_a_prepared_stage_is_handed_out_once_and_for_its_round_and_clients_alone() -> None:
     setting = _setting(replace(SCENE, rounds=MANY))
     steps, work = FlatSteps(), setting.work
-    program, following = setting.program(0), setting.program(1)
+    program, following = (
+        replace(setting.program(round), differentiate=BATCHED.differentiate) for round in (0, 1)
+    )
     (stage,) = program.method.plan(program.scene, program.clock).before
     steps.look_ahead(work, following, [0, 1, 2])
     assert not steps.feed(work, program, stage, [0, 1, 2]).ready
     assert not steps.feed(work, following, stage, [0, 2, 1]).ready
+    other = replace(following, method=read_method("fedprox"))
+    assert not steps.feed(work, other, stage, [0, 1, 2]).ready
     prepared = steps.feed(work, following, stage, [0, 1, 2])
     assert not steps.feed(work, following, stage, [0, 1, 2]).ready
     (block,) = prepared.blocks()
@@ -152,8 +236,8 @@ def test_a_prepared_stage_is_handed_out_once_and_for_its_round_and_clients_alone
 
 def test_no_more_is_prepared_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
     setting = _setting(replace(SCENE, rounds=MANY))
-    monkeypatch.setattr("idiolect.engines.flat_steps.READY_BYTES", 1)
-    steps, program = FlatSteps(), setting.program(1)
+    monkeypatch.setattr("idiolect.engines.stage_feed.READY_BYTES", 1)
+    steps, program = FlatSteps(), replace(setting.program(1), differentiate=BATCHED.differentiate)
     (stage,) = program.method.plan(program.scene, program.clock).before
     steps.look_ahead(setting.work, program, [0, 1, 2])
     prepared = steps.feed(setting.work, program, stage, [0, 1, 2])

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from idiolect.core.trees import Tree, tree_map
 
-__all__ = ["ALIGNMENT", "copied_tensors", "to_arrays", "to_tensors"]
+__all__ = ["ALIGNMENT", "aligned", "copied_tensors", "to_arrays", "to_tensors"]
 
 ALIGNMENT = 64  # bytes, as torch aligns memory of its own: rounding depends on it
 
@@ -34,9 +34,13 @@ def copied_tensors(tree: Any) -> Tree:
     return tree_map(lambda leaf: torch.tensor(leaf) if isinstance(leaf, np.ndarray) else leaf, tree)
 
 
-def _tensor(array: np.ndarray) -> Tensor:
-    tensor = torch.from_numpy(array) if array.flags.writeable else _of_read_only(array)
+def aligned(tensor: Tensor) -> Tensor:
+    """The tensor, or a copy that begins where torch's own memory would."""
     return tensor if tensor.data_ptr() % ALIGNMENT == 0 else tensor.clone()
+
+
+def _tensor(array: np.ndarray) -> Tensor:
+    return aligned(torch.from_numpy(array) if array.flags.writeable else _of_read_only(array))
 
 
 def _of_read_only(array: np.ndarray) -> Tensor:

@@ -10,12 +10,23 @@ from typing import Any, NamedTuple
 from idiolect.core import Clock, Program, Stage, Tree
 from idiolect.engines.cohort import Cohort
 from idiolect.engines.flat_steps import tracing_pays
+from idiolect.engines.hands import balanced_hands, hands_of
 from idiolect.engines.loop import Loop
 from idiolect.engines.workload import Workload
 from idiolect.errors import UserError
 
-__all__ = ["TRIES", "Call", "amounts", "answer", "answer_or_error", "batches_well", "worker_engine"]
+__all__ = [
+    "TRIES",
+    "Call",
+    "amounts",
+    "answer",
+    "answer_or_error",
+    "batches_well",
+    "hands_for",
+    "worker_engine",
+]
 
+HANDS_ONE_BY_ONE = 16  # of each worker at most: many, so that all workers end together
 TRIES = 3  # of the same clients, whose worker died, before the run is given up
 
 
@@ -45,6 +56,16 @@ def amounts(work: Workload, program: Program, call: Call, clients: Iterable[int]
         return {client: len(getattr(work.federation.clients[client], call.option)) for client in clients}
     stages = _stages(replace(program, clock=call.clock), call)
     return {client: sum(work.steps(program, stage, client) for stage in stages) for client in clients}
+
+
+def hands_for(
+    work: Workload, program: Program, call: Call, clients: Iterable[int], workers: int
+) -> list[list[int]]:
+    """The clients of a call in the order in which workers take them, each as many at once as it is faster with."""
+    amount = amounts(work, program, call, clients)
+    if batches_well(work, program):
+        return balanced_hands(amount, workers)
+    return hands_of(amount, HANDS_ONE_BY_ONE * workers)
 
 
 def _stages(program: Program, call: Call) -> tuple[Stage, ...]:

@@ -17,14 +17,14 @@ from typing import TypeVar
 import torch
 
 from idiolect.core import Program, Tree
-from idiolect.engines.compiled import Compiled
+from idiolect.engines.compiled import BACKENDS, Compiled
 from idiolect.engines.evaluation import Logits, evaluate_group
 from idiolect.engines.flat_steps import MANY, FlatSteps
 from idiolect.engines.group import Outcome, round_of_group, settle_group
 from idiolect.engines.loop import Loop
 from idiolect.engines.packing import BATCHED_LAYERS, Packing
 from idiolect.engines.workload import Workload
-from idiolect.errors import UserError
+from idiolect.errors import UserError, refuse_unknown_choice
 
 __all__ = ["Cohort"]
 
@@ -51,14 +51,16 @@ class Cohort:
 
     def __post_init__(self) -> None:
         on_gpu = self.work.y.is_cuda
-        backend = "inductor" if self.compile == "auto" and on_gpu else self.compile
-        if backend in MANY_ROUNDS and not on_gpu:
-            self._flat = FlatSteps(MANY_ROUNDS[backend])
+        refuse_unknown_choice(
+            "compile", self.compile, ["auto", "none", *BACKENDS, *([] if on_gpu else ["flat"])]
+        )
+        if self.compile in MANY_ROUNDS and not on_gpu:
+            self._flat = FlatSteps(MANY_ROUNDS[self.compile])
             self._packing = self._flat.packing
-        elif backend == "none":
+        elif self.compile == "none":
             self._packing = BATCHED_LAYERS
         else:
-            self._compiled = Compiled(self.work, backend)
+            self._compiled = Compiled(self.work, "inductor" if self.compile == "auto" else self.compile)
             self._packing = self._compiled.packing
 
     def round(
@@ -89,7 +91,7 @@ class Cohort:
         )
 
     def look_ahead(self, program: Program, clients: list[int]) -> None:
-        """Prepares what a coming round needs of the host, while the device is busy; changes no number."""
+        """Prepares what a coming round needs of the host, where that has nothing else to do; changes no number."""
         if self._alone is not None or len(clients) > self.chunk:
             return
         if self._compiled:

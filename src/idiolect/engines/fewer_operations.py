@@ -12,6 +12,7 @@ __all__ = ["simplify"]
 
 aten = torch.ops.aten
 SHAPED = {aten.new_zeros.default, aten.ones_like.default, aten.zeros_like.default}  # by what they are given
+MOST_KEPT = 1 << 16  # numbers of a constant
 VIEWS = {aten.expand.default, aten.view.default, aten._unsafe_view.default, aten.transpose.int}
 
 
@@ -66,9 +67,12 @@ def _compute_once(graph: fx.Graph) -> None:
 
 
 def _keep_constants(module: fx.GraphModule) -> None:
-    """Computes what depends on the numbers of no input now."""
-    known: dict[fx.Node, Any] = {}
-    for node in _operations(module.graph):
+    """Computes what depends on the numbers of no input now, unless it would hold much memory."""
+    graph = module.graph
+    known: dict[fx.Node, Any] = {
+        node: getattr(module, node.target) for node in graph.find_nodes(op="get_attr")
+    }
+    for node in _operations(graph):
         if node.target in SHAPED:
             example = node.args[0].meta["val"]  # type: ignore[union-attr]
             values = {node.args[0]: torch.empty_strided(example.shape, example.stride(), dtype=example.dtype)}
@@ -76,13 +80,15 @@ def _keep_constants(module: fx.GraphModule) -> None:
             values = known
         else:
             continue
-        arguments = fx.map_arg((node.args, node.kwargs), values.__getitem__)
-        known[node] = node.target(*arguments[0], **arguments[1])
+        value = node.meta["val"]
+        if not isinstance(value, torch.Tensor) or value.numel() <= MOST_KEPT:
+            arguments = fx.map_arg((node.args, node.kwargs), values.__getitem__)
+            known[node] = node.target(*arguments[0], **arguments[1])
     for node, value in known.items():
-        if isinstance(value, torch.Tensor):
+        if node.op == "call_function" and isinstance(value, torch.Tensor):
             module.register_buffer(f"_{node.name}", value)
-            with module.graph.inserting_before(node):
-                constant = module.graph.get_attr(f"_{node.name}")
+            with graph.inserting_before(node):
+                constant = graph.get_attr(f"_{node.name}")
             constant.meta = node.meta
             node.replace_all_uses_with(constant)
 

@@ -7,21 +7,22 @@ as each other is one block; others are blocks of few sizes with batches of one w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, fx
 
-from idiolect.core import Batch, Context, Program, Stage, State, Tree
+from idiolect.core import Context, Program, Stage, State, Tree
 from idiolect.core.trees import flatten, unflatten
-from idiolect.engines.blocks import Block, blocks_of, few_sizes, one_size, run_blocks
-from idiolect.engines.cohort_batches import CohortBatches, lay_out
+from idiolect.engines.blocks import Block, few_sizes, one_size, run_blocks
+from idiolect.engines.cohort_batches import lay_out
 from idiolect.engines.fingerprint import ProgramKeys, fingerprint
 from idiolect.engines.flat_step import depends_on, traced_step
 from idiolect.engines.packing import BATCHED, Feed, Packing
+from idiolect.engines.stage_feed import StageFeed
 from idiolect.engines.steps import Moment
 from idiolect.engines.traced_hooks import TracedHooks
 from idiolect.engines.workload import Workload
@@ -29,43 +30,6 @@ from idiolect.engines.workload import Workload
 __all__ = ["MANY", "FlatSteps", "tracing_pays"]
 
 MANY = 20  # rounds of a run from which tracing pays
-READY_BYTES = 32 << 20  # of inputs at most that are gathered ahead
-
-
-class _Fed(NamedTuple):
-    """The batches of a stage, what their steps compute, and how they are run.
-
-    Args:
-        what: a key of what the steps compute; None where they are vmapped.
-        width: rows of every batch; None for as many as it needs.
-        ready: first batches of the first block, gathered before they were needed.
-    """
-
-    what: Hashable
-    batches: CohortBatches
-    sizes: Callable[[int], list[int]]
-    width: int | None
-    ready: tuple[tuple[Batch, ...], ...] = ()
-
-    def blocks(self) -> Iterator[Block]:
-        return blocks_of(self.batches.steps, self.sizes)
-
-    def steps(self, block: Block) -> Feed:
-        """What the steps of a block read."""
-        ready = self.ready if block.rows.start == block.start == 0 else ()
-        yield from ((batches, None) for batches in ready)
-        yield from self.batches.between(block.rows, block.start + len(ready), block.stop, self.width)
-
-    def with_some_ready(self) -> _Fed:
-        block = next(self.blocks(), None)
-        found: list[tuple[Batch, ...]] = []
-        n_bytes = 0
-        for batches, _ in self.steps(block) if block else ():
-            found.append(batches)
-            n_bytes += sum(batch.x.nbytes for batch in batches)
-            if n_bytes > READY_BYTES:
-                break
-        return self._replace(ready=tuple(found))
 
 
 @dataclass
@@ -78,7 +42,7 @@ class FlatSteps:
     _keys: ProgramKeys = field(default_factory=ProgramKeys)
     _steps: dict[Hashable, dict[Hashable, fx.GraphModule | None]] = field(default_factory=dict)
     _reads_keys: dict[Hashable, bool] = field(default_factory=dict)
-    _ahead: dict[Hashable, _Fed] = field(default_factory=dict)
+    _ahead: dict[Hashable, StageFeed] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._hooks = TracedHooks(self._keys)
@@ -92,28 +56,39 @@ class FlatSteps:
         stage = program.method.plan(program.scene, program.clock).before[0]
         program = replace(program, differentiate=BATCHED.differentiate)
         fed = self._fed(work, program, stage, clients).with_some_ready()
-        self._ahead = {(program.clock, stage.name, *clients): fed}
+        self._ahead = {self._moment(program, stage, clients): fed}
 
-    def feed(self, work: Workload, program: Program, stage: Stage, clients: list[int]) -> _Fed:
-        prepared = self._ahead.pop((program.clock, stage.name, *clients), None)
+    def feed(self, work: Workload, program: Program, stage: Stage, clients: list[int]) -> StageFeed:
+        prepared = self._ahead.pop(self._moment(program, stage, clients), None)
         return prepared or self._fed(work, program, stage, clients)
 
-    def _fed(self, work: Workload, program: Program, stage: Stage, clients: list[int]) -> _Fed:
+    def _moment(self, program: Program, stage: Stage, clients: list[int]) -> Hashable:
+        return (
+            self._keys(program),
+            program.clock,
+            stage.name,
+            stage.owner,
+            stage.split,
+            stage.stream,
+            *clients,
+        )
+
+    def _fed(self, work: Workload, program: Program, stage: Stage, clients: list[int]) -> StageFeed:
         """With the keys of examples, unless steps were traced that read none."""
         if not self._pays(program):
-            return _Fed(None, lay_out(work, program, stage, clients), one_size, None)
+            return StageFeed(None, lay_out(work, program, stage, clients), one_size, None)
         parts = (stage.owner, stage.objective, stage.measure, stage.trainable, stage.optimiser)
         what = (self._keys(program), fingerprint(parts))
         batches = lay_out(work, program, stage, clients, self._reads_keys.get(what, True))
         if work.is_even and batches.steps[0] == batches.steps[-1]:
-            return _Fed(what, batches, one_size, None)
-        return _Fed(what, batches, few_sizes, work.width(program, stage))
+            return StageFeed(what, batches, one_size, None)
+        return StageFeed(what, batches, few_sizes, work.width(program, stage))
 
     def call(self, program: Program, name: str, stage: Stage | None, context: Context, *trees: Tree) -> Any:
         hooks = self._hooks if self._pays(program) else BATCHED
         return hooks.call(program, name, stage, context, *trees)
 
-    def fold(self, program: Program, stage: Stage, context: Context, state: State, feed: _Fed) -> State:
+    def fold(self, program: Program, stage: Stage, context: Context, state: State, feed: StageFeed) -> State:
         now = (program.clock.round, program.clock.learning_rate, stage.lr_scale)
         moment = Moment(*(torch.full_like(context.facts.samples[0], number) for number in now))
 

@@ -59,12 +59,13 @@ class Mailbox:
         return _read(letter, self._room(letter.size))
 
     def put_all(self, trees: Sequence[Tree]) -> Letter:
-        """Trees of one form, which stay stacked if they are."""
+        """Several trees, which stay stacked if they are."""
         if isinstance(trees, Rows):
             return self.put(trees.stacked)._replace(n_stacked=len(trees))
         return self.put(list(trees))
 
     def look_at_all(self, letter: Letter) -> Sequence[Tree]:
+        """What ``put_all`` put in, where it lies: valid until the next ``put``, and not to be written to."""
         found = self.look(letter)
         return found if letter.n_stacked is None else Rows(found, letter.n_stacked)
 

@@ -11,6 +11,7 @@ from torch.func import grad_and_value, vmap
 
 from idiolect.core import Batch, Context, Program, Stage, State, Tree
 from idiolect.core.trees import Rows, stack, tree_leaves, tree_map, with_leaves
+from idiolect.engines.arrays import aligned
 from idiolect.engines.cohort_batches import padded_feed
 from idiolect.engines.workload import Workload
 from idiolect.layers import BatchedLayers
@@ -139,7 +140,7 @@ def _packing(lift: Lift, **others: Any) -> Packing:
 
 SINGLE = _packing(
     lambda function: function,
-    pack=lambda trees: trees[0],
+    pack=lambda trees: tree_map(aligned, trees[0]),  # it may be a row of many
     unpack=lambda tree, count: [tree],
     feed=lambda work, program, stage, clients: work.single_feed(program, stage, clients[0]),
     differentiate=_autograd,

@@ -8,26 +8,24 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import wait
 from typing import Any
 
 from idiolect.core import Program, Tree
-from idiolect.engines.call import TRIES, Call, amounts, batches_well, worker_engine
+from idiolect.engines.call import TRIES, Call, batches_well, hands_for, worker_engine
+from idiolect.engines.cohort import Cohort
 from idiolect.engines.collected import Collected
 from idiolect.engines.evaluation import Logits
 from idiolect.engines.group import Outcome
-from idiolect.engines.hands import balanced_hands, hands_of
-from idiolect.engines.mailbox import Letter, Mailbox
+from idiolect.engines.mailbox import Mailbox
 from idiolect.engines.worker import Ahead, Task, Worker, start_worker
 from idiolect.engines.workload import Workload
 from idiolect.errors import UserError
 from idiolect.federation import ByClient
 
 __all__ = ["Pool"]
-
-HANDS_ONE_BY_ONE = 16  # of each worker at most: many, so that all workers end together
 
 
 @dataclass
@@ -46,7 +44,7 @@ class Pool:
     _expected: tuple[Program, list[int]] | None = None
 
     def expect(self, program: Program, clients: list[int]) -> None:
-        """Says what the round after the next is for: workers prepare it while their last answers are merged."""
+        """Says before a round what the one after it will be: workers prepare it while their answers are merged."""
         self._expected = program, clients
 
     def round(
@@ -75,7 +73,7 @@ class Pool:
             return []
         self._bind(program)
         letter = self._server.put(server)
-        waiting = deque(self._hands(call, program, privates))
+        waiting = deque(hands_for(self.work, program, call, privates, len(self._running)))
         busy: dict[Any, tuple[Worker, list[int]]] = {}
         died: dict[tuple[int, ...], int] = {}
         found = Collected(privates)
@@ -89,11 +87,11 @@ class Pool:
                         hand = waiting.popleft()
                         rows = worker.inbox.put_all(private.only(hand).values())
                         busy[worker.pipe] = worker, hand
-                        _send(worker, Task(call, letter, hand, rows))
+                        worker.send(Task(call, letter, hand, rows))
                 self._look_ahead()
                 for pipe in wait(list(busy)):
                     worker, hand = busy.pop(pipe)
-                    answer = _answer(worker)
+                    answer = worker.answer()
                     if answer is None:
                         died[tuple(hand)] = died.get(tuple(hand), 0) + 1
                         self._replace(worker, hand, died[tuple(hand)])
@@ -105,21 +103,16 @@ class Pool:
             raise
         return found.all()
 
-    def _hands(self, call: Call, program: Program, clients: Iterable[int]) -> list[list[int]]:
-        amount, workers = amounts(self.work, program, call, clients), len(self._running)
-        if batches_well(self.work, program):
-            return balanced_hands(amount, workers)
-        return hands_of(amount, HANDS_ONE_BY_ONE * workers)
-
     def _look_ahead(self) -> None:
         """Tells every worker, which reads it when its task is done, what it will be given in the expected round."""
         if self._expected is None:
             return
         (program, clients), self._expected = self._expected, None
-        if batches_well(self.work, program):
-            hands = self._hands(Call("round", program.clock, False), program, clients)
+        if batches_well(self.work, program) and len(clients) <= len(self._running) * Cohort.chunk:
+            call = Call("round", program.clock, False)
+            hands = hands_for(self.work, program, call, clients, len(self._running))
             for worker, hand in zip(self._running, hands, strict=False):
-                _send(worker, Ahead(program.clock, hand))
+                worker.send(Ahead(program.clock, hand))
 
     def _bind(self, program: Program) -> None:
         """Starts the workers for this method, task and scene; a moment of the run is sent with each call."""
@@ -149,21 +142,3 @@ class Pool:
         del self._running[place]
         assert self._program is not None
         self._running.insert(place, self._start(self._program))
-
-
-def _send(worker: Worker, message: Task | Ahead) -> None:
-    try:
-        worker.pipe.send(message)
-    except OSError:
-        """A dead worker is found when its answer is missing."""
-
-
-def _answer(worker: Worker) -> Letter | None:
-    """What a worker sent back; None when it died."""
-    try:
-        answer: Letter | Exception = worker.pipe.recv()
-    except (EOFError, OSError):
-        return None
-    if isinstance(answer, Exception):
-        raise answer
-    return answer

@@ -6,6 +6,7 @@ mostly empty.  The rows of a batch fill vectors: they are laid along the last ax
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
@@ -25,24 +26,34 @@ SOFTMAX = {
 }  # operation -> how many tensors it takes, before the axis
 
 
+BY_STRIDES = {aten.as_strided.default, aten._reshape_alias.default}  # they say where in memory they look
+
+
 def turned(module: fx.GraphModule) -> fx.GraphModule:
-    """The same step across rows; as it was, if what comes out would lie in memory in another way."""
+    """The same step across rows; as it was, where what comes out would lie in memory in another way."""
+    if any(node.target in BY_STRIDES for node in module.graph.nodes):
+        return module
+    for turn in (_turn_softmax, _turn_product):
+        module = _turned(module, turn)
+    return module
+
+
+def _turned(module: fx.GraphModule, turn: Callable[[fx.Graph, fx.Node], None]) -> fx.GraphModule:
     found = deepcopy(module)
     graph = found.graph
     for node in list(graph.nodes):
-        if node.target in SOFTMAX:
-            _turn_softmax(graph, node)
-        elif node.target is aten.bmm.default:
-            _turn_product(graph, node)
+        turn(graph, node)
     given = [node.meta["val"] for node in graph.find_nodes(op="placeholder")]
     try:
         FakeTensorProp(found, given[0].fake_mode).propagate_dont_convert_inputs(*given)
-    except Exception:  # an operation asks for rows that follow each other in memory
+    except (RuntimeError, ValueError):  # a view asks for rows that follow each other in memory
         return module
     return found if _layout(graph) == _layout(module.graph) else module
 
 
 def _turn_softmax(graph: fx.Graph, node: fx.Node) -> None:
+    if node.target not in SOFTMAX:
+        return
     count, shape = SOFTMAX[node.target], node.meta["val"].shape
     axis: Any = node.args[count]
     if len(shape) > 1 and axis % len(shape) == len(shape) - 1 and shape[-1] < VECTOR <= shape[-2]:
@@ -51,6 +62,8 @@ def _turn_softmax(graph: fx.Graph, node: fx.Node) -> None:
 
 def _turn_product(graph: fx.Graph, node: fx.Node) -> None:
     """``a b = (b' a')'``."""
+    if node.target is not aten.bmm.default:
+        return
     _, rows, columns = node.meta["val"].shape
     if rows % VECTOR == 0 and columns % VECTOR:
         _replace(graph, node, node.args[::-1], ())

@@ -51,6 +51,20 @@ class Worker:
     inbox: Mailbox
     outbox: Mailbox
 
+    def send(self, message: Task | Ahead) -> None:
+        with suppress(OSError):  # a dead worker is found when its answer is missing
+            self.pipe.send(message)
+
+    def answer(self) -> Letter | None:
+        """What it sent back; None when it died."""
+        try:
+            answer: Letter | Exception = self.pipe.recv()
+        except (EOFError, OSError):
+            return None
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
     def read(self, answer: Letter) -> Sequence[Any]:
         """Trees with memory of their own; stacked, they lie in the outbox until the worker has another task."""
         if answer.n_stacked is None:

@@ -88,7 +88,8 @@ class Simulation:
             merged = server_round(setting.method, self.server, messages, program.clock)
         down = self._down(program, sent, len(cohort))
         up = bytes_up(setting.method, messages, len(cohort))
-        if isinstance(self.engine, Cohort) and self.round + 1 < setting.experiment.rounds:
+        on_gpu = setting.work.y.is_cuda
+        if on_gpu and isinstance(self.engine, Cohort) and self.round + 1 < setting.experiment.rounds:
             self.engine.look_ahead(setting.program(self.round + 1), self.setting.cohort(self.round + 1))
         # Only now, after all that a device can do meanwhile, is it looked at.
         refuse_broken(cohort, broken, f"in round {self.round + 1}")

@@ -40,6 +40,7 @@ class ByClient(Mapping[int, Tree]):
         return self._trees
 
     def only(self, clients: Sequence[int]) -> ByClient:
+        """Some of them, in this order; rows of a stack are copied, so that they stay stacked."""
         places = [self._place[client] for client in clients]
         trees = self._trees
         return ByClient(clients, trees.at(places) if isinstance(trees, Rows) else [trees[i] for i in places])

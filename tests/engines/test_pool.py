@@ -190,8 +190,7 @@ def test_a_worker_that_dies_while_it_prepares_is_replaced(
 
 
 @pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize("workers", [1, 2])
-def test_rows_of_odd_size_compute_as_they_do_alone(workers: int) -> None:
+def test_rows_of_odd_size_compute_as_they_do_alone() -> None:
     """Clients with one row in a batch, whose products depend on where in memory they begin."""
     scene = replace(
         SCENE, method="fedrep", model="mlpnet(hidden=41)", partition="dirichlet_class", clients=140
@@ -202,7 +201,7 @@ def test_rows_of_odd_size_compute_as_they_do_alone(workers: int) -> None:
     store = Store.in_memory(setting.first_private, setting.federation.population, shapes, "cpu")
     store.write({client: setting.first_private(client) for client in range(140)})
     privates = store.together(range(140))
-    engine = Pool(setting.work, workers=workers)
+    engine = Pool(setting.work, workers=2)
     try:
         found = engine.round(setting.program(0), server, privates, False)
     finally:

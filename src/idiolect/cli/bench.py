@@ -32,7 +32,9 @@ def bench_command(
         str, typer.Option(help="fedavg, map, persfl, superfed-mm; commas for several.")
     ] = "fedavg",
     device: Device = "auto",
-    population: Annotated[int, typer.Option(help="Clients that there are.")] = Grid.population,
+    population: Annotated[
+        int, typer.Option(help="Clients that there are; as many as the cohort, where that is larger.")
+    ] = Grid.population,
     samples: Annotated[int, typer.Option(help="Training images of a client.")] = Grid.samples,
     batch_size: Annotated[int, typer.Option(help="Images in a batch.")] = Grid.batch_size,
     sizes: Annotated[str, typer.Option(help=f"Of the clients: {' or '.join(SIZES)}.")] = Grid.sizes,

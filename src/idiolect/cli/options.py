@@ -34,7 +34,9 @@ __all__ = [
 
 Out = Annotated[Path, typer.Option("--out", help="Folder in which the run's folder is made.")]
 DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Folder of the datasets [IDIOLECT_DATA].")]
-Engine = Annotated[str, typer.Option(help="auto, loop, cohort, pool or ray; changes no number.")]
+Engine = Annotated[
+    str, typer.Option(help="auto, loop, cohort, pool or ray; changes nothing but last digits.")
+]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Workers = Annotated[int | None, typer.Option(help="Processes of the engines pool and ray.")]
 RayAddress = Annotated[

@@ -24,8 +24,6 @@ SOFTMAX = {
     aten._log_softmax_backward_data.default: 2,
     aten._softmax_backward_data.default: 2,
 }  # operation -> how many tensors it takes, before the axis
-
-
 BY_STRIDES = {aten.as_strided.default, aten._reshape_alias.default}  # they say where in memory they look
 
 

@@ -46,5 +46,7 @@ def test_report_of_nothing_is_a_mistake(idiolect: Call, tmp_path: Path) -> None:
 def test_report_in_an_unknown_format_is_a_mistake(
     idiolect: Call, folders: list[Path], tmp_path: Path
 ) -> None:
-    answer = idiolect("report", *map(str, folders), "--out", str(tmp_path / "out"), "--format", "docx")
+    runs = [*map(str, folders), str(tmp_path / "nowhere")]
+    answer = idiolect("report", *runs, "--out", str(tmp_path / "out"), "--format", "docx")
     assert answer.code == 2 and "docx" in answer.err and "png, svg, pdf, md, csv, tex" in answer.err
+    assert "nowhere" not in answer.err  # it says nothing of runs before

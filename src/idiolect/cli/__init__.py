@@ -36,12 +36,22 @@ __all__ = [
     "tried_pairs",
 ]
 
+INTERRUPTED = 130  # exit code after Ctrl-C
+
 
 def main() -> None:
     """Runs the command line: a user's mistake is one sentence on standard error and exit code 2."""
     try:
         app()
     except UserError as error:
-        message = f"idiolect: {error}"
-        Console(stderr=True, soft_wrap=True).print(message, style="red", highlight=False, markup=False)
+        _say(str(error), "red")
         sys.exit(2)
+    except SystemExit as end:
+        if end.code == INTERRUPTED:
+            _say("interrupted", "yellow")
+        raise
+
+
+def _say(sentence: str, style: str) -> None:
+    console = Console(stderr=True, soft_wrap=True)
+    console.print(f"idiolect: {sentence}", style=style, highlight=False, markup=False)

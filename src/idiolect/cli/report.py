@@ -12,7 +12,7 @@ from rich.console import Console
 from idiolect.cli.app import app
 from idiolect.cli.options import Json
 from idiolect.cli.settings import names_in
-from idiolect.reports import gather, write_page, write_report
+from idiolect.reports import gather, refuse_unknown_formats, write_page, write_report
 
 __all__ = ["report_command"]
 
@@ -34,7 +34,9 @@ def report_command(
         passed_over.append(sentence)
         console.print(f"idiolect: {sentence}", style="yellow", highlight=False, markup=False)
 
-    found, wanted = gather(runs, say), tuple(names_in(formats))
+    wanted = tuple(names_in(formats))
+    refuse_unknown_formats(wanted)
+    found = gather(runs, say)
     beside = write_report(found, out, wanted, special=True) if wanted else []
     page = write_page(found, out / "report.html", passed_over)
     if as_json:

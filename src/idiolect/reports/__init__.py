@@ -26,7 +26,7 @@ from idiolect.reports.sweep_figure import sweep_figure
 from idiolect.reports.table import csv_table, markdown_table, notes_of, plain_rows
 from idiolect.reports.targets import targets_data, targets_figure
 from idiolect.reports.teachers import teachers_data, teachers_figure
-from idiolect.reports.write import write_report
+from idiolect.reports.write import refuse_unknown_formats, write_report
 from idiolect.reports.write_page import page_html, write_page
 from idiolect.reports.zigzag import zigzag_data, zigzag_figure
 
@@ -61,6 +61,7 @@ __all__ = [
     "profile_figure",
     "ranks_data",
     "ranks_figure",
+    "refuse_unknown_formats",
     "scatter_data",
     "scatter_figure",
     "settings_figure",

@@ -27,11 +27,16 @@ from idiolect.reports.summary import summarise
 from idiolect.reports.table import csv_table, markdown_table, notes_of
 from idiolect.reports.users import users_csv, users_data, users_latex, users_markdown
 
-__all__ = ["FIGURES", "FORMATS", "image", "png", "write_report"]
+__all__ = ["FIGURES", "FORMATS", "image", "png", "refuse_unknown_formats", "write_report"]
 
 FIGURES = ("png", "svg", "pdf")
 TABLES = ("md", "csv", "tex")
 FORMATS = (*FIGURES, *TABLES)
+
+
+def refuse_unknown_formats(formats: Iterable[str]) -> None:
+    for name in formats:
+        refuse_unknown_choice("a format", name, FORMATS)
 
 
 def write_report(
@@ -55,8 +60,7 @@ def write_report(
             methods have the same ones.
     """
     runs, formats = list(runs), tuple(formats)
-    for name in formats:
-        refuse_unknown_choice("a format", name, FORMATS)
+    refuse_unknown_formats(formats)
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -36,7 +36,7 @@ __all__ = [
     "tried_pairs",
 ]
 
-INTERRUPTED = 130  # exit code after Ctrl-C
+INTERRUPTED = 130  # typer's exit code after Ctrl-C, of which it says nothing
 
 
 def main() -> None:

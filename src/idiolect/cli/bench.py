@@ -77,5 +77,5 @@ def _listed(text: str) -> tuple[str, ...]:
 
 def _whole(option: str, text: str) -> int:
     if not text.isdecimal():
-        raise UserError(f"--{option} must be whole numbers from 0 on, separated by commas, got {text!r}")
+        raise UserError(f"--{option} must be whole numbers from 1 on, separated by commas, got {text!r}")
     return int(text)

@@ -44,8 +44,11 @@ def test_one_command_measures_engines_beside_the_plain_loop(call):
 def test_table_and_notes_are_printed(call, monkeypatch, report):
     asked = []
     monkeypatch.setattr("idiolect.cli.bench.bench", lambda grid, say: asked.append(grid) or report)
-    code, out, _ = call("--clients", "20,100", "--method", "map,superfed-mm", "--sizes", "lognormal")
+    code, out, _ = call(
+        "--clients", "20,100", "--method", "map,superfed-mm", "--sizes", "lognormal", "--seed", "3"
+    )
     assert code == 0
+    assert all(cell.seed == 3 and cell.sizes == "lognormal" for cell in asked[0].cells())
     assert asked[0].clients == (20, 100) and asked[0].methods == ("map", "superfed-mm")
     assert [cell.population for cell in asked[0].cells()[:2]] == [100, 100]
     for piece in ("plain loop, 1 thread", "auto (loop)", "pfl (not installed)", "- peaks in float32"):
@@ -64,6 +67,7 @@ def test_table_and_notes_are_printed(call, monkeypatch, report):
         (("--precision", "float8"), "precision must be one of float32"),
         (("--sizes", "pareto"), "sizes must be one of equal, lognormal; got 'pareto'"),
         (("--device", "tpu"), "unknown device 'tpu'; did you mean cpu?"),
+        (("--seed", "-1"), "seed must be at least 0, got -1"),
         (("--repeats", "0"), "repeats must be in [1, 250], got 0"),
         (("--models", ","), "at least one workload"),
     ],

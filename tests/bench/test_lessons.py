@@ -1,6 +1,7 @@
 """How many steps a round has, by hand, by the plan and by what optimisers do."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -44,6 +45,7 @@ def test_lognormal_sizes_are_ragged_around_the_mean_and_stay():
     sizes = cell.train_sizes()
     assert sizes == cell.train_sizes() and min(sizes) >= 2
     assert 350 < sum(sizes) / 1000 < 450 and max(sizes) > 4 * min(sizes)
+    assert sizes != replace(cell, seed=1).train_sizes()
 
 
 def test_steps_of_ragged_clients_are_their_own(small):

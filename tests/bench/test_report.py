@@ -56,6 +56,12 @@ def test_auto_is_compared_with_the_fastest_engine(report):
     assert "w: auto is loop (as asked), 0.25 of the fastest engine's speed" in notes_of(report)
 
 
+def test_rows_of_another_draw_say_so(report):
+    for line in report.lines:
+        line["seed"] = 3
+    assert any(note.startswith("w seed 3: auto is") for note in notes_of(report))
+
+
 def test_row_that_is_not_installed_says_so_in_the_table(report):
     table = rows_of_table(report)
     assert table[-1][2] == "pfl (not installed)" and table[-1][3:] == ["-"] * (len(table[0]) - 3)

@@ -29,6 +29,7 @@ class Grid:
     workloads: names among ``workloads()``.
     engines: names of engines, or ``auto``: whichever the library picks.
     clients: cohort sizes; a population grows to the largest cohort asked of it.
+    seed: of data, sizes, cohorts and batches.
     repeats, warmup: timed rounds of every row, and rounds before them.
     peers: times pfl-research and Flower's simulation as well, where they are installed.
     """
@@ -43,6 +44,7 @@ class Grid:
     samples: int = 400
     batch_size: int = 64
     sizes: str = "equal"
+    seed: int = 0
     repeats: int = 5
     warmup: int = 1
     peers: bool = False
@@ -54,6 +56,7 @@ class Grid:
         for method in self.methods:
             entry_of(method)
         refuse_outside("population", self.population, 1)
+        refuse_outside("seed", self.seed, 0)
         for name in ("repeats", "warmup"):
             refuse_outside(name, getattr(self, name), 1, ENDLESS // 4)
 
@@ -69,6 +72,7 @@ class Grid:
                 samples=self.samples,
                 batch_size=self.batch_size,
                 sizes=self.sizes,
+                seed=self.seed,
                 precision=precision,
                 device=device,
             )

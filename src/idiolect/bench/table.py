@@ -79,6 +79,7 @@ def _workload(line: dict[str, Any]) -> str:
     extras += ["end"] if line["phase"] == "end" else []
     extras += [line["precision"]] if line["precision"] != "float32" else []
     extras += [line["sizes"]] if line["sizes"] != "equal" else []
+    extras += [f"seed {line['seed']}"] if line["seed"] else []
     return " ".join([line["workload"], *extras])
 
 

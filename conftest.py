@@ -3,7 +3,11 @@
 from importlib.util import find_spec
 
 NEEDED = {
-    "triton": ["src/idiolect/layers/launch.py", "src/idiolect/layers/triton_kernels.py"],
+    "triton": [
+        "src/idiolect/engines/deal_kernel.py",
+        "src/idiolect/layers/launch.py",
+        "src/idiolect/layers/triton_kernels.py",
+    ],
     "ray": ["src/idiolect/engines/cluster/*"],
     "flwr": [
         "src/idiolect/deploy/*",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,8 +14,11 @@ import idiolect.engines.cohort as cohort_module
 from idiolect.core import Batch, Loss, Out, Part, Tree, View, broadcast, chain
 from idiolect.engines import Cohort, Loop
 from idiolect.engines.compiled import COMPILED
+from idiolect.engines.lanes import Layout
+from idiolect.engines.planning import Planner
 from idiolect.errors import UserError
 from idiolect.experiments.setting import Setting
+from idiolect.experiments.simulation import Simulation
 from idiolect.methods import method as read_method
 from idiolect.parts import average
 
@@ -37,6 +41,29 @@ def test_traced_cohort_equals_loop(name: str) -> None:
     assert_equal(states(play(setting, Cohort(setting.work, compile="trace"))), states(finished_run(name)))
 
 
+@pytest.mark.parametrize(
+    ("name", "layout", "local_epochs"),
+    [
+        ("fedavg", (2, True), 6),  # bundles of every size
+        ("fedavg", (6, True), 6),
+        ("fedavg", (4, False), 6),
+        ("map", (6, True), 1),
+        ("map", (2, False), 1),
+        ("superfed_mm(phase_one=0)", (2, True), 1),
+        ("perfedavg_hf", (6, True), 1),
+        ("persfl(epochs=1)", (2, True), 1),
+    ],
+    ids=str,
+)
+def test_programs_of_lanes_equal_loop(
+    name: str, layout: tuple[int, bool], local_epochs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("idiolect.engines.planning.lay_out", lambda population, n_clients: Layout(*layout))
+    setting = setting_of(name, participation_rate=1.0, local_epochs=local_epochs)
+    cohort, loop = play(setting, Cohort(setting.work, compile="trace")), play(setting, Loop(setting.work))
+    assert_equal(states(cohort), states(loop))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [m for m in METHODS if m not in SOME])
 def test_every_traced_cohort_equals_loop(name: str) -> None:
@@ -55,10 +82,14 @@ def test_compiled_cohort_equals_loop() -> None:
 
 
 def test_steps_that_differ_in_numbers_alone_share_a_graph() -> None:
-    setting = setting_of("persfl(lambdas=(0.25, 0.5), temperatures=(1.0, 5.0), epochs=1)")
     COMPILED.clear()
-    play(setting, Cohort(setting.work, compile="trace"))
-    assert len(COMPILED) == 3  # local training, validation, distillation
+    one = setting_of("persfl(lambdas=(0.25,), temperatures=(1.0,), epochs=1)")
+    play(one, Cohort(one.work, compile="trace"))
+    graphs = dict(COMPILED)
+    assert len(graphs) >= 3  # local training, validation, distillation
+    several = setting_of("persfl(lambdas=(0.25, 0.5), temperatures=(1.0, 5.0), epochs=1)")
+    play(several, Cohort(several.work, compile="trace"))
+    assert graphs == COMPILED
 
 
 def test_graphs_are_kept_over_runs() -> None:
@@ -128,11 +159,72 @@ def test_stage_that_cannot_be_traced_is_vmapped_and_says_so() -> None:
     one_round(setting, engine)  # says it once
 
 
-def test_plans_made_ahead_change_nothing() -> None:
+def test_plans_made_ahead_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     setting = setting_of("superfed_mm")
     plain, ahead = (Cohort(setting.work, compile="trace") for _ in range(2))
-    ahead.look_ahead(setting.program(0), list(range(6)))
-    assert_equal(one_round(setting, ahead), one_round(setting, plain))
+    expected = one_round(setting, plain)
+    for round in (1, 0):
+        ahead.look_ahead(setting.program(round), list(range(6)))
+    monkeypatch.delattr(Planner, "make")  # what was planned is used
+    assert_equal(one_round(setting, ahead), expected)
+
+
+def test_plans_of_past_rounds_are_forgotten() -> None:
+    setting = setting_of("superfed_mm")
+    planner, group = Planner(setting.work), list(range(6))
+    for round in range(3):
+        planner.look_ahead(setting.program(round), group)
+    program = setting.program(1)
+    stage = program.method.plan(program.scene, program.clock).before[0]
+    plan = planner.plan(setting.work, program, stage, group)
+    assert torch.equal(plan.tickets, Planner(setting.work).make(program, stage, group).tickets)
+    assert {round for round, _, _ in planner._ahead} == {2}
+
+
+@pytest.mark.parametrize(("busy_for", "planned"), [(0, [1]), (2, [1, 2, 3]), (99, [1, 2, 3, 4])])
+def test_rounds_are_planned_while_the_device_is_busy(
+    busy_for: int, planned: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And no further than the run goes."""
+    looks = iter([False] * busy_for + [True])
+    event = SimpleNamespace(query=lambda: next(looks))
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: SimpleNamespace(record_event=lambda: event))
+    setting = setting_of("fedavg", rounds=5)
+    engine, found = Cohort(setting.work), []
+    monkeypatch.setattr(Cohort, "look_ahead", lambda _, program, clients: found.append(program.clock.round))
+    Simulation.start(setting, engine)._plan_ahead(engine)
+    assert found == planned
+
+
+def test_plans_ahead_hold_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    setting = setting_of("fedavg")
+    planner, group = Planner(setting.work), list(range(6))
+    monkeypatch.setattr("idiolect.engines.planning.HELD", 1)
+    for round in range(3):
+        planner.look_ahead(setting.program(round), group)
+    assert {round for round, _, _ in planner._ahead} == {0}
+
+
+def test_without_memory_a_round_is_not_planned_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    setting = setting_of("fedavg")
+    engine = Cohort(setting.work, compile="trace")
+
+    def runs_out(*_: object) -> None:
+        raise torch.OutOfMemoryError("no memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Planner, "make", runs_out)
+        engine.look_ahead(setting.program(0), list(range(6)))
+    assert_equal(one_round(setting, engine), one_round(setting, Loop(setting.work)))
+
+
+def test_a_group_of_more_steps_than_expected_finds_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Layout, "most_steps", lambda *_: 0)
+    monkeypatch.setattr("idiolect.engines.replay.TRIALS", 1)
+    monkeypatch.setattr("idiolect.engines.planning.lay_out", lambda population, n_clients: Layout(2, True))
+    setting = setting_of("fedavg", dataset="tiny", participation_rate=0.5, rounds=4)
+    cohort, loop = play(setting, Cohort(setting.work, compile="trace")), play(setting, Loop(setting.work))
+    assert_equal(states(cohort), states(loop))
 
 
 @pytest.mark.slow

@@ -11,6 +11,9 @@ from torch import Tensor
 
 from idiolect.core import broadcast
 from idiolect.engines import Cohort, Loop, Where
+from idiolect.engines.dealing import Dealer, Deck
+from idiolect.engines.lanes import Layout
+from idiolect.engines.planning import Planner
 from idiolect.experiments.setting import Setting, prepare
 from idiolect.layers.pooling import plain as plain_pool
 
@@ -28,6 +31,7 @@ LAYERS = [
     (3, 2, 1, 16, 12, 5, 0),
     (2, 3, 16, 16, 12, 5, 2),
     (1, 7, 64, 200, 4, 3, 1),
+    (20, 16, 32, 64, 15, 3, 0),  # enough for the device
 ]
 
 
@@ -49,23 +53,46 @@ def test_kernels_are_the_convolution(layer: tuple[int, ...], dtype: torch.dtype,
     pairs = zip(x.double(), g.double(), strict=True)
     gw = [torch.nn.grad.conv2d_weight(a, w.shape[1:], b, padding=padding) for a, b in pairs]
     image, grads = x.permute(0, 1, 3, 4, 2), g.permute(0, 1, 3, 4, 2).contiguous()
-    matrix = w.permute(0, 1, 3, 4, 2).flatten(2).contiguous()
+    matrix = torch.zeros(clients, n_out * n_in * kernel**2 + 64, device="cuda", dtype=dtype)  # they lie apart
+    matrix = matrix[:, :-64].unflatten(1, (n_out, -1)).copy_(w.permute(0, 1, 3, 4, 2).flatten(2))
     ours = torch.ops.idiolect
     _assert_near(ours.convolution(image, matrix, kernel, padding), y.permute(0, 1, 3, 4, 2), tolerance)
-    found = ours.weight_gradient(image, grads, kernel, padding)
-    _assert_near(found, torch.stack(gw).permute(0, 1, 3, 4, 2).flatten(2), tolerance)
+    back = [
+        torch.nn.grad.conv2d_input(a.shape, b, c, padding=padding)
+        for a, b, c in zip(x.double(), w.double(), g.double(), strict=True)
+    ]
+    by_x, by_weights, by_bias = ours.gradients(image, matrix, grads, kernel, padding)
+    _assert_near(by_x, torch.stack(back).permute(0, 1, 3, 4, 2), tolerance)
+    _assert_near(by_weights.sum(0), torch.stack(gw).permute(0, 1, 3, 4, 2).flatten(2), tolerance)
+    _assert_near(by_bias.sum(0), g.double().sum((1, 3, 4)), tolerance)
+    without = ours.gradients(image, None, grads, kernel, padding)
+    assert without[0].numel() == 0 and torch.equal(without[1], by_weights)  # bit for bit
     pooled, winner = ours.pooled_convolution(image, matrix, kernel, padding, 2)
     largest = plain_pool(y.flatten(0, 1), 2).unflatten(0, y.shape[:2])
     _assert_near(pooled, largest.permute(0, 1, 3, 4, 2), tolerance)
     size = y.shape[-2:]
     spread = ours.unpool(pooled.flatten(0, 1), winner.flatten(0, 1), 2, *size)
-    back = plain_pool(spread.permute(0, 3, 1, 2).clamp(min=0), 2).permute(0, 2, 3, 1)
-    torch.testing.assert_close(back, pooled.flatten(0, 1).clamp(min=0))
-    assert torch.equal(found, ours.weight_gradient(image, grads, kernel, padding))  # bit for bit
+    again = plain_pool(spread.permute(0, 3, 1, 2).clamp(min=0), 2).permute(0, 2, 3, 1)
+    torch.testing.assert_close(again, pooled.flatten(0, 1).clamp(min=0))
 
 
 def _assert_near(found: Tensor, expected: Tensor, tolerance: float) -> None:
     assert float((found.double() - expected).norm() / expected.norm()) < tolerance
+
+
+def test_kernel_deals_what_is_written_plainly() -> None:
+    setting = on_gpu("perfedavg_hf", local_epochs=6)
+    program = setting.program(0)
+    stage = program.method.plan(program.scene, program.clock).before[0]
+    plan = Planner(setting.work).make(program, stage, [0, 1, 2])
+    deck, cursor = Deck(plan, 0), torch.zeros(1, dtype=torch.int64, device="cuda")
+    deck.lay(plan)
+    one, other = (Dealer(setting.work, plan.shape, deck, cursor) for _ in range(2))
+    one.deal(1)
+    other._deal_plainly(1)
+    for found, expected in zip((*one.leaves, one.active), (*other.leaves, other.active), strict=True):
+        assert torch.equal(found, expected)
+    assert any(leaf.any() for leaf in other.leaves)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -82,7 +109,19 @@ def test_compiled_cohort_equals_loop_on_a_gpu(name: str) -> None:
     assert_equal(states(cohort), states(loop))
 
 
-def test_rounds_repeat_bit_for_bit() -> None:
+@pytest.mark.parametrize("layout", [(2, True), (6, True), (2, False), (4, False)], ids=str)
+def test_programs_of_lanes_equal_loop_on_a_gpu(
+    layout: tuple[int, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("idiolect.engines.planning.lay_out", lambda population, n_clients: Layout(*layout))
+    setting = on_gpu("map", participation_rate=1.0, rounds=5)
+    cohort, loop = play(setting, Cohort(setting.work, compile="trace")), play(setting, Loop(setting.work))
+    assert_equal(states(cohort), states(loop))
+
+
+@pytest.mark.parametrize("layout", [(3, False), (3, True)], ids=str)
+def test_rounds_repeat_bit_for_bit(layout: tuple[int, bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("idiolect.engines.planning.lay_out", lambda population, n_clients: Layout(*layout))
     setting = on_gpu("fedavg", model="lenet_map", dataset="tiny(size=28)", precision="tf32")
     one, other = (states(play(setting, Cohort(setting.work, compile="trace"))) for _ in range(2))
     assert_equal(one, other, 0.0)

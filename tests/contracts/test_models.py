@@ -6,7 +6,7 @@ import pytest
 
 from idiolect import models
 from idiolect.core import broadcast
-from idiolect.engines import Where
+from idiolect.engines import Cohort, Loop, Where
 from idiolect.errors import UserError
 from idiolect.experiments.setting import Setting, prepare
 from idiolect.methods import names
@@ -51,6 +51,17 @@ def test_models_train_alike_on_loop_and_cohort(model: str, method: str) -> None:
     ]
     loop, cohort = calls
     assert_equal(cohort, loop)
+
+
+@pytest.mark.parametrize("model", ["char_lstm", "mobilenet_v1", "lenet_bn"])
+def test_models_train_alike_on_lanes(model: str) -> None:
+    """Embeddings and groups, whose weights of all clients are looked at as one; and statistics."""
+    setting = small(model, "fedavg", local_epochs=0.5)
+    sent = broadcast(setting.method, setting.first_server())
+    first = {client: setting.first_private(client) for client in (0, 1)}
+    engines = Loop(setting.work), Cohort(setting.work, compile="trace")
+    loop, lanes = (engine.round(setting.program(0), sent, first, False) for engine in engines)
+    assert_equal(lanes, loop)
 
 
 @pytest.mark.slow

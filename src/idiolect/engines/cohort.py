@@ -1,6 +1,6 @@
 """cohort: all clients as one batched program; parameters stacked, one step of all clients at once.
 
-On a GPU the step of a stage is traced once, compiled, and replayed as a CUDA graph; on a CPU it is vmapped, or traced
+On a GPU the step of a stage is traced once, compiled, and replayed as CUDA graphs; on a CPU it is vmapped, or traced
 and run without vmap.
 """
 

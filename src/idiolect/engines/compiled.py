@@ -14,9 +14,10 @@ from idiolect.core import Context, Program, Stage, State
 from idiolect.core.trees import flatten, unflatten
 from idiolect.engines.cohort_batches import padded_feed
 from idiolect.engines.fingerprint import ProgramKeys, fingerprint
+from idiolect.engines.lane_memory import copy_all
 from idiolect.engines.packing import BATCHED_LAYERS, Packing
 from idiolect.engines.planning import Planner
-from idiolect.engines.replay import Replay, copy_all
+from idiolect.engines.replay import Replay
 from idiolect.engines.stage_plan import StagePlan
 from idiolect.engines.steps import Step, new_step
 from idiolect.engines.traced_hooks import TracedHooks
@@ -28,11 +29,17 @@ __all__ = ["BACKENDS", "Compiled"]
 # A kernel for each concatenation: inductor's one for 25 slices computes other numbers (torch 2.11, Triton 3.6), and
 # test_compiled_cohort_equals_loop_on_a_gpu[map] fails.
 INDUCTOR = {"force_pointwise_cat": True}
-BACKENDS: dict[str, Callable[[torch.fx.GraphModule], Callable[..., Any]]] = {
-    "inductor": lambda graph: torch.compile(graph, fullgraph=True, dynamic=False, options=INDUCTOR),
-    "trace": lambda graph: graph,
+# Where lanes are apart, steps are short: fewer kernels, and partial sums added up number by number.
+FEWER_KERNELS = {"combo_kernels": True, "unroll_reductions_threshold": 33}
+# From a step and whether its lanes are apart.
+BACKENDS: dict[str, Callable[[torch.fx.GraphModule, bool], Callable[..., Any]]] = {
+    "inductor": lambda graph, apart: torch.compile(
+        graph, fullgraph=True, dynamic=False, options=INDUCTOR | (FEWER_KERNELS if apart else {})
+    ),
+    "trace": lambda graph, apart: graph,
 }
-COMPILED: dict[tuple[str, str], Callable[..., Any]] = {}  # by backend and text of the graph; kept over runs
+# By backend, text of the graph and whether lanes are apart; kept over runs.
+COMPILED: dict[Hashable, Callable[..., Any]] = {}
 
 
 @dataclass
@@ -64,21 +71,25 @@ class Compiled:
         gc.unfreeze()
 
     def look_ahead(self, program: Program, clients: list[int]) -> None:
-        """Plans a coming round while the device is busy with this one."""
-        self._planner.look_ahead(program, clients)
+        """Plans a coming round while the device is busy with this one; without memory for it, that round does."""
+        try:
+            self._planner.look_ahead(program, clients)
+        except torch.OutOfMemoryError:
+            self._planner.forget()
 
     def fold(self, program: Program, stage: Stage, context: Context, state: State, plan: StagePlan) -> State:
         """The state of every client after its steps."""
-        if not plan.jobs:
+        if not plan.programs:
             return state
-        step = self._step(program, stage, context, state, plan)
+        leaves, form = flatten((context, state))
+        kinds = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
+        step = self._step(program, stage, context, state, plan, (kinds, form))
         if step is None:
             feed = padded_feed(self.work, program, stage, plan.clients)
             return BATCHED_LAYERS.fold(program, stage, context, state, feed)
         self._planner.reads_keys[stage.name] = step.reads_keys
         if step.reads_keys and not plan.with_keys:  # it was otherwise in the round before
             plan = self._planner.make(program, stage, plan.clients)
-        leaves, _ = flatten((context, state))
         replay = self._replay(step, plan)
         clock = program.clock
         moment = (clock.round, clock.learning_rate, stage.lr_scale)
@@ -97,12 +108,19 @@ class Compiled:
         return unflatten(leaves[step.state :], step.gives)
 
     def _step(
-        self, program: Program, stage: Stage, context: Context, state: State, plan: StagePlan
+        self,
+        program: Program,
+        stage: Stage,
+        context: Context,
+        state: State,
+        plan: StagePlan,
+        form: Hashable,
     ) -> Step | None:
-        leaves, takes = flatten((context, state))
-        kinds = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
+        """Args:
+        form: of context and state, with shapes and types of their leaves.
+        """
         part = (stage.owner, stage.objective, stage.measure, stage.trainable, stage.optimiser)
-        key = (self._keys(program), fingerprint(part), plan.shape, kinds, takes)
+        key = (self._keys(program), fingerprint(part), plan.shape, form)
         if key not in self._steps:
             try:
                 self._steps[key] = new_step(program, stage, context, state, plan, self.work)
@@ -116,12 +134,12 @@ class Compiled:
     def _replay(self, step: Step, plan: StagePlan) -> Replay:
         """What runs the step; steps of one text share it, whatever numbers they hold."""
         text = step.traced.text
-        same = (text, tuple(role if role.kind == "batch" else role.kind for role in step.roles))
+        same = (text, tuple(role if role.kind == "batch" else role.kind for role in step.roles), plan.layout)
         if same not in self._replays:
-            key = (self.backend, text)
+            key = (self.backend, text, plan.layout.apart)
             if key not in COMPILED:
                 warm_up(step.traced.graph)
-                COMPILED[key] = BACKENDS[self.backend](step.traced.graph)
+                COMPILED[key] = BACKENDS[self.backend](step.traced.graph, plan.layout.apart)
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # a compiler's advice on what was decided elsewhere

@@ -21,7 +21,8 @@ def graph_of(
     """The graph from leaves to leaves, idle operations left in it, and the form of the tree that it gives.
 
     Args:
-        leaves: of the arguments, for their shapes; new tensors go to the device of the first.
+        leaves: of the arguments, for their shapes and strides, each an object of its own: a trace knows them by it.
+            New tensors go to the device of the first.
         takes: the form of the tuple of arguments.
     """
     gives: Hashable = None
@@ -31,7 +32,6 @@ def graph_of(
         found, gives = flatten(function(*unflatten(flat, takes)))
         return found
 
-    examples = [torch.empty_like(leaf) for leaf in leaves]  # of their own, by which a trace knows them
     with torch.device(leaves[0].device):
-        graph = make_fx(on_leaves, tracing_mode="fake", _allow_non_fake_inputs=True)(*examples)
+        graph = make_fx(on_leaves, tracing_mode="fake", _allow_non_fake_inputs=True)(*leaves)
     return graph, gives

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, fx
 
 from idiolect.core import Context, Program, Stage, State, Tree
@@ -31,7 +32,7 @@ def traced_step(program: Program, stage: Stage, leaves: list[Tensor], takes: Any
         return step(context, state, batches, (), moment)
 
     try:
-        module, after = graph_of(from_state, leaves, takes)
+        module, after = graph_of(from_state, [torch.empty_like(leaf) for leaf in leaves], takes)
         if after != before or _shapes(_new(module.graph)) != _shapes(_old(module.graph)):
             raise TypeError("the step changes the form of the state")
     except Exception:  # whatever is wrong comes up when the step is vmapped

@@ -1,21 +1,27 @@
-"""Clients of unequal work on lanes of equal length: a lane that is done takes the next client.
+"""Clients of unequal work side by side on a device, on lanes: a lane that is done takes the next client.
 
-A cohort of C clients runs as L <= C lanes side by side.  Where clients make about as many steps as each other, every
-client has its own lane; where a few make many more than the rest, fewer lanes keep the device busy to the end.
+Lanes run in step with each other, as one program, or apart, each as a program at its own pace.  Where clients make
+about as many steps as each other, everybody has a lane and they run in step, which is fastest for a device.  Where some
+make more than the rest, fewer lanes keep it busy to the end; where a few make very many more, lanes apart: none of
+their steps waits for the work of others.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["Job", "assign", "count_lanes"]
+__all__ = ["Job", "Layout", "assign", "lay_out"]
 
-# What a step costs whatever its lanes, in lanes: on an H200 0.12 ms, and 0.03 for each of tfcnn_tf.
-IDLE_STEP = 4
-DRAWN = 64  # groups that the number of lanes is chosen on
+# In lanes' work of a step of tfcnn_tf, which takes an H200 0.03 ms, as timed before the layers' tiles were:
+IDLE_STEP = 4.0  # what a step costs whatever its lanes
+APART = 1.4  # a step of a lane apart, where there are many
+MOST_APART = 24  # more are no faster
+GAIN = 1.2  # that lanes apart must bring: each is captured for itself
+DRAWN = 64  # groups that the layout is chosen on
 
 
 class Job(NamedTuple):
@@ -27,38 +33,67 @@ class Job(NamedTuple):
     stop: int
 
 
-def count_lanes(population: Sequence[int], n_clients: int) -> int:
-    """Lanes on which groups of ``n_clients`` are done soonest on average, from the steps of everybody.
+class Layout(NamedTuple):
+    """So many lanes, in step as one program or apart, each as a program of its own."""
 
-    A group makes as many steps of all lanes as its longest client, or as its work divided by the lanes.  The number
-    does not depend on who is in the group, so that one compiled step serves every round.
+    n_lanes: int
+    apart: bool
 
-    >>> count_lanes([10] * 100, 20), count_lanes([10] * 90 + [60] * 10, 20)
-    (20, 5)
+    @property
+    def n_programs(self) -> int:
+        return self.n_lanes if self.apart else 1
+
+    @property
+    def width(self) -> int:
+        """Lanes of a program."""
+        return 1 if self.apart else self.n_lanes
+
+    def most_steps(self, population: Sequence[int], n_clients: int) -> int:
+        """Of all programs together, whoever the ``n_clients`` are."""
+        most = sorted(population, reverse=True)[:n_clients]
+        if self.apart:
+            return sum(most)
+        return most[0] + (sum(most) // self.n_lanes if self.n_lanes < n_clients else 0)
+
+
+def lay_out(population: Sequence[int], n_clients: int) -> Layout:
+    """That on which groups of ``n_clients`` are done soonest on average, from the steps of everybody.
+
+    Lanes in step make as many steps as the longest client, or as all of them divided by the lanes.  The layout does not
+    depend on who is in the group, so that one compiled step serves every round.
+
+    >>> lay_out([10] * 100, 20), lay_out([10] * 90 + [60] * 10, 20)
+    (Layout(n_lanes=20, apart=False), Layout(n_lanes=20, apart=True))
     """
     random = np.random.default_rng(0)
     steps = np.sort(np.asarray(population))
     groups = np.stack([random.choice(steps, n_clients, replace=n_clients > len(steps)) for _ in range(DRAWN)])
+    longest, work = groups.max(1)[:, None], groups.sum(1)[:, None]
     lanes = np.arange(1, n_clients + 1)
-    rounds = np.maximum(groups.max(1)[:, None], np.ceil(groups.sum(1)[:, None] / lanes))
-    return int(lanes[(rounds.mean(0) * (IDLE_STEP + lanes)).argmin()])
+    in_step = (np.maximum(longest, np.ceil(work / lanes)) * (IDLE_STEP + lanes)).mean(0)
+    best = int(lanes[in_step.argmin()])
+    apart = np.maximum(longest * (IDLE_STEP + 1), work * APART).mean()
+    if best < n_clients and GAIN * apart < in_step.min():
+        return Layout(min(n_clients, MOST_APART), apart=True)
+    return Layout(best, apart=False)
 
 
-def assign(steps: Sequence[int], n_lanes: int) -> list[Job]:
+def assign(steps: Sequence[int], layout: Layout) -> list[Job]:
     """The longest client first, each to the lane that is free first; clients without steps have no job.
 
-    Where there are lanes enough, every client has the lane of its own number.
+    Where lanes in step are enough, every client has that of its own number.
 
-    >>> [tuple(job) for job in assign([1, 3, 2], 2)]
+    >>> [tuple(job) for job in assign([1, 3, 2], Layout(2, apart=False))]
     [(1, 0, 0, 3), (2, 1, 0, 2), (0, 1, 2, 3)]
     """
-    if n_lanes >= len(steps):
+    if layout.n_lanes >= len(steps) and not layout.apart:
         return [Job(client, client, 0, count) for client, count in enumerate(steps) if count]
-    free = [0] * n_lanes
+    free = [(0, lane) for lane in range(layout.n_lanes)]
     jobs = []
     for client in sorted(range(len(steps)), key=lambda c: -steps[c]):
         if steps[client]:
-            lane = min(range(n_lanes), key=free.__getitem__)
-            jobs.append(Job(client, lane, free[lane], free[lane] + steps[client]))
-            free[lane] += steps[client]
+            start, lane = free[0]
+            stop = start + steps[client]
+            heapq.heapreplace(free, (stop, lane))
+            jobs.append(Job(client, lane, start, stop))
     return jobs

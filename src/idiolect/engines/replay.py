@@ -1,68 +1,93 @@
-"""A traced step on buffers that stay where they are, run again and again: on CUDA as a graph of kernels."""
+"""A traced step on memory that stays where it is, run again and again: on CUDA as graphs of kernels."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from idiolect.core.trees import tree_leaves
+from idiolect.engines.bundles import TRIALS, captured, side_by_side, stream_of
+from idiolect.engines.dealing import Dealer, Deck
+from idiolect.engines.lane_memory import LaneMemory, copy_all
 from idiolect.engines.lanes import Job
 from idiolect.engines.stage_plan import StagePlan
 from idiolect.engines.steps import Step
+from idiolect.engines.turns import BUNDLES, turns
 from idiolect.engines.workload import Workload
 
-__all__ = ["Replay", "copy_all"]
+__all__ = ["Replay"]
 
-Leaves = Mapping[int, Sequence[Tensor]]  # by number of the input, row by row
+Acts = Mapping[tuple[int, int], Callable[[], None]]  # what is done before a step, by program and step
 
-ROOM, SPARE = 1.25, 64 << 20  # of what a trial run took, and bytes on top, that a capture may take
+
+class _Program(NamedTuple):
+    """What runs so many steps of some lanes."""
+
+    dealer: Dealer  # whose memory the graphs use
+    bundles: dict[int, Callable[[], Any]]
 
 
 class Replay:
-    """One step of all lanes.
+    """A step of all lanes, in one program or in several.
 
     Args:
         run: the compiled step.
 
     Attributes:
-        buffers: what the step reads besides batches, by number of the input; whoever runs it fills them.
-        constants: what it reads after all inputs.
+        buffers: what all programs read besides batches and clients' leaves, by number of the input; whoever runs it
+            fills them.
+        constants: what they read after all inputs.
     """
 
     def __init__(self, run: Callable[..., Any], step: Step, work: Workload, plan: StagePlan) -> None:
-        device, shape = work.y.device, plan.shape
+        self._run, self._roles, self._work = run, step.roles, work
+        device, kinds = work.y.device, dict(enumerate(step.kinds))
         self.buffers = {
-            n: torch.zeros(kind.shape, dtype=kind.dtype, device=device)
-            for n, (kind, role) in enumerate(zip(step.kinds, step.roles, strict=True))
-            if role.kind not in ("batch", "active")
+            n: torch.zeros(kinds[n].shape, dtype=kinds[n].dtype, device=device)
+            for n, role in enumerate(step.roles)
+            if role.kind in ("shared", "moment")
         }
         self.constants = [constant.clone() for constant in step.traced.constants]
+        clients = [n for n, role in enumerate(step.roles) if role.kind == "client"]
+        self._leaves = {n: number for number, n in enumerate(clients)}
+        self._kinds = [(kinds[n].shape[1:], kinds[n].dtype) for n in clients]
         self._changed = step.traced.changed
-        self._rows = {
-            n: self.buffers[n].unbind() for n, role in enumerate(step.roles) if role.kind == "client"
-        }
-        self._ticket = torch.zeros_like(plan.tickets[0])
-        self._draws = plan.blank_draws()
-        rows = self._ticket[: -shape.n_lanes].view(shape.n_batches, 3, shape.n_lanes, shape.n_rows)
+        self._lanes = LaneMemory.zeros(self._kinds, plan.layout.n_programs, plan.layout.width, device)
+        self._make_programs(plan)
 
-        def once() -> None:
-            batches = tree_leaves([work.gather(*rows[u], self._draws) for u in range(shape.n_batches)])
-            now = {"batch": batches, "active": [self._ticket[-shape.n_lanes :] > 0]}
-            inputs = [
-                now[role.kind][role.place] if role.kind in now else self.buffers[n]
-                for n, role in enumerate(step.roles)
-            ]
+    def _make_programs(self, plan: StagePlan) -> None:
+        self._programs: list[_Program] = []  # the old ones' memory first
+        self._deck, self._cursors = Deck(plan, TRIALS), torch.zeros_like(plan.firsts)
+        self._programs = [self._program(plan, number) for number in range(plan.layout.n_programs)]
+
+    def _program(self, plan: StagePlan, number: int) -> _Program:
+        cursor = self._cursors[number : number + 1]
+        dealer = Dealer(self._work, plan.shape, self._deck, cursor)
+        given = {"batch": dealer.leaves, "active": [dealer.active]}
+        own = self._lanes.row(number)
+        inputs = [
+            given[role.kind][role.place]
+            if role.kind in given
+            else own[self._leaves[n]]
+            if n in self._leaves
+            else self.buffers[n]
+            for n, role in enumerate(self._roles)
+        ]
+
+        def steps(count: int) -> None:
             with torch.no_grad():
-                run(*inputs, *self.constants)
+                for ahead in range(count):
+                    dealer.deal(ahead)
+                    self._run(*inputs, *self.constants)
+                cursor.add_(count)
 
-        if work.y.is_cuda:
-            self._step = _captured(once)
-        else:
-            once()  # so that what cannot run is known now
-            self._step = once
+        if not self._work.y.is_cuda:
+            steps(1)  # so that what cannot run is known now
+            return _Program(dealer, {count: partial(steps, count) for count in BUNDLES})
+        return _Program(dealer, captured(steps, stream_of(number, self._work.y.device)))
 
     def run(self, plan: StagePlan, clients: Mapping[int, Tensor]) -> dict[int, Tensor]:
         """What the step changes, of every client after its job, by number of the input.
@@ -70,78 +95,56 @@ class Replay:
         Args:
             clients: every client's leaves before.
         """
-        if plan.jobs and len(plan.jobs) == plan.shape.n_lanes == len(plan.clients):
-            return self._run_abreast(plan, clients)
-        lanes, rows = {n: self._rows[n] for n in clients}, _rows_of(clients)
-        after = {n: clients[n].clone() for n in self._changed}
-        left = _rows_of(after)
+        if not self._deck.holds(plan):
+            self._make_programs(plan)
+        self._deck.lay(plan)
+        self._cursors.copy_(plan.firsts)
+        own = {self._leaves[n]: leaf for n, leaf in clients.items()}
+        if not plan.has_lane_for_everybody:
+            after = self._run_in_turn(plan, own)
+            return {n: after.leaves[self._leaves[n]].contiguous() for n in self._changed}
+        self._lanes.fill(own, plan.lane_of)
+        self._run_programs(plan, {})
+        return {n: self._lanes.copied(self._leaves[n], plan.lane_of) for n in self._changed}
+
+    def _run_in_turn(self, plan: StagePlan, own: Mapping[int, Tensor]) -> LaneMemory:
+        """A lane that is done takes the next client."""
+        before = LaneMemory.zeros(self._kinds, len(plan.clients), 1, self._work.y.device)
+        before.fill(own)
+        after = before.clone()
+        memories = (self._lanes, before, after)
+        lanes, waiting, done = (memory.lanes(by_leaf=not plan.layout.apart) for memory in memories)
         on_lane: dict[int, Job] = {}
-        starting: dict[int, list[Job]] = {}
-        for job in plan.jobs:
-            starting.setdefault(job.start, []).append(job)
-        for t in range(len(plan.tickets)):
-            if begun := starting.get(t):
-                done = [on_lane[job.lane] for job in begun if job.lane in on_lane]
-                _copy_rows(left, lanes, [(job.client, job.lane) for job in done])
-                _copy_rows(lanes, rows, [(job.lane, job.client) for job in begun])
-                on_lane |= {job.lane: job for job in begun}
-            self._advance(plan, t)
-        _copy_rows(left, lanes, [(job.client, job.lane) for job in on_lane.values()])
+
+        def hand_over(begun: list[Job]) -> None:
+            ended = [on_lane[job.lane] for job in begun if job.lane in on_lane]
+            _copy(done, lanes, [(job.client, job.lane) for job in ended])
+            _copy(lanes, waiting, [(job.lane, job.client) for job in begun])
+            on_lane.update({job.lane: job for job in begun})
+
+        starting: dict[tuple[int, int], list[Job]] = {}
+        for program in plan.programs:
+            for job in program.jobs:
+                starting.setdefault((program.number, job.start), []).append(job)
+        self._run_programs(plan, {place: partial(hand_over, begun) for place, begun in starting.items()})
+        _copy(done, lanes, [(job.client, job.lane) for job in on_lane.values()])
         return after
 
-    def _run_abreast(self, plan: StagePlan, clients: Mapping[int, Tensor]) -> dict[int, Tensor]:
-        """Every client from the first step on, on the lane of its own number."""
-        copy_all([self.buffers[n] for n in clients], list(clients.values()))
-        for t in range(len(plan.tickets)):
-            self._advance(plan, t)
-        return {n: self.buffers[n].clone() for n in self._changed}
-
-    def _advance(self, plan: StagePlan, t: int) -> None:
-        self._ticket.copy_(plan.tickets[t])
-        if self._draws:
-            copy_all(list(self._draws.values()), [plan.draws[part][t] for part in self._draws])
-        self._step()
+    def _run_programs(self, plan: StagePlan, acts: Acts) -> None:
+        """All programs side by side."""
+        with side_by_side(plan.programs, self._work.y.device) as go_to:
+            for program, t, count in turns(plan.programs):
+                go_to(program.number)
+                if act := acts.get((program.number, t)):
+                    act()
+                self._programs[program.number].bundles[count]()
 
 
-def _rows_of(leaves: Mapping[int, Tensor]) -> Leaves:
-    return {n: leaf.unbind() for n, leaf in leaves.items()}
-
-
-def _copy_rows(into: Leaves, out_of: Leaves, pairs: Sequence[tuple[int, int]]) -> None:
-    """Copies in all leaves the second row of each pair onto the first."""
+def _copy(
+    into: Sequence[Sequence[Tensor]], out_of: Sequence[Sequence[Tensor]], pairs: Sequence[tuple[int, int]]
+) -> None:
+    """Copies the second lane of each pair onto the first."""
     copy_all(
-        [rows[to] for rows in into.values() for to, _ in pairs],
-        [out_of[n][of] for n in into for _, of in pairs],
+        [part[to] for part in into for to, _ in pairs],
+        [part[of] for part in out_of for _, of in pairs],
     )
-
-
-def copy_all(into: Sequence[Tensor], out_of: Sequence[Tensor]) -> None:
-    """Those of one type at once: together with others each would be copied on its own."""
-    for dtype in {tensor.dtype for tensor in into}:
-        torch._foreach_copy_(
-            [tensor for tensor in into if tensor.dtype == dtype],
-            [tensor for tensor in out_of if tensor.dtype == dtype],
-        )
-
-
-def _captured(step: Callable[[], Any]) -> Callable[[], Any]:
-    """``step`` as a CUDA graph; the trial runs before it leave their traces in the buffers.
-
-    A capture that runs out of memory cannot be undone, so that the room it needs is asked for before.
-    """
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        step()
-        held = torch.cuda.memory_allocated()
-        torch.cuda.reset_peak_memory_stats()
-        step()
-    torch.cuda.current_stream().wait_stream(side)
-    torch.cuda.synchronize()
-    torch.cuda.empty_cache()
-    room = int(ROOM * (torch.cuda.max_memory_allocated() - held)) + SPARE
-    torch.empty(room, dtype=torch.uint8, device="cuda")
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        step()
-    return graph.replay

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from idiolect.core import Context, Program, Stage, State, Tree
 from idiolect.core.trees import flatten, tree_leaves, tree_map
+from idiolect.engines.lane_memory import on_lanes
 from idiolect.engines.packing import BATCHED_LAYERS, Lift, advance
 from idiolect.engines.stage_plan import StagePlan
 from idiolect.engines.tracing import Traced, trace
@@ -37,14 +38,13 @@ class Role(NamedTuple):
 
 class Step(NamedTuple):
     """Args:
-    takes, gives: forms of (context, state) and of the state.
+    gives: form of the state.
     state: place of the first leaf of the state among those of (context, state).
     roles: of the inputs of the graph, in order.
     kinds: their shapes and types, as tensors without memory.
     reads_keys: whether it depends on the keys of examples.
     """
 
-    takes: Hashable
     gives: Hashable
     state: int
     traced: Traced
@@ -56,13 +56,12 @@ class Step(NamedTuple):
 def new_step(
     program: Program, stage: Stage, context: Context, state: State, plan: StagePlan, work: Workload
 ) -> Step:
-    """Traces one step of all lanes."""
+    """Traces one step of the lanes of a program."""
     arguments = _arguments(context, state, plan, work)
     traced = trace(step_at(program, stage, BATCHED_LAYERS.lift), arguments, state_at=1)
     roles, leaves = _roles(arguments), tree_leaves(arguments)
     keys = {id(batch.key) for batch in arguments[2]}
     return Step(
-        takes=flatten((context, state))[1],
         gives=flatten(state)[1],
         state=len(tree_leaves(context)),
         traced=traced,
@@ -73,17 +72,20 @@ def new_step(
 
 
 def _arguments(context: Context, state: State, plan: StagePlan, work: Workload) -> tuple[Tree, ...]:
-    """Tensors of the shapes that a step of all lanes takes, each an object of its own: a trace knows them by it."""
+    """Tensors of the shapes that a step of one program takes, each an object of its own: a trace knows them by it.
+
+    Draws are those of a step, which its batches share.
+    """
     number = context.facts.samples.new_zeros(())
     n_batches, n_lanes, n_rows = plan.shape
-
-    def lanes(leaf: Tensor) -> Tensor:
-        return leaf.new_empty(n_lanes, *leaf.shape[1:])
-
     server, uploads = tree_map(torch.empty_like, (context.server, context.uploads))
-    private, facts, results, state = tree_map(lanes, (*context[1:4], state))
+    private, facts, results, state = tree_map(
+        lambda leaf: on_lanes(leaf.new_empty(n_lanes, leaf[0].numel()), leaf.shape[1:]),
+        (*context[1:4], state),
+    )
     rows = torch.zeros(3, n_lanes, n_rows, dtype=torch.int64, device=number.device)
-    batches = tuple(work.gather(*rows, plan.blank_draws()) for _ in range(n_batches))
+    draws = {part: numbers.new_zeros(numbers.shape[1:]) for part, numbers in plan.draws.items()}
+    batches = tuple(work.gather(*rows, draws) for _ in range(n_batches))
     active = number.new_zeros(n_lanes) > 0
     moment = Moment(*(number.clone() for _ in Moment._fields))
     return Context(server, private, facts, results, uploads), state, batches, active, moment

@@ -70,8 +70,7 @@ def make_task(
         return Out(features, logits), {name: tensors[name] for name in buffers}
 
     def criterion(params: Tree, batch: Batch, out: Out) -> Tensor:
-        chosen = F.log_softmax(out.logits, -1).gather(-1, batch.y[:, None]).squeeze(-1)
-        return -mean_over_rows(chosen, batch.mask)
+        return -mean_over_rows(_at_labels(F.log_softmax(out.logits, -1), batch.y), batch.mask)
 
     def head(params: Flat, features: Tensor) -> Tensor:
         ones = torch.ones_like(features[:, 0])
@@ -86,6 +85,14 @@ def make_task(
         return batch._replace(x=crop_and_flip(batch.x, batch.key, fill=fill))
 
     return Task(forward, criterion, head, structure_of(net), augment if augmentation == "crop_flip" else None)
+
+
+def _at_labels(scores: Tensor, labels: Tensor) -> Tensor:
+    """[B, K], [B] -> [B]; on a GPU element by element, so that the gradient is part of the kernels beside it."""
+    if not scores.is_cuda:
+        return scores.gather(-1, labels[:, None]).squeeze(-1)
+    is_label = labels[:, None] == torch.arange(scores.shape[-1], device=labels.device)
+    return torch.where(is_label, scores, 0).sum(-1)
 
 
 def _narrowed(net: Net, compute: torch.dtype | None) -> Callable[[Flat], Flat]:

@@ -67,7 +67,7 @@ def _traced(program: Program, name: str, stage: Stage | None, flat: list[Tensor]
         return BATCHED_LAYERS.lift(hook_of(replace(program, clock=clock), name, stage))(*trees)
 
     try:
-        module, gives = graph_of(hook, flat, takes)
+        module, gives = graph_of(hook, [torch.empty_like(leaf) for leaf in flat], takes)
     except Exception:  # whatever is wrong comes up when the hook is called as it is
         return _Kept(takes, None, None)
     module.graph.eliminate_dead_code()

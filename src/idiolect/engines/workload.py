@@ -55,8 +55,8 @@ class Workload:
         device: str,
     ) -> Workload:
         rows, dtype = torch.from_numpy(federation.x), precision.storage
-        x = rows.to(device=device, dtype=dtype if rows.is_floating_point() else rows.dtype)
-        y = torch.from_numpy(federation.y).to(device)
+        x = rows.to(device=device, dtype=dtype if rows.is_floating_point() else rows.dtype).contiguous()
+        y = torch.from_numpy(federation.y).to(device).contiguous()
         like = torch.ones((), dtype=dtype, device=device)
         return cls(federation, x, y, seed, drop_single, weighting, like, precision)
 
@@ -77,7 +77,9 @@ class Workload:
         return Facts(counts, samples, samples if self.weighting == "samples" else torch.ones_like(samples))
 
     def steps(self, program: Program, stage: Stage, client: int) -> int:
-        rows = getattr(self.federation.clients[client], stage.split)
+        return self._steps_over(getattr(self.federation.clients[client], stage.split), program, stage)
+
+    def _steps_over(self, rows: np.ndarray, program: Program, stage: Stage) -> int:
         if stage.measure is not None:
             return -(-len(rows) // EVALUATION_ROWS)
         per_epoch = batches_per_epoch(len(rows), program.scene.batch_size, self.drop_single)
@@ -88,9 +90,9 @@ class Workload:
     ) -> tuple[BatchPlan, dict[str, np.ndarray]]:
         """The batches of one client in one stage, and the draws of its steps by part."""
         rows = getattr(self.federation.clients[client], stage.split)
-        steps = self.steps(program, stage, client)
         if stage.measure is not None:
             return in_order(rows), {}
+        steps = self._steps_over(rows, program, stage)
         position = (stage.stream, program.clock.round, client)
         plan = plan_batches(
             rows,

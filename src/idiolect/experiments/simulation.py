@@ -25,6 +25,7 @@ from idiolect.records import RoundBuffer, RowBuffer
 __all__ = ["Simulation"]
 
 CHUNK = 256  # clients at most that are looked at together when all are; changes no number
+AHEAD = 8  # rounds at most that are planned ahead
 
 
 @dataclass
@@ -88,9 +89,8 @@ class Simulation:
             merged = server_round(setting.method, self.server, messages, program.clock)
         down = self._down(program, sent, len(cohort))
         up = bytes_up(setting.method, messages, len(cohort))
-        on_gpu = setting.work.y.is_cuda
-        if on_gpu and isinstance(self.engine, Cohort) and self.round + 1 < setting.experiment.rounds:
-            self.engine.look_ahead(setting.program(self.round + 1), self.setting.cohort(self.round + 1))
+        if setting.work.y.is_cuda and isinstance(self.engine, Cohort):
+            self._plan_ahead(self.engine)
         # Only now, after all that a device can do meanwhile, is it looked at.
         refuse_broken(cohort, broken, f"in round {self.round + 1}")
         self.server = served(setting, program, merged, messages)
@@ -161,6 +161,14 @@ class Simulation:
             self._prefetch(range(first + size, min(first + 2 * size, population)))
             yield list(chunk), privates
             del privates
+
+    def _plan_ahead(self, engine: Cohort) -> None:
+        """Plans the next round, and those after it for as long as the device is busy with this one."""
+        done = torch.cuda.current_stream().record_event()
+        for round in range(self.round + 1, min(self.round + 1 + AHEAD, self.setting.experiment.rounds)):
+            engine.look_ahead(self.setting.program(round), self.setting.cohort(round))
+            if done.query():
+                break
 
     def _look_ahead(self, round: int) -> None:
         """Has the rows of a coming round's cohort read while this one goes on."""

@@ -1,9 +1,9 @@
 """The operations of a cohort's convolutions with their gradients.
 
-    y = convolution(x, w)    gradient by x: convolution(g, w turned round)    gradient by w: weight_gradient(x, g)
+    y = convolution(x, w) + b,  pooled or not        gradients by x, w and b: one kernel, from that by y
 
-Both are linear in each argument and each other's gradients, so the pair can be differentiated as often as one likes.
-All carry an axis of clients; ``vmap``, however often, makes it longer.
+Gradients are convolutions and products of the same kind, so they can be differentiated as often as one likes.  All
+carry an axis of clients; ``vmap``, however often, makes it longer.
 """
 
 from __future__ import annotations
@@ -13,21 +13,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from idiolect.layers.operations import turned
 from idiolect.layers.pooling import unpool
 
-__all__ = ["Convolution", "PooledConvolution", "WeightGradient"]
+__all__ = ["Convolution", "PooledConvolution"]
 
 
 class Convolution(torch.autograd.Function):
-    """[C, B, H, W, I] and [C, O, side side I] -> [C, B, H', W', O]."""
+    """[C, B, H, W, I], [C, O, side side I] and [C, O] or None -> [C, B, H', W', O]."""
 
     @staticmethod
-    def forward(x: Tensor, w: Tensor, side: int, padding: int) -> Tensor:
-        return torch.ops.idiolect.convolution(x, w, side, padding)
+    def forward(x: Tensor, w: Tensor, b: Tensor | None, side: int, padding: int) -> Tensor:
+        return _shifted(torch.ops.idiolect.convolution(x, w, side, padding), b)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        x, w, ctx.side, ctx.padding = inputs
+        x, w, _, ctx.side, ctx.padding = inputs
         ctx.save_for_backward(x, w)
 
     @staticmethod
@@ -35,8 +36,8 @@ class Convolution(torch.autograd.Function):
         return *_backward(ctx, *ctx.saved_tensors, g.contiguous()), None, None
 
     @staticmethod
-    def vmap(info: Any, in_dims: Any, x: Tensor, w: Tensor, *options: int) -> tuple[Tensor, int]:
-        given, axis = _joined(info, in_dims, x, w)
+    def vmap(info: Any, in_dims: Any, x: Tensor, w: Tensor, b: Tensor | None, *options: int) -> Any:
+        given, axis = _joined(info, in_dims, x, w, b)
         return Convolution.apply(*given, *options).unflatten(axis, (info.batch_size, -1)), axis
 
 
@@ -44,12 +45,15 @@ class PooledConvolution(torch.autograd.Function):
     """The same with [C, B, h, w, O] largest values, and which place of its window each came from."""
 
     @staticmethod
-    def forward(x: Tensor, w: Tensor, side: int, padding: int, pool: int) -> tuple[Tensor, Tensor]:
-        return torch.ops.idiolect.pooled_convolution(x, w, side, padding, pool)
+    def forward(
+        x: Tensor, w: Tensor, b: Tensor | None, side: int, padding: int, pool: int
+    ) -> tuple[Tensor, Tensor]:
+        y, winner = torch.ops.idiolect.pooled_convolution(x, w, side, padding, pool)
+        return _shifted(y, b), winner
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        x, w, ctx.side, ctx.padding, ctx.pool = inputs
+        x, w, _, ctx.side, ctx.padding, ctx.pool = inputs
         ctx.size = tuple(n + 2 * ctx.padding - ctx.side + 1 for n in x.shape[2:4])
         ctx.mark_non_differentiable(output[1])
         ctx.save_for_backward(x, w, output[1])
@@ -61,62 +65,78 @@ class PooledConvolution(torch.autograd.Function):
         return *_backward(ctx, x, w, whole.unflatten(0, g.shape[:2])), None, None, None
 
     @staticmethod
-    def vmap(info: Any, in_dims: Any, x: Tensor, w: Tensor, *options: int) -> tuple[Any, tuple[int, int]]:
-        given, axis = _joined(info, in_dims, x, w)
+    def vmap(info: Any, in_dims: Any, x: Tensor, w: Tensor, b: Tensor | None, *options: int) -> Any:
+        given, axis = _joined(info, in_dims, x, w, b)
         found = PooledConvolution.apply(*given, *options)
         return tuple(t.unflatten(axis, (info.batch_size, -1)) for t in found), (axis, axis)
 
 
-class WeightGradient(torch.autograd.Function):
-    """[C, B, H, W, I] and [C, B, H', W', O] -> [C, O, side side I]."""
+class _Gradients(torch.autograd.Function):
+    """[C, B, H, W, I], [C, O, side side I], [C, B, H', W', O] -> the like of the first two, and [C, O].
+
+    Without ``by_x`` the first is empty.
+    """
 
     @staticmethod
-    def forward(x: Tensor, g: Tensor, side: int, padding: int) -> Tensor:
-        return torch.ops.idiolect.weight_gradient(x, g, side, padding)
+    def forward(
+        x: Tensor, w: Tensor, g: Tensor, side: int, padding: int, by_x: bool
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        gx, gw, gb = torch.ops.idiolect.gradients(x, w if by_x else None, g, side, padding)
+        return gx, gw.sum(0).to(x.dtype), gb.sum(0).to(x.dtype)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        x, g, ctx.side, ctx.padding = inputs
-        ctx.save_for_backward(x, g)
+        x, w, g, ctx.side, ctx.padding, ctx.by_x = inputs
+        ctx.save_for_backward(x, w, g)
 
     @staticmethod
-    def backward(ctx: Any, u: Tensor) -> Any:
-        x, g = ctx.saved_tensors
-        gx = Convolution.apply(g, _turned(u, ctx.side), ctx.side, ctx.side - 1 - ctx.padding)
-        return gx, Convolution.apply(x, u, ctx.side, ctx.padding), None, None
+    def backward(ctx: Any, by_gx: Tensor, by_gw: Tensor, by_gb: Tensor) -> Any:
+        (x, w, g), options = ctx.saved_tensors, (ctx.side, ctx.padding)
+        by_x = _carried_back(g, by_gw, *options)
+        by_w, by_g = None, Convolution.apply(x, by_gw, by_gb, *options)
+        if ctx.by_x:
+            by_w = _Gradients.apply(by_gx, w, g, *options, False)[1]
+            by_g = by_g + Convolution.apply(by_gx, w, None, *options)
+        return by_x, by_w, by_g, None, None, None
 
     @staticmethod
-    def vmap(info: Any, in_dims: Any, x: Tensor, g: Tensor, *options: int) -> tuple[Tensor, int]:
-        found = WeightGradient.apply(*_as_clients(info, in_dims, x, g), *options)
-        return found.unflatten(0, (info.batch_size, -1)), 0
+    def vmap(info: Any, in_dims: Any, x: Tensor, w: Tensor, g: Tensor, *options: Any) -> Any:
+        found = _Gradients.apply(*_as_clients(info, in_dims, x, w, g), *options)
+        return tuple(t.unflatten(0, (info.batch_size, -1)) for t in found), (0, 0, 0)
 
 
-def _backward(ctx: Any, x: Tensor, w: Tensor, g: Tensor) -> tuple[Tensor | None, Tensor | None]:
-    """The gradients by x and by w of a convolution whose result has the gradient g."""
-    gx = gw = None
-    if ctx.needs_input_grad[0]:
-        gx = Convolution.apply(g, _turned(w, ctx.side), ctx.side, ctx.side - 1 - ctx.padding)
-    if ctx.needs_input_grad[1]:
-        gw = WeightGradient.apply(x, g, ctx.side, ctx.padding)
-    return gx, gw
+def _shifted(y: Tensor, b: Tensor | None) -> Tensor:
+    return y if b is None else y + b[:, None, None, None]
 
 
-def _turned(w: Tensor, side: int) -> Tensor:
-    """The weights that carry a gradient back: taps reversed, input and output swapped."""
-    taps = w.unflatten(2, (side, side, -1))  # [C, O, side, side, I]
-    return taps.flip(2, 3).permute(0, 4, 2, 3, 1).flatten(2)
+def _backward(ctx: Any, x: Tensor, w: Tensor, g: Tensor) -> tuple[Tensor | None, ...]:
+    """The gradients by x, w and b of a convolution whose result has the gradient g."""
+    asked = by_x, by_w, by_b = ctx.needs_input_grad[:3]
+    if not (by_w or by_b):
+        return _carried_back(g, w, ctx.side, ctx.padding), None, None
+    found = _Gradients.apply(x, w, g, ctx.side, ctx.padding, by_x)
+    return tuple(t if is_asked else None for t, is_asked in zip(found, asked, strict=True))
 
 
-def _joined(info: Any, in_dims: Any, x: Tensor, w: Tensor) -> tuple[list[Tensor], int]:
+def _carried_back(g: Tensor, w: Tensor, side: int, padding: int) -> Tensor:
+    """The gradient by x."""
+    return Convolution.apply(g, turned(w, side), None, side, side - 1 - padding)
+
+
+def _joined(
+    info: Any, in_dims: Any, x: Tensor, w: Tensor, b: Tensor | None
+) -> tuple[list[Tensor | None], int]:
     """The axis that is mapped over joined to that of rows where weights are shared, else to that of clients."""
-    if in_dims[1] is None:
-        return [x.movedim(in_dims[0], 1).flatten(1, 2), w], 1
-    return _as_clients(info, in_dims, x, w), 0
+    if in_dims[1] is None and (b is None or in_dims[2] is None):
+        return [x.movedim(in_dims[0], 1).flatten(1, 2), w, b], 1
+    return _as_clients(info, in_dims, x, w, b), 0
 
 
-def _as_clients(info: Any, in_dims: Any, *tensors: Tensor) -> list[Tensor]:
+def _as_clients(info: Any, in_dims: Any, *tensors: Tensor | None) -> list[Tensor | None]:
     """What is not mapped over is repeated."""
     return [
-        (t.expand(info.batch_size, *t.shape) if axis is None else t.movedim(axis, 0)).flatten(0, 1)
-        for t, axis in zip(tensors, in_dims[:2], strict=True)
+        t
+        if t is None
+        else (t.expand(info.batch_size, *t.shape) if axis is None else t.movedim(axis, 0)).flatten(0, 1)
+        for t, axis in zip(tensors, in_dims[: len(tensors)], strict=True)
     ]

@@ -66,7 +66,7 @@ class BatchedLayers(TorchFunctionMode):
 
 
 class _Convolved(NamedTuple):
-    """A convolution: with its bias, without, the bias, and how it was called."""
+    """A convolution: what came out, the same before a bias that is added after it, that bias, and the call."""
 
     out: Tensor
     y: Tensor
@@ -82,12 +82,13 @@ class _Rectified(NamedTuple):
     before: _Convolved | None
 
 
-def _convolved(
-    x: Tensor, weight: Tensor, bias: Tensor | None = None, *rest: Any, **options: Any
-) -> _Convolved:
-    call = _Call(x, weight, *rest, **options)
+def _convolved(*args: Any, **options: Any) -> _Convolved:
+    call = _Call(*args, **options)
+    if call.is_implicit:
+        y = implicit.convolve(call.x, call.weight, call.bias, _pair(call.padding)[0])
+        return _Convolved(y, y, None, call)
     y = call.run()
-    return _Convolved(y if bias is None else y + bias[:, None, None], y, bias, call)
+    return _Convolved(y if call.bias is None else y + call.bias[:, None, None], y, call.bias, call)
 
 
 def _pooled(x: Tensor, side: int, last: _Convolved | _Rectified | None) -> Tensor:
@@ -101,10 +102,11 @@ def _pooled(x: Tensor, side: int, last: _Convolved | _Rectified | None) -> Tenso
 
 
 class _Call(NamedTuple):
-    """A call of ``torch.conv2d`` without its bias."""
+    """A call of ``torch.conv2d``."""
 
     x: Tensor
     weight: Tensor
+    bias: Tensor | None = None
     stride: Any = 1
     padding: Any = 0
     dilation: Any = 1
@@ -115,23 +117,22 @@ class _Call(NamedTuple):
         return _pair(self.stride), _pair(self.padding), _pair(self.dilation)
 
     @property
-    def _is_implicit(self) -> bool:
+    def is_implicit(self) -> bool:
         usual = self.groups == 1 and not isinstance(self.padding, str) and self.x.dim() == 4
         return usual and implicit.serves(self.x, self.weight, *self._pairs)
 
     def run(self) -> Tensor:
+        """Without the bias."""
         if self.groups != 1 or isinstance(self.padding, str) or self.x.dim() != 4:
-            return torch.conv2d(self.x, self.weight, None, *self[2:])
-        if self._is_implicit:
-            return implicit.convolve(self.x, self.weight, _pair(self.padding)[0])
+            return torch.conv2d(self.x, self.weight, None, *self[3:])
         return convolution.convolve(self.x, self.weight, *self._pairs)
 
     def can_pool(self, side: int) -> bool:
         """Whether convolving and pooling is one kernel; while a step is traced alone, else it was convolved before."""
-        return self._is_implicit and side in (2, 4) and get_proxy_mode() is not None
+        return self.is_implicit and side in (2, 4) and get_proxy_mode() is not None
 
     def run_pooled(self, side: int) -> Tensor:
-        return implicit.convolve_and_pool(self.x, self.weight, _pair(self.padding)[0], side)
+        return implicit.convolve_and_pool(self.x, self.weight, self.bias, _pair(self.padding)[0], side)
 
 
 def _side(

@@ -28,21 +28,21 @@ def serves(x: Tensor, weight: Tensor, stride: Pair, padding: Pair, dilation: Pai
     return x.is_cuda and HAS_TRITON and rounded and plain and torch.cuda.get_device_capability() >= AMPERE
 
 
-def convolve(x: Tensor, weight: Tensor, padding: int) -> Tensor:
-    """``torch.conv2d(x, weight, padding=padding)``; under ``vmap`` one kernel for all clients.
+def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, padding: int) -> Tensor:
+    """``torch.conv2d(x, weight, bias, padding=padding)``; under ``vmap`` one kernel for all clients.
 
     Args:
         x: [B, I, H, W].
         weight: [O, I, side, side].
     """
     image, rows, side = _channels_last(x, weight)
-    return Convolution.apply(image, rows, side, padding)[0].permute(0, 3, 1, 2)
+    return Convolution.apply(image, rows, _one(bias), side, padding)[0].permute(0, 3, 1, 2)
 
 
-def convolve_and_pool(x: Tensor, weight: Tensor, padding: int, pool: int) -> Tensor:
-    """``max_pool(convolve(x, weight, padding), pool)`` for windows whose side is a power of two."""
+def convolve_and_pool(x: Tensor, weight: Tensor, bias: Tensor | None, padding: int, pool: int) -> Tensor:
+    """``max_pool(convolve(x, weight, bias, padding), pool)`` for windows whose side is a power of two."""
     image, rows, side = _channels_last(x, weight)
-    return PooledConvolution.apply(image, rows, side, padding, pool)[0][0].permute(0, 3, 1, 2)
+    return PooledConvolution.apply(image, rows, _one(bias), side, padding, pool)[0][0].permute(0, 3, 1, 2)
 
 
 def _channels_last(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, int]:
@@ -50,3 +50,7 @@ def _channels_last(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, int]:
     image = x.permute(0, 2, 3, 1)
     rows = weight.permute(0, 2, 3, 1).reshape(weight.shape[0], -1)
     return (image.contiguous() if image.shape[-1] >= VECTOR else image)[None], rows[None], weight.shape[-1]
+
+
+def _one(bias: Tensor | None) -> Tensor | None:
+    return None if bias is None else bias[None]

@@ -16,9 +16,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from idiolect.layers import operations as operations  # defines torch.ops.idiolect
+from idiolect.layers.operations import unpool_plainly
 
 __all__ = ["max_pool", "plain", "unpool"]
+
+# Numbers of a result from which a kernel of its own is faster on a GPU than a part of the one before (one NVIDIA H200:
+# 1.8 million were not, 14 million were).
+MANY = 1 << 21
 
 
 def plain(x: Tensor, side: int) -> Tensor:
@@ -73,7 +77,9 @@ def unpool(g: Tensor, winner: Tensor, side: int, size: tuple[int, int]) -> Tenso
 class _Unpool(torch.autograd.Function):
     @staticmethod
     def forward(g: Tensor, winner: Tensor, side: int, height: int, width: int) -> Tensor:
-        return torch.ops.idiolect.unpool(g, winner, side, height, width)
+        n_numbers = g.shape[0] * height * width * g.shape[3]
+        is_small = g.is_cuda and n_numbers < MANY
+        return (unpool_plainly if is_small else torch.ops.idiolect.unpool)(g, winner, side, height, width)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:

@@ -56,7 +56,7 @@ class Grid:
         for method in self.methods:
             entry_of(method)
         refuse_outside("population", self.population, 1)
-        refuse_outside("seed", self.seed, 0)
+        refuse_outside("seed", self.seed, 0, 2**63 - 1)
         for name in ("repeats", "warmup"):
             refuse_outside(name, getattr(self, name), 1, ENDLESS // 4)
 

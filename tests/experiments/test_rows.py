@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -85,3 +87,13 @@ def test_resumed_run_lets_newcomers_join_once(tiny, tmp_path):
     whole = run(asked, out=tmp_path / "b", **LOOP)
     assert resumed.rows.equals(whole.rows)
     assert resumed.manifest["choices"] == whole.manifest["choices"]
+
+
+def test_resumed_run_counts_the_seconds_of_its_earlier_rounds(tiny, tmp_path, monkeypatch):
+    clock = SimpleNamespace(perf_counter=itertools.count(0, 1000).__next__)
+    with monkeypatch.context() as slow:
+        slow.setattr("idiolect.experiments.simulation.time", clock)
+        with pytest.raises(KeyboardInterrupt):
+            run(tiny, out=tmp_path, checkpoint_every=1, watcher=Interrupter(), **LOOP)
+    resumed = run(tiny, out=tmp_path, checkpoint_every=1, resume=True, **LOOP)
+    assert 1000 <= resumed.manifest["seconds"] < 2000

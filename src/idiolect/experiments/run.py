@@ -231,6 +231,7 @@ def _carry_out(
         found = find_checkpoint(writer.folder, watcher.say)
         if found is not None:
             simulation.restore(*found)
+            began -= _seconds_until(writer.folder, found[0])
         last = found[0] if found else None
         rounds = setting.experiment.rounds
         watcher.begin(label(setting.experiment.method), rounds, simulation.round)
@@ -258,6 +259,12 @@ def _carry_out(
     seconds = time.perf_counter() - began
     tables = checkpoint_tables(writer.folder, last)
     return writer.finish(tables["rounds"], tables["rows"], _outcome(simulation, seconds, notes))
+
+
+def _seconds_until(folder: Path, round: int) -> float:
+    """What the rounds of a checkpoint took; a run that goes on from there counts them."""
+    pieces = checkpoint_tables(folder, round)["rounds"]
+    return float(sum(sum(piece["seconds"].to_pylist()) for piece in pieces))
 
 
 def _checkpoint(writer: RunWriter, simulation: Simulation, last: int | None) -> int:

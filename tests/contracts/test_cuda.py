@@ -88,6 +88,7 @@ def test_kernel_deals_what_is_written_plainly() -> None:
     deck, cursor = Deck(plan, 0), torch.zeros(1, dtype=torch.int64, device="cuda")
     deck.lay(plan)
     one, other = (Dealer(setting.work, plan.shape, deck, cursor) for _ in range(2))
+    assert one._by_kernel
     one.deal(1)
     other._deal_plainly(1)
     for found, expected in zip((*one.leaves, one.active), (*other.leaves, other.active), strict=True):

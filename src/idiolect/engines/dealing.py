@@ -6,6 +6,8 @@ Both stay on the device, so that several steps can follow each other without the
 
 from __future__ import annotations
 
+from subprocess import CalledProcessError
+
 import torch
 from torch import Tensor
 
@@ -69,12 +71,12 @@ class Dealer:
         (self._deal_by_kernel if self._by_kernel else self._deal_plainly)(ahead)
 
     def _has_kernel(self) -> bool:
-        """Whether Triton compiles here; it asks for a C compiler, and so does inductor, of which it is said."""
+        """Whether Triton has a C compiler that works; without one inductor's kernels fail too, and that is said."""
         try:
             self._deal_by_kernel(0)
         except torch.OutOfMemoryError:
             raise
-        except Exception:
+        except (RuntimeError, CalledProcessError):
             return False
         return True
 

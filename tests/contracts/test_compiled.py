@@ -12,7 +12,7 @@ from torch import Tensor
 
 import idiolect.engines.cohort as cohort_module
 from idiolect.core import Batch, Loss, Out, Part, Tree, View, broadcast, chain
-from idiolect.engines import Cohort, Loop
+from idiolect.engines import Cohort, Loop, Workload
 from idiolect.engines.compiled import COMPILED
 from idiolect.engines.lanes import Layout
 from idiolect.engines.planning import Planner
@@ -181,7 +181,27 @@ def test_plans_of_past_rounds_are_forgotten() -> None:
     assert {round for round, _, _ in planner._ahead} == {2}
 
 
-@pytest.mark.parametrize(("busy_for", "planned"), [(0, [1]), (2, [1, 2, 3]), (99, [1, 2, 3, 4])])
+@pytest.mark.parametrize("planned", range(6))
+@pytest.mark.parametrize("knew_keys", [True, False])
+def test_a_plan_that_was_stopped_is_finished(
+    planned: int, knew_keys: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setting = setting_of("fedavg")
+    planner, group = Planner(setting.work), list(range(6))
+    program = setting.program(1)
+    stage = program.method.plan(program.scene, program.clock).before[0]
+    planner.reads_keys[stage.name] = knew_keys
+    asked = iter([False] * planned + [True])
+    planner.look_ahead(program, group, lambda: next(asked))
+    planner.reads_keys[stage.name] = True
+    expected = Planner(setting.work).make(program, stage, group).tickets
+    made, plan = [], Workload.plan
+    monkeypatch.setattr(Workload, "plan", lambda *given: made.append(given[3]) or plan(*given))
+    assert torch.equal(planner.plan(setting.work, program, stage, group).tickets, expected)
+    assert made == (group[planned:] if knew_keys else group)
+
+
+@pytest.mark.parametrize(("busy_for", "planned"), [(0, []), (2, [1, 2]), (99, [1, 2, 3, 4])])
 def test_rounds_are_planned_while_the_device_is_busy(
     busy_for: int, planned: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,7 +211,9 @@ def test_rounds_are_planned_while_the_device_is_busy(
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: SimpleNamespace(record_event=lambda: event))
     setting = setting_of("fedavg", rounds=5)
     engine, found = Cohort(setting.work), []
-    monkeypatch.setattr(Cohort, "look_ahead", lambda _, program, clients: found.append(program.clock.round))
+    monkeypatch.setattr(
+        Cohort, "look_ahead", lambda _, program, clients, stop: found.append(program.clock.round)
+    )
     Simulation.start(setting, engine)._plan_ahead(engine)
     assert found == planned
 

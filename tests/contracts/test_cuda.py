@@ -120,6 +120,25 @@ def test_programs_of_lanes_equal_loop_on_a_gpu(
     assert_equal(states(cohort), states(loop))
 
 
+def test_compiled_lanes_apart_equal_loop_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("idiolect.engines.planning.lay_out", lambda population, n_clients: Layout(3, True))
+    setting = on_gpu("map", participation_rate=1.0, rounds=5)
+    cohort, loop = play(setting, Cohort(setting.work)), play(setting, Loop(setting.work))
+    assert_equal(states(cohort), states(loop))
+
+
+def test_lanes_apart_equal_lanes_in_step_in_tf32(monkeypatch: pytest.MonkeyPatch) -> None:
+    setting = on_gpu("fedavg", model="lenet_map", dataset="tiny(size=28)", precision="tf32")
+    found = []
+    for apart in (True, False):
+        layout = Layout(3, apart)
+        monkeypatch.setattr(
+            "idiolect.engines.planning.lay_out", lambda population, n_clients, chosen=layout: chosen
+        )
+        found.append(states(play(setting, Cohort(setting.work))))
+    assert_equal(*found, 1e-2)
+
+
 @pytest.mark.parametrize("layout", [(3, False), (3, True)], ids=str)
 def test_rounds_repeat_bit_for_bit(layout: tuple[int, bool], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("idiolect.engines.planning.lay_out", lambda population, n_clients: Layout(*layout))

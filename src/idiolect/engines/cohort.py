@@ -90,12 +90,18 @@ class Cohort:
             lambda loop: loop.evaluate(program, server, privates, split),
         )
 
-    def look_ahead(self, program: Program, clients: list[int]) -> None:
-        """Prepares what a coming round needs of the host, where that has nothing else to do; changes no number."""
+    def look_ahead(
+        self, program: Program, clients: list[int], stop: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Prepares what a coming round needs of the host, where that has nothing else to do; changes no number.
+
+        Args:
+            stop: whether it has something else to do now; not asked on a CPU.
+        """
         if self._alone is not None or len(clients) > self.chunk:
             return
         if self._compiled:
-            self._compiled.look_ahead(program, clients)
+            self._compiled.look_ahead(program, clients, stop)
         elif self._flat:
             self._flat.look_ahead(self.work, program, clients)
 

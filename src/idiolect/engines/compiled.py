@@ -70,10 +70,10 @@ class Compiled:
         self._planner.forget()
         gc.unfreeze()
 
-    def look_ahead(self, program: Program, clients: list[int]) -> None:
+    def look_ahead(self, program: Program, clients: list[int], stop: Callable[[], bool]) -> None:
         """Plans a coming round while the device is busy with this one; without memory for it, that round does."""
         try:
-            self._planner.look_ahead(program, clients)
+            self._planner.look_ahead(program, clients, stop)
         except torch.OutOfMemoryError:
             self._planner.forget()
 

@@ -163,12 +163,12 @@ class Simulation:
             del privates
 
     def _plan_ahead(self, engine: Cohort) -> None:
-        """Plans the next round, and those after it for as long as the device is busy with this one."""
+        """Plans the rounds to come for as long as the device is busy with this one."""
         done = torch.cuda.current_stream().record_event()
         for round in range(self.round + 1, min(self.round + 1 + AHEAD, self.setting.experiment.rounds)):
-            engine.look_ahead(self.setting.program(round), self.setting.cohort(round))
             if done.query():
                 break
+            engine.look_ahead(self.setting.program(round), self.setting.cohort(round), done.query)
 
     def _look_ahead(self, round: int) -> None:
         """Has the rows of a coming round's cohort read while this one goes on."""

@@ -45,12 +45,13 @@ def test_table_and_notes_are_printed(call, monkeypatch, report):
     asked = []
     monkeypatch.setattr("idiolect.cli.bench.bench", lambda grid, say: asked.append(grid) or report)
     code, out, _ = call(
-        "--clients", "20,100", "--method", "map,superfed-mm", "--sizes", "lognormal", "--seed", "3"
+        "--clients", "20,100", "--method", "map,superfed-mm", "--sizes", "equal,lognormal", "--seed", "3"
     )
     assert code == 0
-    assert all(cell.seed == 3 and cell.sizes == "lognormal" for cell in asked[0].cells())
+    assert all(cell.seed == 3 for cell in asked[0].cells())
+    assert [cell.sizes for cell in asked[0].cells()[:2]] == ["equal", "lognormal"]
     assert asked[0].clients == (20, 100) and asked[0].methods == ("map", "superfed-mm")
-    assert [cell.population for cell in asked[0].cells()[:2]] == [100, 100]
+    assert [cell.population for cell in asked[0].cells()[:4]] == [100] * 4
     for piece in ("plain loop, 1 thread", "auto (loop)", "pfl (not installed)", "- peaks in float32"):
         assert piece in out
 
@@ -71,6 +72,7 @@ def test_table_and_notes_are_printed(call, monkeypatch, report):
         (("--seed", "99999999999999999999"), "seed must be in [0, 9.22337e+18], got 1e+20"),
         (("--repeats", "0"), "repeats must be in [1, 250], got 0"),
         (("--models", ","), "at least one workload"),
+        (("--sizes", ""), "at least one workload"),
     ],
 )
 def test_mistake_is_one_sentence_before_anything_runs(call, words, piece):

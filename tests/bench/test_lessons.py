@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from idiolect.bench import Grid
@@ -40,12 +41,15 @@ def test_no_timed_round_is_evaluated(small):
         Grid(repeats=251)
 
 
-def test_lognormal_sizes_are_ragged_around_the_mean_and_stay():
+def test_lognormal_sizes_are_quantiles_whatever_the_seed():
     cell = Cell(workload="dnn", sizes="lognormal", population=1000)
-    sizes = cell.train_sizes()
-    assert sizes == cell.train_sizes() and min(sizes) >= 2
-    assert 350 < sum(sizes) / 1000 < 450 and max(sizes) > 4 * min(sizes)
-    assert sizes != replace(cell, seed=1).train_sizes()
+    sizes, others = cell.train_sizes(), replace(cell, seed=1).train_sizes()
+    assert sizes == cell.train_sizes() != others
+    assert sorted(sizes) == sorted(others)
+    logarithms = np.log(np.array(sizes) / 400) + 0.5
+    assert logarithms.mean() == pytest.approx(0, abs=0.01) and logarithms.std() == pytest.approx(1, abs=0.01)
+    assert sum(z > 1.96 for z in logarithms) == 25
+    assert min(Cell(workload="dnn", sizes="lognormal", samples=2).train_sizes()) == 2
 
 
 def test_steps_of_ragged_clients_are_their_own(small):

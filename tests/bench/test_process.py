@@ -50,3 +50,16 @@ def test_row_that_fails_does_not_stop_the_others(small):
     assert rows[2].difference < 1e-9 and not rows[2].refused
     assert rows[0].work["round"]["steps"] == rows[2].turns["round"][0].steps == 9
     assert rows[2].resident > 10**7
+
+
+def test_row_that_differs_is_held_against_the_sway_of_the_plain_loop(small, monkeypatch):
+    monkeypatch.setattr("idiolect.bench.agreement.tolerance", lambda precision, device: 0.0)
+    monkeypatch.setattr("idiolect.bench.turns.rounding", lambda precision, device: 1e-3)
+    rows = [Row(small(), "plain", 1), Row(small(), "loop", 1), Row(small(), "cohort", 1)]
+    measure_cell(rows, repeats=1, warmup=1, say=lambda sentence: None)
+    assert rows[0].sway is None and 1e-5 < rows[1].sway == rows[2].sway < 1
+    assert 0 < rows[1].difference < 1e-9 and not rows[1].refused
+    monkeypatch.setattr("idiolect.bench.turns.rounding", lambda precision, device: 0.0)
+    rows = [Row(small(), "plain", 1), Row(small(), "loop", 1)]
+    measure_cell(rows, repeats=1, warmup=1, say=lambda sentence: None)
+    assert rows[1].sway == 0 and rows[1].refused.endswith("over 0.0e+00") and not rows[1].turns.get("round")

@@ -1,5 +1,6 @@
 """What the bench says of rows that were measured, and of those that were not."""
 
+import copy
 import importlib.util
 import json
 from pathlib import Path
@@ -14,7 +15,7 @@ from idiolect.bench.row import PEERS, Turn, rows_of
 
 KEYS = {
     "workload", "model", "method", "clients", "population", "samples", "batch_size", "sizes", "precision", "device",
-    "seed", "phase", "runner", "threads", "engine", "reason", "version", "parameters", "refused", "difference",
+    "seed", "phase", "runner", "threads", "engine", "reason", "version", "parameters", "refused", "difference", "sway",
     "peak_resident_bytes", "peak_cuda_bytes", "seconds", "steps", "client_steps_per_second",
     "seconds_per_client_step", "times_plain", "times_best_engine", "flops", "bytes", "share_of_arithmetic",
     "share_of_memory",
@@ -95,6 +96,26 @@ def test_time_per_step_of_ragged_rounds_is_of_real_steps(measured):
     rows = measured()
     rows[0].turns["round"] = [Turn(1.0, 10), Turn(4.0, 20), Turn(9.0, 30)]
     assert lines_of(rows, PEAKS)[0]["seconds_per_client_step"] == {"median": 0.2, "low": 0.1, "high": 0.3}
+
+
+def test_notes_say_what_unequal_clients_cost(report):
+    assert not any("equal sizes" in note for note in notes_of(report))
+    ragged = copy.deepcopy([line for line in report.lines if line["runner"] == "pool"])
+    for line in ragged:
+        line["sizes"] = "lognormal"
+        line["seconds_per_client_step"]["median"] *= 1.5
+    report.lines += ragged
+    expected = "w lognormal, 20 of 100, pool: a client-step takes 1.50 times as long as with equal sizes"
+    assert [note for note in notes_of(report) if "equal sizes" in note] == [expected]
+
+
+def test_note_says_where_rounding_carries_models_apart(report):
+    line = next(line for line in report.lines if line["runner"] == "pool")
+    line |= {"difference": 0.27, "sway": 0.3}
+    found = [
+        note for note in notes_of(report) if note.startswith("w, pool: its model after one round is 2.7e-01")
+    ]
+    assert found and found[0].endswith("whose own comes out 3.0e-01 away from a start rounded once")
 
 
 def test_plain_loop_stands_first_with_one_and_with_all_threads():

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtri
 
 from idiolect import models
 from idiolect.core import derive
@@ -46,7 +47,9 @@ class Cell:
     clients: of them train in every round.
     population: clients that there are.
     samples: training images of each client; of ``lognormal`` sizes the mean.
-    sizes: ``equal``, or ``lognormal``: n_k = samples exp(z - 1/2), z standard normal, at least 2.
+    sizes: ``equal``, or ``lognormal``: quantiles of samples exp(z - 1/2), z standard normal, at least 2.  Drawn sizes
+        would be more or less ragged by luck.
+    seed: of images, cohorts and batches, and of whose quantile is which.
     """
 
     workload: str = "w"
@@ -81,8 +84,10 @@ class Cell:
         """Training images of every client."""
         if self.sizes == "equal":
             return [self.samples] * self.population
-        drawn = np.random.default_rng(derive(self.seed, "sizes")).standard_normal(self.population)
-        return [max(round(self.samples * size), 2) for size in np.exp(drawn - 0.5)]
+        shares = (
+            np.random.default_rng(derive(self.seed, "sizes")).permutation(self.population) + 0.5
+        ) / self.population
+        return [max(round(self.samples * size), 2) for size in np.exp(ndtri(shares) - 0.5)]
 
     def as_dict(self) -> dict[str, Any]:
         return {**asdict(self), "model": self.model}

@@ -1,4 +1,4 @@
-"""The grid: workloads x methods x cohort sizes x precisions, each cell with every engine beside the plain loop."""
+"""The grid of workloads, methods, cohorts, precisions and sizes: every engine beside the plain loop in each cell."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Grid:
     population: int = 100
     samples: int = 400
     batch_size: int = 64
-    sizes: str = "equal"
+    sizes: tuple[str, ...] = ("equal",)
     seed: int = 0
     repeats: int = 5
     warmup: int = 1
@@ -62,7 +62,7 @@ class Grid:
 
     def cells(self) -> list[Cell]:
         device = place("auto", self.device).device
-        axes = itertools.product(self.workloads, self.methods, self.clients, self.precisions)
+        axes = itertools.product(self.workloads, self.methods, self.clients, self.precisions, self.sizes)
         return [
             Cell(
                 workload=workload,
@@ -71,12 +71,12 @@ class Grid:
                 population=max(self.population, clients),
                 samples=self.samples,
                 batch_size=self.batch_size,
-                sizes=self.sizes,
+                sizes=sizes,
                 seed=self.seed,
                 precision=precision,
                 device=device,
             )
-            for workload, method, clients, precision in axes
+            for workload, method, clients, precision, sizes in axes
         ]
 
 
@@ -91,7 +91,9 @@ def bench(grid: Grid, say: Callable[[str], None] = lambda sentence: None) -> Rep
     """
     cells = grid.cells()
     if not cells:
-        raise UserError("a bench needs at least one workload, method, cohort size and precision")
+        raise UserError(
+            "a bench needs at least one workload, method, cohort size, precision and kind of sizes"
+        )
     report = Report(describe_machine(cells[0].device))
     measured: list[list[Row]] = []
     with ExitStack() as stack:

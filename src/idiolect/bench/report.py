@@ -57,6 +57,7 @@ def _line(row: Row, phase: str, base: Row, peaks: Peaks, best: Row | None) -> di
         **{fact: row.facts.get(fact) for fact in ("engine", "reason", "version", "parameters")},
         "refused": row.refused or _miscounted(row, phase, base) or None,
         "difference": row.difference,
+        "sway": row.sway,
         "peak_resident_bytes": row.resident,
         "peak_cuda_bytes": row.cuda,
     }

@@ -32,6 +32,7 @@ class Row:
     refused: why the row has no times, or why its times may not be compared.
     turns: by phase, the timed ones.
     difference: of the shared model after one round from the plain loop's, relative to how far that one moved.
+    sway: the same of the plain loop after a start that is rounded, where the difference gave reason to ask.
     resident, cuda: peak bytes.
     work: by phase, what was counted of the plain loop.
     """
@@ -43,6 +44,7 @@ class Row:
     refused: str = ""
     turns: dict[str, list[Turn]] = field(default_factory=dict)
     difference: float | None = None
+    sway: float | None = None
     resident: int | None = None
     cuda: int | None = None
     work: dict[str, dict[str, Any]] = field(default_factory=dict)

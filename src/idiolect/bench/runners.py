@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from idiolect.bench.lessons import Lessons, end_lessons, round_lessons
@@ -68,6 +69,14 @@ class PlainRunner:
     def __init__(self, setting: Setting, kind: type[Plain]) -> None:
         self.setting, self.plain, self.round = setting, kind(setting), 0
         self.lessons: Lessons = {}
+
+    def nudge(self, rounding: float) -> None:
+        """Makes every number of the shared model larger or smaller by a rounding."""
+        random = torch.Generator().manual_seed(0)
+        for value in self.plain.shared.values():
+            if value.is_floating_point():
+                signs = torch.randint(2, value.shape, generator=random) * 2 - 1
+                value *= 1 + rounding * signs.to(value)
 
     def ready(self, phase: str) -> None:
         lessons = round_lessons if phase == "round" else end_lessons

@@ -50,7 +50,7 @@ def _cells(line: dict[str, Any], gpu: bool) -> list[str]:
 
 
 def notes_of(report: Report) -> list[str]:
-    """The machine and its peaks, which engine ``auto`` was, and every row that has no number, with its reason."""
+    """The machine and its peaks, which engine ``auto`` was, and why a row has no number or another model."""
     machine = report.machine
     where = machine.get("gpu", f"{machine['cores']} cores, {machine['cpu']}")
     found = [f"{where}, torch {machine['torch']}"]
@@ -69,9 +69,35 @@ def notes_of(report: Report) -> list[str]:
             found.append(
                 f"{_workload(line)}: auto is {named}, {ratio['median']:.2f} of the fastest engine's speed"
             )
+        if line["sway"] is not None:
+            found.append(
+                f"{_workload(line)}, {_runner(line)}: its model after one round is {line['difference']:.1e} of the way "
+                f"from the plain loop's, whose own comes out {line['sway']:.1e} away from a start rounded once"
+            )
         if line["refused"]:
             found.append(f"{_workload(line)}, {_runner(line)}: {line['refused']}")
+    return found + _ragged(report)
+
+
+def _ragged(report: Report) -> list[str]:
+    """What unequal clients cost, where the report has both."""
+    found = []
+    for line in report.lines:
+        even = next((other for other in report.lines if _but_for_sizes(line, other)), None)
+        if even is not None:
+            here, there = (each["seconds_per_client_step"]["median"] for each in (line, even))
+            found.append(
+                f"{_workload(line)}, {line['clients']} of {line['population']}, {_runner(line)}: a client-step takes "
+                f"{here / there:.2f} times as long as with equal sizes"
+            )
     return found
+
+
+def _but_for_sizes(ragged: dict[str, Any], even: dict[str, Any]) -> bool:
+    same = ("workload", "method", "phase", "clients", "precision", "runner", "threads")
+    timed = ragged["seconds_per_client_step"] and even["seconds_per_client_step"]
+    kinds = (ragged["sizes"], even["sizes"])
+    return bool(timed and kinds == ("lognormal", "equal") and all(ragged[key] == even[key] for key in same))
 
 
 def _workload(line: dict[str, Any]) -> str:

@@ -14,7 +14,8 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 
-from idiolect.bench.agreement import difference, verdict
+from idiolect.bench.agreement import allowed, difference, rounding, verdict
+from idiolect.bench.cell import Cell
 from idiolect.bench.memory import PeakMemory
 from idiolect.bench.process import Failed, Process
 from idiolect.bench.row import PEERS, Row, Turn
@@ -69,6 +70,16 @@ def _attempt(row: Row, action: Callable[[Row, Process], None], running: dict[int
 def _first_round(alive: list[Row], running: dict[int, Process], folder: Path, say: Say) -> None:
     """The first warm-up round; the shared models it leads to must be the same."""
     base: dict[str, Path] = {}
+
+    def sway(cell: Cell) -> float:
+        if "sway" not in base:
+            path = folder / "sway.npz"
+            off = rounding(cell.precision, cell.device)
+            plain = next(running[id(row)] for row in alive if row.is_base)
+            plain.ask({"do": "sway", "rounding": off, "path": str(path)})
+            base["sway"] = path
+        return difference(base["sway"], base["after"], base["start"])
+
     for row in alive:
         say(f"{_title(row)}: first round")
         paths = {moment: folder / f"{id(row)}-{moment}.npz" for moment in ("start", "after")}
@@ -84,8 +95,11 @@ def _first_round(alive: list[Row], running: dict[int, Process], folder: Path, sa
             if row.is_base:
                 base.update(paths)
             elif base:
+                kind = (row.cell.precision, row.cell.device)
                 row.difference = difference(paths["after"], base["after"], base["start"])
-                row.refused = verdict(row.difference, row.cell.precision, row.cell.device)
+                if row.difference > allowed(*kind):
+                    row.sway = sway(row.cell)
+                row.refused = verdict(row.difference, allowed(*kind, row.sway or 0.0))
 
         _attempt(row, go, running)
 

@@ -1,7 +1,8 @@
 """A row's own process: it prepares once, then makes a round whenever the bench asks for one.
 
 ``python -m idiolect.bench.worker`` reads commands from standard input: first the row, then ``turn`` (one timed round,
-or the end of the run), ``save`` (the shared model, to compare) and ``count`` (a round of the plain loop under hooks).
+or the end of the run), ``save`` (the shared model, to compare), ``sway`` (the plain loop's after a round from a start
+that is rounded) and ``count`` (a round of the plain loop under hooks).
 """
 
 from __future__ import annotations
@@ -86,8 +87,9 @@ def _turns(
     turnstile.answer(phases=entry.phases, **facts)
     made, device = 0, setting.work.x.device.type
     while (command := turnstile.next()) is not None:
-        if command["do"] == "save":
-            np.savez(command["path"], *(value.detach().cpu().numpy() for value in running.values()))
+        if command["do"] in ("save", "sway"):
+            saved = running if command["do"] == "save" else _swayed(setting, entry, command["rounding"])
+            np.savez(command["path"], *(value.detach().cpu().numpy() for value in saved.values()))
             turnstile.answer()
             continue
         phase = command["phase"]
@@ -99,6 +101,14 @@ def _turns(
             seconds = _timed(running, phase, device)
             turnstile.answer(seconds=seconds, steps=steps, cuda=cuda_peak(device))
         made += phase == "round"
+
+
+def _swayed(setting: Setting, entry: Entry, rounding: float) -> PlainRunner:
+    twin = PlainRunner(setting, entry.plain)
+    twin.nudge(rounding)
+    twin.ready("round")
+    twin.go("round")
+    return twin
 
 
 def _timed(running: Runner, phase: str, device: str) -> float:

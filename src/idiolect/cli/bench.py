@@ -37,7 +37,9 @@ def bench_command(
     ] = Grid.population,
     samples: Annotated[int, typer.Option(help="Training images of a client.")] = Grid.samples,
     batch_size: Annotated[int, typer.Option(help="Images in a batch.")] = Grid.batch_size,
-    sizes: Annotated[str, typer.Option(help=f"Of the clients: {' or '.join(SIZES)}.")] = Grid.sizes,
+    sizes: Annotated[
+        str, typer.Option(help=f"Of the clients: {' or '.join(SIZES)}, or both separated by a comma.")
+    ] = ",".join(Grid.sizes),
     seed: Annotated[int, typer.Option(help="Of data, sizes, cohorts and batches.")] = Grid.seed,
     repeats: Annotated[int, typer.Option(help="Timed rounds of every row.")] = Grid.repeats,
     warmup: Annotated[int, typer.Option(help="Rounds before them.")] = Grid.warmup,
@@ -56,7 +58,7 @@ def bench_command(
         population=population,
         samples=samples,
         batch_size=batch_size,
-        sizes=sizes,
+        sizes=_listed(sizes),
         seed=seed,
         repeats=repeats,
         warmup=warmup,

@@ -39,10 +39,11 @@ def test_what_is_filled_in_is_there(n_rows, width):
     assert_holds(memory.clone(), leaves)
 
 
-def test_leaves_come_back_from_the_lanes_they_were_filled_into():
-    memory = LaneMemory.zeros(KINDS, 4, 1, torch.device("cpu"))
+def test_leaves_come_back_from_the_lanes_they_were_seated_on():
+    memory, others = (LaneMemory.zeros(KINDS, 4, 1, torch.device("cpu")) for _ in range(2))
     leaves, lane_of = drawn(4), torch.tensor([2, 0, 3, 1])
-    memory.fill(leaves, lane_of)
+    others.fill(leaves)
+    memory.seat(others, lane_of)
     assert_holds(memory, {n: leaf[lane_of.argsort()] for n, leaf in leaves.items()})
     for n, leaf in leaves.items():
         assert torch.equal(memory.copied(n, lane_of), leaf) and memory.copied(n, lane_of).is_contiguous()

@@ -50,18 +50,23 @@ class LaneMemory:
         numbers = rows[:, self._places[n] :][:, : self._width * size.numel()]
         return on_lanes(numbers.view(len(rows) * self._width, size.numel()), size)
 
-    def fill(self, leaves: Mapping[int, Tensor], lane_of: Tensor | None = None) -> None:
-        """Args:
-        lane_of: the lane that each row of the leaves is for; None for the lanes in their order.
+    def fill(self, leaves: Mapping[int, Tensor]) -> None:
+        copy_all([self.leaves[n] for n in leaves], list(leaves.values()))
+
+    def seat(self, others: LaneMemory, lane_of: Tensor) -> None:
+        """Takes all that others hold, each row of theirs to the lane that is for it; a lane is a row of both.
+
+        A copy for each type: one for each leaf would keep the host busy and the device waiting.
         """
-        if lane_of is None:
-            copy_all([self.leaves[n] for n in leaves], list(leaves.values()))
-        else:
-            for n, leaf in leaves.items():
-                self.leaves[n].index_copy_(0, lane_of, leaf)
+        for dtype, numbers in self._memory.items():
+            numbers.index_copy_(0, lane_of, others._memory[dtype])
 
     def copied(self, n: int, lane_of: Tensor | None) -> Tensor:
-        """One leaf as it was filled in, elsewhere and without gaps."""
+        """One leaf, elsewhere and without gaps.
+
+        Args:
+            lane_of: the lane of each of its rows; None for the lanes in their order.
+        """
         if lane_of is None:
             return self.leaves[n].clone(memory_format=torch.contiguous_format)
         return self.leaves[n].index_select(0, lane_of)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import torch
@@ -58,6 +58,11 @@ class Replay:
         self._lanes = LaneMemory.zeros(self._kinds, plan.layout.n_programs, plan.layout.width, device)
         self._make_programs(plan)
 
+    @cached_property
+    def _seats(self) -> LaneMemory:
+        """Clients in their own order, on their way to the lanes."""
+        return self._lanes.clone()
+
     def _make_programs(self, plan: StagePlan) -> None:
         self._programs: list[_Program] = []  # the old ones' memory first
         self._deck, self._cursors = Deck(plan, TRIALS), torch.zeros_like(plan.firsts)
@@ -103,7 +108,11 @@ class Replay:
         if not plan.has_lane_for_everybody:
             after = self._run_in_turn(plan, own)
             return {n: after.leaves[self._leaves[n]].contiguous() for n in self._changed}
-        self._lanes.fill(own, plan.lane_of)
+        if plan.lane_of is None:
+            self._lanes.fill(own)
+        else:
+            self._seats.fill(own)
+            self._lanes.seat(self._seats, plan.lane_of)
         self._run_programs(plan, {})
         return {n: self._lanes.copied(self._leaves[n], plan.lane_of) for n in self._changed}
 

@@ -67,7 +67,7 @@ def test_table_and_notes_are_printed(call, monkeypatch, report):
         (("--clients", "0"), "clients must be"),
         (("--precision", "float8"), "precision must be one of float32"),
         (("--sizes", "pareto"), "sizes must be one of equal, lognormal; got 'pareto'"),
-        (("--device", "tpu"), "unknown device 'tpu'; did you mean cpu?"),
+        (("--device", "gpu"), "device must be one of auto, cpu, cuda; got 'gpu'"),
         (("--seed", "-1"), "seed must be in [0, 9.22337e+18], got -1"),
         (("--seed", "99999999999999999999"), "seed must be in [0, 9.22337e+18], got 1e+20"),
         (("--repeats", "0"), "repeats must be in [1, 250], got 0"),

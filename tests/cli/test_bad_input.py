@@ -47,7 +47,7 @@ BAD: dict[str, tuple[list[str], list[str]]] = {
     "model-option": (["--model", "mlpnet(width=3)"], ["model mlpnet has no option 'width'", "hidden"]),
     "model-misfit": (["--model", "vgg8"], ["model vgg8 cannot take images of 1x8"]),
     "engine": (["--engine", "lop"], ["unknown engine 'lop'; did you mean loop?"]),
-    "device": (["--device", "tpu"], ["unknown device 'tpu'; did you mean cpu?"]),
+    "device": (["--device", "gpu"], ["device must be one of auto, cpu, cuda; got 'gpu'"]),
     "precision": (
         ["--precision", "float16"],
         ["precision must be one of float32, float64, tf32, bf16; got 'float16'"],

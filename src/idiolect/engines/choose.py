@@ -17,7 +17,7 @@ from idiolect.engines.group import Outcome
 from idiolect.engines.loop import Loop
 from idiolect.engines.pool import Pool
 from idiolect.engines.workload import Workload
-from idiolect.errors import UserError, refuse_outside, unknown_name
+from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice, unknown_name
 from idiolect.federation import Store
 
 __all__ = ["ENGINES", "Engine", "Resident", "Where", "choose_engine", "place"]
@@ -101,8 +101,7 @@ def place(
 def _placed(engine: str, device: str) -> Where:
     if engine not in ("auto", *ENGINES):
         raise unknown_name("engine", engine, ["auto", *ENGINES])
-    if device not in ("auto", "cpu", "cuda"):
-        raise unknown_name("device", device, ["auto", "cpu", "cuda"])
+    refuse_unknown_choice("device", device, ["auto", "cpu", "cuda"])
     if engine == "ray":
         return _on_ray(device)
     if device == "cuda" and not torch.cuda.is_available():

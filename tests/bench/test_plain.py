@@ -122,14 +122,32 @@ def test_difference_is_relative_to_the_way_made(tmp_path):
     assert not verdict(0.25, allowed("tf32", "cuda", sway=0.17))
 
 
-def test_nudge_moves_every_number_by_a_rounding(small):
-    plain, _ = both(small(workload="small_bn"), "loop", 0)
+@pytest.mark.parametrize(
+    ("precision", "device", "expected"),
+    [
+        ("float64", "cpu", 2**-52),
+        ("float32", "cpu", 2**-23),
+        ("tf32", "cpu", 2**-23),
+        ("tf32", "cuda", 2**-11),
+    ],
+)
+def test_nudge_moves_every_number_up_or_down_by_a_rounding(small, precision, device, expected):
+    plain, _ = both(small(workload="small_bn", precision=precision), "loop", 0)
     before = {name: value.clone() for name, value in plain.plain.shared.items()}
-    plain.nudge(rounding("tf32", "cuda"))
+    plain.nudge(rounding(precision, device), seed=0)
+    moved = []
     for name, value in plain.plain.shared.items():
-        off = (value - before[name]).abs()
-        expected = before[name].abs() * 2**-11 if value.is_floating_point() else torch.zeros_like(value)
-        torch.testing.assert_close(off, expected, rtol=1e-6, atol=0)
+        if not value.is_floating_point():
+            assert torch.equal(value, before[name])
+            continue
+        moved.append((value - before[name])[before[name] != 0] / before[name][before[name] != 0])
+    off = torch.cat(moved)
+    assert ((expected / 2 <= off.abs()) & (off.abs() <= 2 * expected)).all()
+    assert 0.4 < (off > 0).double().mean() < 0.6
+    once = plain.plain.shared["0.weight"].clone()
+    plain.plain.shared["0.weight"].copy_(before["0.weight"])
+    plain.nudge(rounding(precision, device), seed=1)
+    assert not torch.equal(plain.plain.shared["0.weight"], once)
 
 
 def test_plain_values_are_those_of_the_module(small):

@@ -52,14 +52,24 @@ def test_row_that_fails_does_not_stop_the_others(small):
     assert rows[2].resident > 10**7
 
 
-def test_row_that_differs_is_held_against_the_sway_of_the_plain_loop(small, monkeypatch):
+def differing(small, monkeypatch, off):
+    """Rows of which no difference is allowed but what roundings of the size ``off`` do."""
     monkeypatch.setattr("idiolect.bench.agreement.tolerance", lambda precision, device: 0.0)
-    monkeypatch.setattr("idiolect.bench.turns.rounding", lambda precision, device: 1e-3)
+    monkeypatch.setattr("idiolect.bench.turns.rounding", lambda precision, device: off)
     rows = [Row(small(), "plain", 1), Row(small(), "loop", 1), Row(small(), "cohort", 1)]
     measure_cell(rows, repeats=1, warmup=1, say=lambda sentence: None)
-    assert rows[0].sway is None and 1e-5 < rows[1].sway == rows[2].sway < 1
-    assert 0 < rows[1].difference < 1e-9 and not rows[1].refused
-    monkeypatch.setattr("idiolect.bench.turns.rounding", lambda precision, device: 0.0)
-    rows = [Row(small(), "plain", 1), Row(small(), "loop", 1)]
-    measure_cell(rows, repeats=1, warmup=1, say=lambda sentence: None)
-    assert rows[1].sway == 0 and rows[1].refused.endswith("over 0.0e+00") and not rows[1].turns.get("round")
+    return rows
+
+
+def test_row_that_differs_is_held_against_the_sway_of_the_plain_loop(small, monkeypatch):
+    plain, loop, cohort = differing(small, monkeypatch, 1e-3)
+    assert plain.sway is None and 1e-5 < loop.sway == cohort.sway < 1
+    assert 0 < loop.difference < 1e-9 and not loop.refused and loop.turns["round"]
+
+
+@pytest.mark.parametrize("off", [0.0, "a word"])
+def test_without_a_sway_it_is_refused_and_the_others_go_on(small, monkeypatch, off):
+    """What goes wrong in finding the sway is nobody's fault."""
+    plain, loop, _ = differing(small, monkeypatch, off)
+    assert loop.sway < 1e-9 and "differs from the plain loop's" in loop.refused and not loop.turns
+    assert not plain.refused and plain.turns["round"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -181,24 +182,58 @@ def test_plans_of_past_rounds_are_forgotten() -> None:
     assert {round for round, _, _ in planner._ahead} == {2}
 
 
-@pytest.mark.parametrize("planned", range(6))
-@pytest.mark.parametrize("knew_keys", [True, False])
+def stop_after(asked: int) -> Callable[[], bool]:
+    answers = iter([False] * asked + [True])
+    return lambda: next(answers)
+
+
+@pytest.mark.parametrize("planned", [0, 1, 5])
+@pytest.mark.parametrize(
+    ("knew_keys", "needs_keys"), [(True, True), (True, False), (False, True), (False, False)]
+)
 def test_a_plan_that_was_stopped_is_finished(
-    planned: int, knew_keys: bool, monkeypatch: pytest.MonkeyPatch
+    planned: int, knew_keys: bool, needs_keys: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    setting = setting_of("fedavg")
-    planner, group = Planner(setting.work), list(range(6))
+    setting = setting_of("superfed_mm")
+    planner, fresh, group = Planner(setting.work), Planner(setting.work), list(range(6))
     program = setting.program(1)
     stage = program.method.plan(program.scene, program.clock).before[0]
     planner.reads_keys[stage.name] = knew_keys
-    asked = iter([False] * planned + [True])
-    planner.look_ahead(program, group, lambda: next(asked))
-    planner.reads_keys[stage.name] = True
-    expected = Planner(setting.work).make(program, stage, group).tickets
+    planner.look_ahead(program, group, stop_after(planned // 2))
+    planner.look_ahead(program, group, stop_after(planned - planned // 2))
+    planner.reads_keys[stage.name] = fresh.reads_keys[stage.name] = needs_keys
+    expected = fresh.make(program, stage, group)
     made, plan = [], Workload.plan
     monkeypatch.setattr(Workload, "plan", lambda *given: made.append(given[3]) or plan(*given))
-    assert torch.equal(planner.plan(setting.work, program, stage, group).tickets, expected)
-    assert made == (group[planned:] if knew_keys else group)
+    found = planner.plan(setting.work, program, stage, group)
+    assert torch.equal(found.tickets, expected.tickets) and found.with_keys == needs_keys
+    assert found.draws.keys() == expected.draws.keys() != set()
+    assert all(torch.equal(drawn, expected.draws[part]) for part, drawn in found.draws.items())
+    assert made == (group if needs_keys and not knew_keys else group[planned:])
+    assert not planner._begun
+
+
+def test_what_was_begun_of_past_rounds_is_forgotten() -> None:
+    setting = setting_of("fedavg")
+    planner, group = Planner(setting.work), list(range(6))
+    for round in (0, 1, 2):
+        planner.look_ahead(setting.program(round), group, stop_after(2))
+    program = setting.program(1)
+    stage = program.method.plan(program.scene, program.clock).before[0]
+    planner.plan(setting.work, program, stage, group)
+    assert {round for round, _, _ in planner._begun} == {2}
+    planner.forget()
+    assert not planner._begun
+
+
+def test_cohort_plans_nothing_where_the_host_has_something_else_to_do() -> None:
+    setting = setting_of("fedavg")
+    engine = Cohort(setting.work, compile="trace")
+    engine.look_ahead(setting.program(0), list(range(6)), lambda: True)
+    planner = engine._compiled._planner
+    assert not planner._ahead and not any(begun.own for begun in planner._begun.values())
+    engine.look_ahead(setting.program(0), list(range(6)))
+    assert planner._ahead
 
 
 @pytest.mark.parametrize(("busy_for", "planned"), [(0, []), (2, [1, 2]), (99, [1, 2, 3, 4])])
@@ -212,10 +247,10 @@ def test_rounds_are_planned_while_the_device_is_busy(
     setting = setting_of("fedavg", rounds=5)
     engine, found = Cohort(setting.work), []
     monkeypatch.setattr(
-        Cohort, "look_ahead", lambda _, program, clients, stop: found.append(program.clock.round)
+        Cohort, "look_ahead", lambda _, program, clients, stop: found.append((program.clock.round, stop))
     )
     Simulation.start(setting, engine)._plan_ahead(engine)
-    assert found == planned
+    assert found == [(round, event.query) for round in planned]
 
 
 def test_plans_ahead_hold_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:

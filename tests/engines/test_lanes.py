@@ -39,6 +39,8 @@ def log_normal(sigma: float) -> np.ndarray:
 def test_equal_clients_have_a_lane_each_in_step():
     assert lay_out([7] * 100, 20) == (20, False)
     assert lay_out([7] * 90 + [6] * 10, 20) == (20, False)
+    assert lay_out([7] * 90 + [9] * 10, 20) == (20, False)
+    assert lay_out([7] * 90 + [12] * 10, 20) == (20, True)
     assert [lay_out([10] * 100, n) for n in range(1, 8)] == [(n, False) for n in range(1, 8)]
 
 

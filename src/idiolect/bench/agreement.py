@@ -8,7 +8,7 @@ import numpy as np
 
 __all__ = ["allowed", "difference", "rounding", "verdict"]
 
-SLACK = 1.5  # of the sway: rows round in every step
+SLACK = 1.5  # of the sway, which is the furthest of a few tries
 
 
 def difference(after: Path, base: Path, start: Path) -> float:
@@ -37,15 +37,17 @@ def tolerance(precision: str, device: str) -> float:
 
 
 def rounding(precision: str, device: str) -> float:
-    """Of one number in the plain loop, relative to it."""
+    """By how much a number of the plain loop may be off, relative to it; on a GPU it convolves in TF32."""
     if precision == "float64":
-        return 2.0**-53
-    return 2.0**-24 if precision == "float32" and device == "cpu" else 2.0**-11
+        return 2.0**-52
+    return 2.0**-23 if device == "cpu" else 2.0**-11
 
 
 def allowed(precision: str, device: str, sway: float = 0.0) -> float:
-    """Args:
-    sway: how far one rounding of its start carries the plain loop; a hundred steps can make a fifth of the way of it.
+    """How far a row's model may be from the plain loop's.
+
+    Args:
+        sway: how far roundings of its start carried the plain loop itself.
     """
     return max(tolerance(precision, device), SLACK * sway)
 

@@ -46,7 +46,7 @@ class Cell:
     method: a name among the methods that the bench carries a plain loop of.
     clients: of them train in every round.
     population: clients that there are.
-    samples: training images of each client; of ``lognormal`` sizes the mean.
+    samples: training images of each client; of ``lognormal`` sizes the distribution's mean.
     sizes: ``equal``, or ``lognormal``: quantiles of samples exp(z - 1/2), z standard normal, at least 2.  Drawn sizes
         would be more or less ragged by luck.
     seed: of images, cohorts and batches, and of whose quantile is which.

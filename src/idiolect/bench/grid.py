@@ -29,7 +29,8 @@ class Grid:
     workloads: names among ``workloads()``.
     engines: names of engines, or ``auto``: whichever the library picks.
     clients: cohort sizes; a population grows to the largest cohort asked of it.
-    seed: of data, sizes, cohorts and batches.
+    sizes: of the clients, ``equal``, ``lognormal`` or both.
+    seed: of images, cohorts and batches, and of who has which size.
     repeats, warmup: timed rounds of every row, and rounds before them.
     peers: times pfl-research and Flower's simulation as well, where they are installed.
     """

@@ -32,7 +32,7 @@ class Row:
     refused: why the row has no times, or why its times may not be compared.
     turns: by phase, the timed ones.
     difference: of the shared model after one round from the plain loop's, relative to how far that one moved.
-    sway: the same of the plain loop after a start that is rounded, where the difference gave reason to ask.
+    sway: the same of the plain loop itself where its start is rounded, if the difference gave reason to ask.
     resident, cuda: peak bytes.
     work: by phase, what was counted of the plain loop.
     """

@@ -70,9 +70,9 @@ class PlainRunner:
         self.setting, self.plain, self.round = setting, kind(setting), 0
         self.lessons: Lessons = {}
 
-    def nudge(self, rounding: float) -> None:
+    def nudge(self, rounding: float, seed: int) -> None:
         """Makes every number of the shared model larger or smaller by a rounding."""
-        random = torch.Generator().manual_seed(0)
+        random = torch.Generator().manual_seed(seed)
         for value in self.plain.shared.values():
             if value.is_floating_point():
                 signs = torch.randint(2, value.shape, generator=random) * 2 - 1

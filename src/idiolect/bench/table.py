@@ -69,10 +69,10 @@ def notes_of(report: Report) -> list[str]:
             found.append(
                 f"{_workload(line)}: auto is {named}, {ratio['median']:.2f} of the fastest engine's speed"
             )
-        if line["sway"] is not None:
+        if line["sway"] is not None and line["phase"] == "round":
             found.append(
-                f"{_workload(line)}, {_runner(line)}: its model after one round is {line['difference']:.1e} of the way "
-                f"from the plain loop's, whose own comes out {line['sway']:.1e} away from a start rounded once"
+                f"{_cell(line)}, {_runner(line)}: its model after one round is {line['difference']:.1e} of the way "
+                f"from the plain loop's, which roundings of its start carry {line['sway']:.1e} of the way"
             )
         if line["refused"]:
             found.append(f"{_workload(line)}, {_runner(line)}: {line['refused']}")
@@ -87,7 +87,7 @@ def _ragged(report: Report) -> list[str]:
         if even is not None:
             here, there = (each["seconds_per_client_step"]["median"] for each in (line, even))
             found.append(
-                f"{_workload(line)}, {line['clients']} of {line['population']}, {_runner(line)}: a client-step takes "
+                f"{_cell(line)}, {_runner(line)}: a client-step takes "
                 f"{here / there:.2f} times as long as with equal sizes"
             )
     return found
@@ -95,9 +95,13 @@ def _ragged(report: Report) -> list[str]:
 
 def _but_for_sizes(ragged: dict[str, Any], even: dict[str, Any]) -> bool:
     same = ("workload", "method", "phase", "clients", "precision", "runner", "threads")
-    timed = ragged["seconds_per_client_step"] and even["seconds_per_client_step"]
     kinds = (ragged["sizes"], even["sizes"])
-    return bool(timed and kinds == ("lognormal", "equal") and all(ragged[key] == even[key] for key in same))
+    comparable = all(line["seconds_per_client_step"] and not line["refused"] for line in (ragged, even))
+    return comparable and kinds == ("lognormal", "equal") and all(ragged[key] == even[key] for key in same)
+
+
+def _cell(line: dict[str, Any]) -> str:
+    return f"{_workload(line)}, {line['clients']} of {line['population']}"
 
 
 def _workload(line: dict[str, Any]) -> str:

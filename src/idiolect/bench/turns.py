@@ -12,10 +12,12 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 
 from idiolect.bench.agreement import allowed, difference, rounding, verdict
 from idiolect.bench.cell import Cell
+from idiolect.bench.machine import cores
 from idiolect.bench.memory import PeakMemory
 from idiolect.bench.process import Failed, Process
 from idiolect.bench.row import PEERS, Row, Turn
@@ -23,6 +25,7 @@ from idiolect.bench.row import PEERS, Row, Turn
 __all__ = ["measure_cell"]
 
 Say = Callable[[str], None]
+SWAYS = 5  # tries
 PAUSE = 0.02  # seconds before a turn: threads of the row before that still wait for work go to sleep
 
 
@@ -71,14 +74,10 @@ def _first_round(alive: list[Row], running: dict[int, Process], folder: Path, sa
     """The first warm-up round; the shared models it leads to must be the same."""
     base: dict[str, Path] = {}
 
-    def sway(cell: Cell) -> float:
-        if "sway" not in base:
-            path = folder / "sway.npz"
-            off = rounding(cell.precision, cell.device)
-            plain = next(running[id(row)] for row in alive if row.is_base)
-            plain.ask({"do": "sway", "rounding": off, "path": str(path)})
-            base["sway"] = path
-        return difference(base["sway"], base["after"], base["start"])
+    @cache
+    def sway() -> float:
+        say(f"{_title(alive[0])}: how far roundings carry it")
+        return _sway(alive[0].cell, base, folder)
 
     for row in alive:
         say(f"{_title(row)}: first round")
@@ -98,10 +97,23 @@ def _first_round(alive: list[Row], running: dict[int, Process], folder: Path, sa
                 kind = (row.cell.precision, row.cell.device)
                 row.difference = difference(paths["after"], base["after"], base["start"])
                 if row.difference > allowed(*kind):
-                    row.sway = sway(row.cell)
+                    row.sway = sway()
                 row.refused = verdict(row.difference, allowed(*kind, row.sway or 0.0))
 
         _attempt(row, go, running)
+
+
+def _sway(cell: Cell, base: dict[str, Path], folder: Path) -> float:
+    """How far the plain loop's model comes out where its start is rounded, at most, in a process of its own."""
+    off, paths = rounding(cell.precision, cell.device), [folder / f"sway-{seed}.npz" for seed in range(SWAYS)]
+    try:
+        with Process({"cell": asdict(cell), "runner": "plain", "threads": cores()}) as twin:
+            twin.answer()
+            for seed, path in enumerate(paths):
+                twin.ask({"do": "sway", "rounding": off, "seed": seed, "path": str(path)})
+    except Failed:
+        return 0.0
+    return max(difference(path, base["after"], base["start"]) for path in paths)
 
 
 def _turn(row: Row, process: Process, phase: str, timed: bool) -> None:

@@ -88,7 +88,7 @@ def _turns(
     made, device = 0, setting.work.x.device.type
     while (command := turnstile.next()) is not None:
         if command["do"] in ("save", "sway"):
-            saved = running if command["do"] == "save" else _swayed(setting, entry, command["rounding"])
+            saved = running if command["do"] == "save" else _swayed(setting, entry, command)
             np.savez(command["path"], *(value.detach().cpu().numpy() for value in saved.values()))
             turnstile.answer()
             continue
@@ -103,9 +103,9 @@ def _turns(
         made += phase == "round"
 
 
-def _swayed(setting: Setting, entry: Entry, rounding: float) -> PlainRunner:
+def _swayed(setting: Setting, entry: Entry, command: dict[str, Any]) -> PlainRunner:
     twin = PlainRunner(setting, entry.plain)
-    twin.nudge(rounding)
+    twin.nudge(command["rounding"], command["seed"])
     twin.ready("round")
     twin.go("round")
     return twin

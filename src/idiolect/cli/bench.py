@@ -40,7 +40,9 @@ def bench_command(
     sizes: Annotated[
         str, typer.Option(help=f"Of the clients: {' or '.join(SIZES)}, or both separated by a comma.")
     ] = ",".join(Grid.sizes),
-    seed: Annotated[int, typer.Option(help="Of data, sizes, cohorts and batches.")] = Grid.seed,
+    seed: Annotated[
+        int, typer.Option(help="Of images, cohorts and batches, and of who has which size.")
+    ] = Grid.seed,
     repeats: Annotated[int, typer.Option(help="Timed rounds of every row.")] = Grid.repeats,
     warmup: Annotated[int, typer.Option(help="Rounds before them.")] = Grid.warmup,
     peers: Annotated[bool, typer.Option("--peers", help="Time pfl-research and Flower as well.")] = False,

@@ -96,7 +96,7 @@ class Cohort:
         """Prepares what a coming round needs of the host, where that has nothing else to do; changes no number.
 
         Args:
-            stop: whether it has something else to do now; not asked on a CPU.
+            stop: whether the host has something else to do now; asked where steps are compiled or replayed.
         """
         if self._alone is not None or len(clients) > self.chunk:
             return

@@ -1,9 +1,9 @@
 """Clients of unequal work side by side on a device, on lanes: a lane that is done takes the next client.
 
 Lanes run in step with each other, as one program, or apart, each as a program at its own pace.  Where clients make
-about as many steps as each other, everybody has a lane and they run in step, which is fastest for a device.  Where some
-make more than the rest, fewer lanes keep it busy to the end; where a few make very many more, lanes apart: none of
-their steps waits for the work of others.
+about as many steps as each other, everybody has a lane and they run in step, which is fastest for a device.  Where the
+longest makes half as many again as the rest, lanes run apart: none of their steps waits for the work of others.  Many
+clients of about the same size take turns on fewer lanes in step, which keep the device busy to the end.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ __all__ = ["Job", "Layout", "assign", "lay_out"]
 # In lanes' work of a step of tfcnn_tf, which takes an H200 0.032 ms:
 IDLE_STEP = 1.5  # what a step costs whatever its lanes
 TURNS = 8.0  # the same where a lane that is done takes the next client
-LONGEST = 3.0  # a step of the longest lane apart
-APART = 1.05  # of the others
+LONGEST = 3.0  # a step of the longest client on a lane apart
+APART = 1.05  # of the other clients
 MOST_APART = 24  # more are no faster
 GAIN = 1.2  # that lanes apart must bring: each is captured for itself
 DRAWN = 64  # groups that the layout is chosen on

@@ -48,7 +48,7 @@ class Planner:
         """Makes the plans of a coming round, where they are not made and others do not hold much memory.
 
         Args:
-            stop: asked before each client; what is begun by then is finished when it is needed.
+            stop: asked before each client that trains; what is begun by then is finished when it is needed.
         """
         plan = program.method.plan(program.scene, program.clock)
         for stage in (*plan.before, *plan.after):
@@ -90,7 +90,7 @@ class Planner:
 
     def _laid_out(self, program: Program, stage: Stage, clients: list[int], with_keys: bool) -> StagePlan:
         begun = self._begun.pop(_key(program, stage, clients), None)
-        own = begun.own if begun and begun.with_keys == with_keys else []
+        own = begun.own if begun and begun.with_keys >= with_keys else []
         rest = [self.work.plan(program, stage, client, with_keys) for client in clients[len(own) :]]
         plans, draws = zip(*own, *rest, strict=True)
         layout, n_rows, room = self._extent(program, stage, len(clients))

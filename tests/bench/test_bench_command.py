@@ -45,7 +45,7 @@ def test_table_and_notes_are_printed(call, monkeypatch, report):
     asked = []
     monkeypatch.setattr("idiolect.cli.bench.bench", lambda grid, say: asked.append(grid) or report)
     code, out, _ = call(
-        "--clients", "20,100", "--method", "map,superfed-mm", "--sizes", "equal,lognormal", "--seed", "3"
+        "--clients", "20,100,20", "--method", "map,superfed-mm", "--sizes", "equal,lognormal", "--seed", "3"
     )
     assert code == 0
     assert all(cell.seed == 3 for cell in asked[0].cells())
@@ -73,6 +73,7 @@ def test_table_and_notes_are_printed(call, monkeypatch, report):
         (("--repeats", "0"), "repeats must be in [1, 250], got 0"),
         (("--models", ","), "at least one workload"),
         (("--sizes", ""), "at least one workload"),
+        (("--engines", ","), "at least one workload, engine"),
     ],
 )
 def test_mistake_is_one_sentence_before_anything_runs(call, words, piece):

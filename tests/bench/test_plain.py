@@ -120,6 +120,9 @@ def test_difference_is_relative_to_the_way_made(tmp_path):
     )
     assert verdict(0.25, allowed("tf32", "cuda", sway=0.16)).endswith("over 2.4e-01")
     assert not verdict(0.25, allowed("tf32", "cuda", sway=0.17))
+    assert [allowed(p, d) for p, d in (("float32", "cpu"), ("tf32", "cpu"), ("float32", "cuda"), ("bf16", "cpu"))] == [
+        1e-3, 1e-3, 1e-1, 2e-1
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

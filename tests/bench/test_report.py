@@ -53,19 +53,21 @@ def test_auto_is_compared_with_the_fastest_engine(report):
     auto = report.lines[3]
     assert auto["times_best_engine"]["median"] == 0.25
     assert all(line["times_best_engine"] is None for line in report.lines if line["runner"] != "auto")
-    assert "w: auto is loop (as asked), 0.25 of the fastest engine's speed" in notes_of(report)
+    assert "w, 20 of 100: auto is loop (as asked), 0.25 of the fastest engine's speed" in notes_of(report)
 
 
 def test_rows_of_another_draw_say_so(report):
     for line in report.lines:
         line["seed"] = 3
-    assert any(note.startswith("w seed 3: auto is") for note in notes_of(report))
+    assert any(note.startswith("w seed 3, 20 of 100: auto is") for note in notes_of(report))
 
 
 def test_row_that_is_not_installed_says_so_in_the_table(report):
     table = rows_of_table(report)
     assert table[-1][2] == "pfl (not installed)" and table[-1][3:] == ["-"] * (len(table[0]) - 3)
-    assert notes_of(report)[-1] == "w, pfl (not installed): not installed; pip install 'pfl==0.6.0'"
+    assert (
+        notes_of(report)[-1] == "w, 20 of 100, pfl (not installed): not installed; pip install 'pfl==0.6.0'"
+    )
 
 
 def test_other_number_of_steps_is_not_compared(measured):
@@ -83,6 +85,12 @@ def test_other_model_is_not_compared(measured):
     lines = lines_of(rows, PEAKS)
     assert lines[1]["times_plain"] is None
     assert lines[3]["times_best_engine"]["median"] == 1.0, "the row that differs is not the fastest engine"
+
+
+def test_tf32_on_a_cpu_is_called_float32(report):
+    assert not any("tf32" in note for note in notes_of(report))
+    report.lines[0]["precision"] = "tf32"
+    assert "a CPU computes tf32 in float32" in notes_of(report)
 
 
 def test_busy_machine_is_called_busy(report):

@@ -60,6 +60,13 @@ def test_manifest_says_what_the_run_was(tiny, tmp_path):
     assert "ran as fedper(count=1)" in manifest["notes"]
 
 
+@pytest.mark.parametrize(
+    ("precision", "said"), [("tf32", ["a CPU computes tf32 in float32"]), ("float32", [])]
+)
+def test_note_says_that_a_cpu_has_no_tf32(tiny, tmp_path, precision, said):
+    assert run(replace(tiny, precision=precision), out=tmp_path, **LOOP).manifest["notes"] == said
+
+
 def test_manifest_counts_classes_of_the_training_rows(tiny, tmp_path):
     manifest = run(tiny, out=tmp_path, **LOOP).manifest
     counts = np.array(manifest["class_counts"])

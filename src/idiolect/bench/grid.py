@@ -91,9 +91,9 @@ def bench(grid: Grid, say: Callable[[str], None] = lambda sentence: None) -> Rep
         say: is told what is under way.
     """
     cells = grid.cells()
-    if not cells:
+    if not cells or not grid.engines:
         raise UserError(
-            "a bench needs at least one workload, method, cohort size, precision and kind of sizes"
+            "a bench needs at least one workload, engine, method, cohort size, precision and kind of sizes"
         )
     report = Report(describe_machine(cells[0].device))
     measured: list[list[Row]] = []

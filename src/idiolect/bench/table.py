@@ -62,12 +62,14 @@ def notes_of(report: Report) -> list[str]:
     for precision, peaks in report.peaks.items():
         rates = f"{peaks.flops / 1e9:.0f} GFLOP/s in a matrix product, {peaks.bytes / 1e9:.1f} GB/s in a copy"
         found.append(f"peaks in {precision}: {rates}")
+    if any(line["precision"] == "tf32" and line["device"] == "cpu" for line in report.lines):
+        found.append("a CPU computes tf32 in float32")
     for line in report.lines:
         ratio = line["times_best_engine"]
         if ratio:
             named = f"{line['engine']} ({line['reason']})"
             found.append(
-                f"{_workload(line)}: auto is {named}, {ratio['median']:.2f} of the fastest engine's speed"
+                f"{_cell(line)}: auto is {named}, {ratio['median']:.2f} of the fastest engine's speed"
             )
         if line["sway"] is not None and line["phase"] == "round":
             found.append(
@@ -75,7 +77,7 @@ def notes_of(report: Report) -> list[str]:
                 f"from the plain loop's, which roundings of its start carry {line['sway']:.1e} of the way"
             )
         if line["refused"]:
-            found.append(f"{_workload(line)}, {_runner(line)}: {line['refused']}")
+            found.append(f"{_cell(line)}, {_runner(line)}: {line['refused']}")
     return found + _ragged(report)
 
 

@@ -78,7 +78,8 @@ def bench_command(
 
 
 def _listed(text: str) -> tuple[str, ...]:
-    return tuple(piece.strip() for piece in text.split(",") if piece.strip())
+    """Each once."""
+    return tuple(dict.fromkeys(piece.strip() for piece in text.split(",") if piece.strip()))
 
 
 def _whole(option: str, text: str) -> int:

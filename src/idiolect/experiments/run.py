@@ -115,6 +115,8 @@ def run(
         raise UserError(
             f"{partial_folder(out, name)} holds an interrupted run; continue it with --resume, or remove it"
         )
+    if experiment.precision == "tf32" and where.device == "cpu" and not where.gpus_per_worker:
+        notes = [*notes, "a CPU computes tf32 in float32"]
     placement = place_private_state(setting, partial_folder(out, name), checkpoint_every, store, store_cache)
     described = describe_run(setting, where) | {"private_state": placement.facts()}
     writer = RunWriter(out, name, {**described, "notes": [*described["notes"], *notes]})

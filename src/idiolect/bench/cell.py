@@ -84,10 +84,9 @@ class Cell:
         """Training images of every client."""
         if self.sizes == "equal":
             return [self.samples] * self.population
-        shares = (
-            np.random.default_rng(derive(self.seed, "sizes")).permutation(self.population) + 0.5
-        ) / self.population
-        return [max(round(self.samples * size), 2) for size in np.exp(ndtri(shares) - 0.5)]
+        ranks = np.random.default_rng(derive(self.seed, "sizes")).permutation(self.population)
+        quantiles = ndtri((ranks + 0.5) / self.population)
+        return [max(round(self.samples * size), 2) for size in np.exp(quantiles - 0.5)]
 
     def as_dict(self) -> dict[str, Any]:
         return {**asdict(self), "model": self.model}

@@ -75,7 +75,7 @@ def _first_round(alive: list[Row], running: dict[int, Process], folder: Path, sa
     base: dict[str, Path] = {}
 
     @cache
-    def sway() -> float:
+    def sway() -> float | None:
         say(f"{_title(alive[0])}: how far roundings carry it")
         return _sway(alive[0].cell, base, folder)
 
@@ -103,8 +103,11 @@ def _first_round(alive: list[Row], running: dict[int, Process], folder: Path, sa
         _attempt(row, go, running)
 
 
-def _sway(cell: Cell, base: dict[str, Path], folder: Path) -> float:
-    """How far the plain loop's model comes out where its start is rounded, at most, in a process of its own."""
+def _sway(cell: Cell, base: dict[str, Path], folder: Path) -> float | None:
+    """How far the plain loop's model comes out where its start is rounded, at most, in a process of its own.
+
+    None where that process fails: then the row is held against the limit alone.
+    """
     off, paths = rounding(cell.precision, cell.device), [folder / f"sway-{seed}.npz" for seed in range(SWAYS)]
     try:
         with Process({"cell": asdict(cell), "runner": "plain", "threads": cores()}) as twin:
@@ -112,7 +115,7 @@ def _sway(cell: Cell, base: dict[str, Path], folder: Path) -> float:
             for seed, path in enumerate(paths):
                 twin.ask({"do": "sway", "rounding": off, "seed": seed, "path": str(path)})
     except Failed:
-        return 0.0
+        return None
     return max(difference(path, base["after"], base["start"]) for path in paths)
 
 

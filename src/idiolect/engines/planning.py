@@ -71,11 +71,10 @@ class Planner:
 
     def plan(self, work: Workload, program: Program, stage: Stage, clients: list[int]) -> StagePlan:
         ahead = self._ahead.pop(_key(program, stage, clients), None)
-        found = ahead or self.make(program, stage, clients)
         for made in (self._ahead, self._begun):
             for key in [key for key in made if key[0] < program.clock.round]:
                 del made[key]
-        return found
+        return ahead or self.make(program, stage, clients)
 
     def make(self, program: Program, stage: Stage, clients: list[int]) -> StagePlan:
         if stage.measure is None:

@@ -12,7 +12,7 @@ from idiolect.bench.process import Failed, Process
 from idiolect.bench.row import Row
 from idiolect.bench.runners import PlainRunner
 from idiolect.bench.setting import setting_of
-from idiolect.bench.turns import measure_cell
+from idiolect.bench.turns import measure
 from idiolect.errors import UserError
 
 
@@ -44,7 +44,7 @@ def test_dead_worker_is_named_with_its_exit_code(small):
 
 def test_row_that_fails_does_not_stop_the_others(small):
     rows = [Row(small(), "plain", 1), Row(small(), "looop", 1), Row(small(), "loop", 1)]
-    measure_cell(rows, repeats=2, warmup=2, say=lambda sentence: None)
+    measure([rows], repeats=2, warmup=2, say=lambda sentence: None)
     assert rows[1].refused.startswith("unknown engine 'looop'") and not rows[1].turns
     assert [len(row.turns["round"]) for row in (rows[0], rows[2])] == [2, 2]
     assert rows[2].difference < 1e-9 and not rows[2].refused
@@ -52,12 +52,30 @@ def test_row_that_fails_does_not_stop_the_others(small):
     assert rows[2].resident > 10**7
 
 
+def test_cells_take_their_turns_together(small):
+    """Each row is compared with the plain loop of its own cell."""
+    cells = [
+        [Row(small(sizes=sizes), runner, 1) for runner in ("plain", "loop")]
+        for sizes in ("equal", "lognormal")
+    ]
+    said = []
+    measure(cells, repeats=2, warmup=1, say=said.append)
+    rounds = [line.split(",")[2].strip() for line in said if "round 2 of 3" in line or "round 3 of 3" in line]
+    assert rounds == ["3 clients", "3 clients", "3 log-normal clients", "3 log-normal clients"] * 2
+    for plain, loop in cells:
+        assert loop.difference < 1e-9 and not loop.refused
+        assert [turn.steps for turn in plain.turns["round"]] == [turn.steps for turn in loop.turns["round"]]
+    assert [turn.steps for turn in cells[0][0].turns["round"]] != [
+        turn.steps for turn in cells[1][0].turns["round"]
+    ]
+
+
 def differing(small, monkeypatch, off):
     """The plain loop, and a row of which no difference is allowed but what roundings of the size ``off`` do."""
     monkeypatch.setattr("idiolect.bench.agreement.tolerance", lambda precision, device: 0.0)
     monkeypatch.setattr("idiolect.bench.turns.rounding", lambda precision, device: off)
     rows = [Row(small(), "plain", 1), Row(small(), "loop", 1)]
-    measure_cell(rows, repeats=1, warmup=1, say=lambda sentence: None)
+    measure([rows], repeats=1, warmup=1, say=lambda sentence: None)
     return rows
 
 

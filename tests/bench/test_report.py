@@ -111,14 +111,15 @@ def test_notes_say_what_unequal_clients_cost(report):
 
     assert not costs()
     pool = next(line for line in report.lines if line["runner"] == "pool")
-    slow = pool["seconds_per_client_step"] | {"median": 1.5 * pool["seconds_per_client_step"]["median"]}
-    ragged = pool | {"sizes": "lognormal", "seconds_per_client_step": slow}
+    slow = pool["seconds"] | {"all": [2.0, 3.0, 1.5]}
+    ragged = pool | {"sizes": "lognormal", "seconds": slow, "steps": [140, 140, 70]}
     for other in ({"clients": 100}, {"precision": "tf32"}, {"method": "map"}, {"refused": "made 9 steps"}):
         report.lines.append(ragged | other)
     assert not costs()
     report.lines.append(ragged)
     assert costs() == [
-        "w lognormal, 20 of 100, pool: a client-step takes 1.50 times as long as with equal sizes"
+        "w lognormal, 20 of 100, pool: a client-step takes 2.00 times as long as with equal sizes "
+        "(1.50-3.00 round by round, 1.95 over all rounds)"
     ]
 
 

@@ -6,7 +6,7 @@ import itertools
 import os
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from idiolect.bench.cell import Cell
 from idiolect.bench.floor import Peaks
@@ -16,7 +16,7 @@ from idiolect.bench.process import Failed, Process
 from idiolect.bench.report import Report, lines_of
 from idiolect.bench.row import Row, rows_of
 from idiolect.bench.setting import ENDLESS
-from idiolect.bench.turns import measure_cell
+from idiolect.bench.turns import measure
 from idiolect.engines import ENGINES, place
 from idiolect.errors import UserError, refuse_outside, unknown_name
 
@@ -82,9 +82,9 @@ class Grid:
 
 
 def bench(grid: Grid, say: Callable[[str], None] = lambda sentence: None) -> Report:
-    """Measures every cell of the grid.
+    """Measures every cell of the grid; those that differ in sizes alone take their turns together.
 
-    Peaks are looked for before the first cell and after each: the best of all counts, since a busy moment makes
+    Peaks are looked for before the first cell and again and again: the best of all counts, since a busy moment makes
     them look low.
 
     Args:
@@ -101,12 +101,13 @@ def bench(grid: Grid, say: Callable[[str], None] = lambda sentence: None) -> Rep
         gauges = {p: stack.enter_context(_gauge(cells, p)) for p in dict.fromkeys(grid.precisions)}
         say("peaks of the machine")
         peaks = {precision: Peaks(**gauge.answer()) for precision, gauge in gauges.items()}
-        for cell in cells:
-            measured.append(rows_of(cell, list(grid.engines), grid.peers, cores()))
-            measure_cell(measured[-1], grid.repeats, grid.warmup, say)
+        for even, kin in itertools.groupby(cells, key=lambda cell: replace(cell, sizes="equal")):
+            together = [rows_of(cell, list(grid.engines), grid.peers, cores()) for cell in kin]
+            measure(together, grid.repeats, grid.warmup, say)
+            measured += together
             with suppress(Failed):  # the peaks found before still stand
-                again = Peaks(**gauges[cell.precision].ask({"do": "peaks"}))
-                peaks[cell.precision] = peaks[cell.precision].best(again)
+                again = Peaks(**gauges[even.precision].ask({"do": "peaks"}))
+                peaks[even.precision] = peaks[even.precision].best(again)
     report.peaks.update(peaks)
     for rows in measured:
         report.lines += lines_of(rows, peaks[rows[0].cell.precision])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from idiolect.bench.report import Report
+from idiolect.bench.spread import paired_ratio
 
 __all__ = ["notes_of", "rows_of_table"]
 
@@ -82,23 +83,32 @@ def notes_of(report: Report) -> list[str]:
 
 
 def _ragged(report: Report) -> list[str]:
-    """What unequal clients cost, where the report has both."""
+    """What unequal clients cost, where the report has both kinds, turn by turn."""
     found = []
     for line in report.lines:
         even = next((other for other in report.lines if _but_for_sizes(line, other)), None)
         if even is not None:
-            here, there = (each["seconds_per_client_step"]["median"] for each in (line, even))
+            median, low, high = paired_ratio(_per_step(line), _per_step(even))
+            overall = _mean_step(line) / _mean_step(even)
             found.append(
-                f"{_cell(line)}, {_runner(line)}: a client-step takes "
-                f"{here / there:.2f} times as long as with equal sizes"
+                f"{_cell(line)}, {_runner(line)}: a client-step takes {median:.2f} times as long as with equal sizes "
+                f"({low:.2f}-{high:.2f} round by round, {overall:.2f} over all rounds)"
             )
     return found
+
+
+def _per_step(line: dict[str, Any]) -> list[float]:
+    return [seconds / steps for seconds, steps in zip(line["seconds"]["all"], line["steps"], strict=True)]
+
+
+def _mean_step(line: dict[str, Any]) -> float:
+    return float(sum(line["seconds"]["all"]) / sum(line["steps"]))
 
 
 def _but_for_sizes(ragged: dict[str, Any], even: dict[str, Any]) -> bool:
     same = ("workload", "method", "phase", "clients", "precision", "runner", "threads")
     kinds = (ragged["sizes"], even["sizes"])
-    comparable = all(line["seconds_per_client_step"] and not line["refused"] for line in (ragged, even))
+    comparable = all(line["seconds"] and not line["refused"] for line in (ragged, even))
     return comparable and kinds == ("lognormal", "equal") and all(ragged[key] == even[key] for key in same)
 
 

@@ -1,4 +1,4 @@
-"""A cell is measured turn by turn: every row makes one round, then every row the next.
+"""Cells are measured turn by turn: every row makes one round, then every row the next.
 
 Each row lives in a process of its own from the first turn to the last, so that threads, allocators and peak memory
 are its own, while whatever slows the machine for a while slows all rows alike.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from functools import cache
@@ -22,19 +22,20 @@ from idiolect.bench.memory import PeakMemory
 from idiolect.bench.process import Failed, Process
 from idiolect.bench.row import PEERS, Row, Turn
 
-__all__ = ["measure_cell"]
+__all__ = ["measure"]
 
 Say = Callable[[str], None]
 SWAYS = 5  # tries
 PAUSE = 0.02  # seconds before a turn: threads of the row before that still wait for work go to sleep
 
 
-def measure_cell(rows: list[Row], repeats: int, warmup: int, say: Say) -> None:
-    """Fills in the rows of one cell.
+def measure(cells: Sequence[list[Row]], repeats: int, warmup: int, say: Say) -> None:
+    """Fills in the rows of some cells, which take their turns together.
 
     Args:
         warmup: rounds before the timed ones; the first of them is also the one whose model is compared.
     """
+    rows = [row for cell in cells for row in cell]
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         running: dict[int, Process] = {}
         stack.callback(lambda: [process.hang_up() for process in running.values()])
@@ -46,8 +47,9 @@ def measure_cell(rows: list[Row], repeats: int, warmup: int, say: Say) -> None:
         for row in rows:
             say(f"{_title(row)}: preparing")
             _attempt(row, lambda row, process: row.facts.update(process.answer()), running)
+        for cell in cells:
+            _first_round([row for row in cell if not row.refused], running, Path(folder), say)
         alive = [row for row in rows if not row.refused]
-        _first_round(alive, running, Path(folder), say)
         for turn in range(1, warmup + repeats):
             for row in alive:
                 say(f"{_title(row)}: round {turn + 1} of {warmup + repeats}")
@@ -144,4 +146,5 @@ def _missing(row: Row) -> str:
 
 def _title(row: Row) -> str:
     cell, threads = row.cell, f" ({row.threads} threads)" if row.runner == "plain" else ""
-    return f"{cell.workload}, {cell.method}, {cell.clients} clients, {cell.precision}, {row.runner}{threads}"
+    clients = f"{cell.clients} {'log-normal ' if cell.sizes == 'lognormal' else ''}clients"
+    return f"{cell.workload}, {cell.method}, {clients}, {cell.precision}, {row.runner}{threads}"

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from idiolect.core import Batch
 from idiolect.engines.workload import Workload
+from idiolect.layers.overlap import follow, overlap
 
 __all__ = ["deal"]
 
@@ -25,6 +26,7 @@ def deal(
     _deal[(n_lanes * n_rows, pieces + 1)](
         tickets, cursor, work.x, work.y, batch.x, batch.y, batch.mask, batch.key, active.view(torch.uint8),
         ahead, number, tickets.shape[1], x_size, y_size, pieces, n_lanes, n_rows, BLOCK, num_warps=4,
+        **overlap(batch.x.device),
     )  # fmt: skip
 
 
@@ -32,8 +34,9 @@ def deal(
 def _deal(
     tickets, cursor, x_pool, y_pool, x, y, mask, key, active, ahead, number, ticket_size,
     X: tl.constexpr, Y: tl.constexpr, PIECES: tl.constexpr, LANES: tl.constexpr, ROWS: tl.constexpr,
-    BLOCK: tl.constexpr,
+    BLOCK: tl.constexpr, OVERLAPS: tl.constexpr,
 ):  # fmt: skip
+    follow(OVERLAPS)
     row, piece = tl.program_id(0), tl.program_id(1)
     ticket = tickets + (tl.load(cursor) + ahead) * ticket_size
     batch = ticket + number * 3 * LANES * ROWS

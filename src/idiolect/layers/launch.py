@@ -6,6 +6,7 @@ import torch
 import triton
 from torch import Tensor
 
+from idiolect.layers.overlap import overlap
 from idiolect.layers.tiles import MULTIPROCESSORS, Tile, backward_tile, carrying_tile, forward_tile, too_long
 from idiolect.layers.triton_kernels import _convolution, _gradients, _unpool
 
@@ -51,6 +52,7 @@ def convolution(
         x, w, y, winner, n_positions, w.stride(0), *x.stride(),
         height, width, height_out, width_out, n_in, n_out, side, padding, pool, turned,
         tile.positions, tile.depth, tile.out, num_warps=tile.warps, num_stages=tile.stages,
+        **overlap(x.device),
     )  # fmt: skip
     return y, winner
 
@@ -93,7 +95,7 @@ def gradients(
         n_positions, n_pixels, tile.part, n_parts, 0 if w is None else w.stride(0), *x.stride(),
         height, width, height_out, width_out, n_in, n_out, side, padding,
         tile.positions, tile.depth, tile.out, tile.taps_first, pixels.positions, pixels.depth, pixels.out,
-        num_warps=max(tile.warps, pixels.warps), num_stages=tile.stages,
+        num_warps=max(tile.warps, pixels.warps), num_stages=tile.stages, **overlap(x.device),
     )  # fmt: skip
     return by_x, by_weights, by_bias
 
@@ -103,6 +105,6 @@ def unpool(g: Tensor, winner: Tensor, side: int, height: int, width: int) -> Ten
     out = g.new_empty(g.shape[0], height, width, g.shape[3])
     block = 1024
     _unpool[(triton.cdiv(out.numel(), block),)](
-        g, winner, out, out.numel(), height, width, g.shape[3], side, block, num_warps=4
+        g, winner, out, out.numel(), height, width, g.shape[3], side, block, num_warps=4, **overlap(g.device)
     )
     return out

@@ -16,6 +16,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from idiolect.layers.overlap import follow
+
 __all__ = ["_convolution", "_gradients", "_unpool"]
 
 
@@ -90,7 +92,9 @@ def _convolution(
     HEIGHT: tl.constexpr, WIDTH: tl.constexpr, HEIGHT_OUT: tl.constexpr, WIDTH_OUT: tl.constexpr,
     IN: tl.constexpr, OUT: tl.constexpr, SIDE: tl.constexpr, PADDING: tl.constexpr, POOL: tl.constexpr,
     TURNED: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_O: tl.constexpr,
+    OVERLAPS: tl.constexpr,
 ):  # fmt: skip
+    follow(OVERLAPS)
     client = tl.program_id(2).to(tl.int64)
     p = tl.program_id(0) * BLOCK_P + tl.arange(0, BLOCK_P)
     o = tl.program_id(1) * BLOCK_O + tl.arange(0, BLOCK_O)
@@ -191,9 +195,10 @@ def _gradients(
     HEIGHT: tl.constexpr, WIDTH: tl.constexpr, HEIGHT_OUT: tl.constexpr, WIDTH_OUT: tl.constexpr,
     IN: tl.constexpr, OUT: tl.constexpr, SIDE: tl.constexpr, PADDING: tl.constexpr,
     BLOCK_P: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_O: tl.constexpr, TAPS_FIRST: tl.constexpr,
-    PIXELS: tl.constexpr, PIXELS_K: tl.constexpr, PIXELS_I: tl.constexpr,
+    PIXELS: tl.constexpr, PIXELS_K: tl.constexpr, PIXELS_I: tl.constexpr, OVERLAPS: tl.constexpr,
 ):  # fmt: skip
     """One launch: programs by weights for each part of the positions, then those by bias, then those by x."""
+    follow(OVERLAPS)
     client, number = tl.program_id(1).to(tl.int64), tl.program_id(0)
     depth: tl.constexpr = SIDE * SIDE * IN
     blocks: tl.constexpr = (OUT + BLOCK_O - 1) // BLOCK_O
@@ -230,7 +235,9 @@ def _gradients(
 def _unpool(
     g, winner, out, n_numbers,
     HEIGHT: tl.constexpr, WIDTH: tl.constexpr, CHANNELS: tl.constexpr, POOL: tl.constexpr, BLOCK: tl.constexpr,
+    OVERLAPS: tl.constexpr,
 ):  # fmt: skip
+    follow(OVERLAPS)
     number = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     channel = (number % CHANNELS).to(tl.int32)
     image, row, column = _places((number // CHANNELS).to(tl.int32), HEIGHT, WIDTH, 1)

@@ -1,0 +1,33 @@
+"""Kernels that are launched while the one before still runs, where the GPU can do that.
+
+Small kernels take less time than what lies between them.  One that follows is on its multiprocessors already when the
+one before ends; until then it waits, and whoever comes after it waits for both.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+__all__ = ["follow", "overlap"]
+
+HOPPER = (9, 0)
+
+
+@triton.jit
+def follow(OVERLAPS: tl.constexpr):
+    """What the kernel before has written is there from now on, and the next may be launched."""
+    if OVERLAPS:
+        tl.extra.cuda.gdc_wait()
+        tl.extra.cuda.gdc_launch_dependents()
+
+
+@cache
+def overlap(device: torch.device) -> dict[str, Any]:
+    """What a kernel that begins with ``follow`` is launched with."""
+    can = torch.version.cuda is not None and torch.cuda.get_device_capability(device) >= HOPPER
+    return {"OVERLAPS": True, "launch_pdl": True} if can else {"OVERLAPS": False}

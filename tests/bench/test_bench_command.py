@@ -39,6 +39,7 @@ def test_one_command_measures_engines_beside_the_plain_loop(call):
     assert all(row["difference"] < 1e-3 for row in rows[1:])
     assert rows[-1]["times_best_engine"]["median"] > 0
     assert document["peaks"]["float32"]["flops"] > 1e8
+    assert any("of the fastest engine's speed" in note for note in document["notes"])
 
 
 def test_table_and_notes_are_printed(call, monkeypatch, report):
@@ -54,6 +55,16 @@ def test_table_and_notes_are_printed(call, monkeypatch, report):
     assert [cell.population for cell in asked[0].cells()[:4]] == [100] * 4
     for piece in ("plain loop, 1 thread", "auto (loop)", "pfl (not installed)", "- peaks in float32"):
         assert piece in out
+
+
+@pytest.mark.parametrize("words", [(), ("--json",)])
+def test_bench_without_an_engine_that_was_timed_ends_with_an_error(call, monkeypatch, report, words):
+    monkeypatch.setattr("idiolect.cli.bench.bench", lambda grid, say: report)
+    for line in report.lines:
+        line["refused"] = line["refused"] or ("it failed" if line["runner"] in ("loop", "pool") else None)
+    assert call(*words)[0] == 0
+    code, out, _ = call(*words, "--engines", "loop,pool")
+    assert code == 1 and "w, 20 of 100, pool: it failed" in out
 
 
 @pytest.mark.parametrize(

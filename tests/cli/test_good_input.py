@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -99,18 +100,33 @@ def test_set_reads_numbers_words_none_and_calls(idiolect, small, tmp_path):
 class Interrupts(Silent):
     def __init__(self, at: int) -> None:
         self.at = at
+        self.said: list[str] = []
+        self.hinted: list[str] = []
+
+    def say(self, sentence: str) -> None:
+        self.said.append(sentence)
+
+    def hint(self, sentence: str) -> None:
+        self.hinted.append(sentence)
 
     def advance(self, rounds_done: int, numbers: dict[str, float]) -> None:
         if rounds_done == self.at:
             raise KeyboardInterrupt
 
 
-def _interrupt(out: Path, small: tuple[str, ...]) -> Path:
+def _interrupted(out: Path, small: tuple[str, ...], **options: Any) -> Interrupts:
+    """The watcher of a run of two rounds that it has stopped after the second."""
     flags = dict(zip(small[:8:2], small[1:8:2], strict=True))
     settings = {name.removeprefix("--"): value for name, value in flags.items()}
     settings |= {"clients": int(settings["clients"]), "rounds": 2, "participation_rate": 1.0}
+    watcher = Interrupts(2)
     with pytest.raises(KeyboardInterrupt):
-        run_method("fedper", out=out, engine="loop", checkpoint_every=1, watcher=Interrupts(2), **settings)
+        run_method("fedper", out=out, engine="loop", watcher=watcher, **options, **settings)
+    return watcher
+
+
+def _interrupt(out: Path, small: tuple[str, ...]) -> Path:
+    _interrupted(out, small, checkpoint_every=1)
     (partial,) = folders(out)
     assert partial.name.endswith(".partial")
     return partial
@@ -134,6 +150,20 @@ def test_resumed_run_prints_what_an_uninterrupted_one_prints(idiolect, small, tm
         document["methods"][0].pop("seconds")
     assert resumed == whole
     assert not partial.exists()
+
+
+def test_ctrl_c_says_what_is_kept(small, tmp_path):
+    watcher = _interrupted(tmp_path / "out", small, checkpoint_every=1)
+    (partial,) = folders(tmp_path / "out")
+    assert watcher.said == [f"{partial} goes on with --resume"]
+    assert not any("nothing to resume" in hint for hint in watcher.hinted)
+    watcher = _interrupted(tmp_path / "other", small, checkpoint_every=10)
+    assert watcher.said == ["stopped before the first checkpoint"] and not folders(tmp_path / "other")
+
+
+def test_nothing_to_resume_is_told(small, tmp_path):
+    first, *_ = _interrupted(tmp_path, small, resume=True).hinted
+    assert first.startswith(f"nothing to resume in {tmp_path}: fedper-") and first.endswith(" begins")
 
 
 # ---- compare

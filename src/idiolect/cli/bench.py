@@ -69,12 +69,14 @@ def bench_command(
     with Console(stderr=True).status("starting") as status:
         report = bench(grid, status.update)
     if as_json:
-        print(json.dumps(report.as_dict(), indent=2))
-        return
-    console = console_of_output()
-    print_table(console, rows_of_table(report), words=3)
-    for note in notes_of(report):
-        console.print(f"- {note}", highlight=False, markup=False)
+        print(json.dumps({**report.as_dict(), "notes": notes_of(report)}, indent=2))
+    else:
+        console = console_of_output()
+        print_table(console, rows_of_table(report), words=3)
+        for note in notes_of(report):
+            console.print(f"- {note}", highlight=False, markup=False)
+    if all(line["refused"] for line in report.lines if line["runner"] in grid.engines):
+        raise typer.Exit(1)
 
 
 def _listed(text: str) -> tuple[str, ...]:

@@ -115,6 +115,8 @@ def run(
         raise UserError(
             f"{partial_folder(out, name)} holds an interrupted run; continue it with --resume, or remove it"
         )
+    if resume and not partial_folder(out, name).exists():
+        watcher.hint(f"nothing to resume in {out}: {name} begins")
     if experiment.precision == "tf32" and where.device == "cpu" and not where.gpus_per_worker:
         notes = [*notes, "a CPU computes tf32 in float32"]
     placement = place_private_state(setting, partial_folder(out, name), checkpoint_every, store, store_cache)
@@ -250,9 +252,14 @@ def _carry_out(
             log.after(simulation)
             watcher.advance(simulation.round, simulation.latest)
             last = _checkpoint(writer, simulation, last)
-    except UserError:
-        if not any(writer.folder.glob("checkpoint-*")):
+    except (UserError, KeyboardInterrupt) as problem:
+        kept = any(writer.folder.glob("checkpoint-*"))
+        if not kept:
             writer.discard()
+        if isinstance(problem, KeyboardInterrupt):
+            watcher.say(
+                f"{writer.folder} goes on with --resume" if kept else "stopped before the first checkpoint"
+            )
         raise
     finally:
         engine.close()

@@ -52,22 +52,27 @@ def test_row_that_fails_does_not_stop_the_others(small):
     assert rows[2].resident > 10**7
 
 
-def test_cells_take_their_turns_together(small):
-    """Each row is compared with the plain loop of its own cell."""
+def test_cells_take_their_turns_together(small, monkeypatch):
+    """No difference is allowed, so that the sway of each cell is asked for."""
+    swayed, said = [], []
+    monkeypatch.setattr("idiolect.bench.agreement.tolerance", lambda precision, device: 0.0)
+    monkeypatch.setattr(
+        "idiolect.bench.turns._sway", lambda cell, base, folder: swayed.append(cell.sizes) or 1.0
+    )
     cells = [
         [Row(small(sizes=sizes), runner, 1) for runner in ("plain", "loop")]
         for sizes in ("equal", "lognormal")
     ]
-    said = []
     measure(cells, repeats=2, warmup=1, say=said.append)
     rounds = [line.split(",")[2].strip() for line in said if "round 2 of 3" in line or "round 3 of 3" in line]
-    assert rounds == ["3 clients", "3 clients", "3 log-normal clients", "3 log-normal clients"] * 2
+    assert rounds == ["3 clients", "3 clients", "3 lognormal clients", "3 lognormal clients"] * 2
+    assert swayed == ["equal", "lognormal"]
+    steps = []
     for plain, loop in cells:
-        assert loop.difference < 1e-9 and not loop.refused
+        assert 0 < loop.difference < 1e-9 and not loop.refused
         assert [turn.steps for turn in plain.turns["round"]] == [turn.steps for turn in loop.turns["round"]]
-    assert [turn.steps for turn in cells[0][0].turns["round"]] != [
-        turn.steps for turn in cells[1][0].turns["round"]
-    ]
+        steps.append([turn.steps for turn in loop.turns["round"]])
+    assert steps[0] != steps[1]
 
 
 def differing(small, monkeypatch, off):

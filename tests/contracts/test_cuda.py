@@ -77,12 +77,12 @@ def test_kernels_are_the_convolution(layer: tuple[int, ...], dtype: torch.dtype,
     torch.testing.assert_close(again, pooled.flatten(0, 1).clamp(min=0))
 
 
-@pytest.mark.parametrize("clients", [1, 20])
-def test_kernels_that_overlap_give_what_they_give_one_by_one(clients: int) -> None:
+@pytest.mark.parametrize(("clients", "rows"), [(1, 64), (20, 3)])
+def test_kernels_that_overlap_give_what_they_give_one_by_one(clients: int, rows: int) -> None:
     """Each waits for the one before, though it is launched earlier."""
     torch.manual_seed(0)
     ours = torch.ops.idiolect
-    image = torch.randn(clients, 64, 32, 32, 32, device="cuda")
+    image = torch.randn(clients, rows, 32, 32, 32, device="cuda")
     weights = torch.randn(clients, 32, 9 * 32, device="cuda") / 17
 
     def chain(pause: Callable[[], None]) -> list[Tensor]:

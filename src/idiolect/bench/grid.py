@@ -84,8 +84,8 @@ class Grid:
 def bench(grid: Grid, say: Callable[[str], None] = lambda sentence: None) -> Report:
     """Measures every cell of the grid; those that differ in sizes alone take their turns together.
 
-    Peaks are looked for before the first cell and again and again: the best of all counts, since a busy moment makes
-    them look low.
+    Peaks are looked for before the first cell and after each group of them: the best of all counts, since a busy moment
+    makes them look low.
 
     Args:
         say: is told what is under way.
@@ -101,18 +101,28 @@ def bench(grid: Grid, say: Callable[[str], None] = lambda sentence: None) -> Rep
         gauges = {p: stack.enter_context(_gauge(cells, p)) for p in dict.fromkeys(grid.precisions)}
         say("peaks of the machine")
         peaks = {precision: Peaks(**gauge.answer()) for precision, gauge in gauges.items()}
-        for even, kin in itertools.groupby(cells, key=lambda cell: replace(cell, sizes="equal")):
-            together = [rows_of(cell, list(grid.engines), grid.peers, cores()) for cell in kin]
-            measure(together, grid.repeats, grid.warmup, say)
-            measured += together
+        for kin in _together(cells):
+            precision = kin[0].precision
+            rows = [rows_of(cell, list(grid.engines), grid.peers, cores()) for cell in kin]
+            measure(rows, grid.repeats, grid.warmup, say)
+            measured += rows
             with suppress(Failed):  # the peaks found before still stand
-                again = Peaks(**gauges[even.precision].ask({"do": "peaks"}))
-                peaks[even.precision] = peaks[even.precision].best(again)
+                peaks[precision] = peaks[precision].best(Peaks(**gauges[precision].ask({"do": "peaks"})))
     report.peaks.update(peaks)
     for rows in measured:
         report.lines += lines_of(rows, peaks[rows[0].cell.precision])
     report.machine["load_at_end"] = os.getloadavg()[0]
     return report
+
+
+def _together(cells: list[Cell]) -> list[list[Cell]]:
+    """Those that differ in sizes alone, which are compared with each other.
+
+    >>> cells = Grid(("w", "dnn"), sizes=("equal", "lognormal")).cells()
+    >>> [[f"{cell.workload} {cell.sizes}" for cell in kin] for kin in _together(cells)]
+    [['w equal', 'w lognormal'], ['dnn equal', 'dnn lognormal']]
+    """
+    return [list(kin) for _, kin in itertools.groupby(cells, key=lambda cell: replace(cell, sizes="equal"))]
 
 
 def _gauge(cells: list[Cell], precision: str) -> Process:

@@ -30,7 +30,7 @@ PAUSE = 0.02  # seconds before a turn: threads of the row before that still wait
 
 
 def measure(cells: Sequence[list[Row]], repeats: int, warmup: int, say: Say) -> None:
-    """Fills in the rows of some cells, which take their turns together.
+    """Fills in the rows of cells that take their turns together.
 
     Args:
         warmup: rounds before the timed ones; the first of them is also the one whose model is compared.
@@ -146,5 +146,5 @@ def _missing(row: Row) -> str:
 
 def _title(row: Row) -> str:
     cell, threads = row.cell, f" ({row.threads} threads)" if row.runner == "plain" else ""
-    clients = f"{cell.clients} {'log-normal ' if cell.sizes == 'lognormal' else ''}clients"
-    return f"{cell.workload}, {cell.method}, {clients}, {cell.precision}, {row.runner}{threads}"
+    sizes = f"{cell.sizes} " if cell.sizes != "equal" else ""
+    return f"{cell.workload}, {cell.method}, {cell.clients} {sizes}clients, {cell.precision}, {row.runner}{threads}"

@@ -1,7 +1,8 @@
-"""Kernels that are launched while the one before still runs, where the GPU can do that.
+"""Kernels that are launched before the one before has ended, where the GPU can do that.
 
-Small kernels take less time than what lies between them.  One that follows is on its multiprocessors already when the
-one before ends; until then it waits, and whoever comes after it waits for both.
+Small kernels take less time than what lies between them.  One of ours after one of ours is on its multiprocessors
+already when that ends; after another it is launched as the last blocks of that end.  It waits before it reads or writes
+anything, and so ends after the one before: whoever waits for it has waited for both.
 """
 
 from __future__ import annotations
@@ -28,6 +29,6 @@ def follow(OVERLAPS: tl.constexpr):
 
 @cache
 def overlap(device: torch.device) -> dict[str, Any]:
-    """What a kernel that begins with ``follow`` is launched with."""
+    """What a kernel is launched with that begins with ``follow``; no other kernel may be."""
     can = torch.version.cuda is not None and torch.cuda.get_device_capability(device) >= HOPPER
     return {"OVERLAPS": True, "launch_pdl": True} if can else {"OVERLAPS": False}

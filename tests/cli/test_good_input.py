@@ -15,6 +15,7 @@ from idiolect import data, methods
 from idiolect import run as run_method
 from idiolect.calls import split_outside_brackets
 from idiolect.experiments import Silent
+from idiolect.records import Hold
 
 FILES = {"manifest.json", "rounds.parquet", "clients.parquet", "table.md", "table.csv", "curves.png"}
 PERSFL = "persfl(lambdas=(0.0, 0.5), temperatures=[1.0, 5.0], epochs=1)"
@@ -159,6 +160,17 @@ def test_ctrl_c_says_what_is_kept(small, tmp_path):
     assert not any("nothing to resume" in hint for hint in watcher.hinted)
     watcher = _interrupted(tmp_path / "other", small, checkpoint_every=10)
     assert watcher.said == ["stopped before the first checkpoint"] and not folders(tmp_path / "other")
+
+
+@pytest.mark.parametrize("words", [(), ("--resume",)])
+def test_run_beside_a_live_one_is_refused(words, idiolect, refused, small, tmp_path):
+    partial = _interrupt(tmp_path / "out", small)
+    before = {path: path.stat().st_mtime_ns for path in sorted(partial.rglob("*"))}
+    live = Hold(partial)
+    answer = idiolect("run", "--method", "fedper", *small, "--out", tmp_path / "out", *words)
+    live.let_go()
+    refused(answer, str(partial), "another process")
+    assert {path: path.stat().st_mtime_ns for path in sorted(partial.rglob("*"))} == before
 
 
 def test_nothing_to_resume_is_told(small, tmp_path):

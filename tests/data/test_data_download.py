@@ -110,7 +110,7 @@ def test_get_without_network_is_one_sentence_and_leaves_nothing(tmp_path: Path) 
         raise urllib.error.URLError("Name or service not known")
 
     with pytest.raises(
-        UserError, match=r"cannot download https://.*Name or service.*check the network"
+        UserError, match=r"cannot download https://.*Name or service.*check the network.*put them in .*cifar"
     ) as caught:
         get("cifar10", tmp_path, opener=no_network)
     assert "\n" not in str(caught.value)

@@ -114,7 +114,7 @@ def test_resumed_run_is_logged_as_if_never_stopped(tiny, tmp_path, monkeypatch):
         patch.setattr(Simulation, "advance", advance)
         with pytest.raises(KeyboardInterrupt):
             run(experiment, **asked)
-    (name,) = [path.name.removesuffix(".partial") for path in tmp_path.glob("fedavg-*")]
+    (name,) = [path.name for path in (tmp_path / "tensorboard").iterdir()]
     assert logged_to_mlflow(tmp_path / "mlruns", name)[2] == "KILLED"
     done = run(experiment, resume=True, **asked)
     assert done.manifest["name"] == name

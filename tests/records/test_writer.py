@@ -56,16 +56,37 @@ def test_finished_run_is_never_overwritten(tmp_path: Path, finished_run: Path, m
     assert {path.name: path.read_bytes() for path in finished_run.iterdir()} == before
 
 
-def test_second_writer_of_one_run_cannot_replace_the_first(tmp_path: Path, manifest, tables) -> None:
-    first, second = RunWriter(tmp_path, "one", manifest), RunWriter(tmp_path, "one", manifest)
-    first.finish(**tables)
-    with pytest.raises(UserError, match="one"):
-        second.finish(**tables)
+def test_run_that_appears_meanwhile_is_not_replaced(tmp_path: Path, manifest, tables) -> None:
+    writer = RunWriter(tmp_path, "one", manifest)
+    writer.final.mkdir()
+    with pytest.raises(UserError, match="never overwritten"):
+        writer.finish(**tables)
+
+
+def test_one_writer_at_a_time(tmp_path: Path, manifest, tables) -> None:
+    with RunWriter(tmp_path, "one", manifest) as first:
+        before = {path.name: path.stat().st_mtime_ns for path in first.folder.iterdir()}
+        with pytest.raises(UserError, match=r"one\.partial is being written by another process"):
+            RunWriter(tmp_path, "one", manifest)
+        assert {path.name: path.stat().st_mtime_ns for path in first.folder.iterdir()} == before
+    with RunWriter(tmp_path, "one", manifest) as second:
+        final = second.finish(**tables)
+        final.rename(second.folder)
+        RunWriter(tmp_path, "one", manifest)
+
+
+def test_folder_without_locks_is_written_all_the_same(tmp_path: Path, manifest, monkeypatch) -> None:
+    def refuse(handle: int, kind: int) -> None:
+        raise OSError("no locks available")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    with RunWriter(tmp_path, "one", manifest):
+        assert RunWriter(tmp_path, "one", manifest).folder.exists()
 
 
 def test_abandoned_run_keeps_its_files(tmp_path: Path, manifest) -> None:
-    writer = RunWriter(tmp_path, "one", manifest)
-    (writer.folder / "checkpoint-3.safetensors").write_bytes(b"state")
+    with RunWriter(tmp_path, "one", manifest) as writer:
+        (writer.folder / "checkpoint-3.safetensors").write_bytes(b"state")
     again = RunWriter(tmp_path, "one", manifest)
     assert (again.folder / "checkpoint-3.safetensors").read_bytes() == b"state"
     again.discard()

@@ -63,7 +63,7 @@ def get(
         if not _is_whole(source, root, folder):
             root.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=root, prefix=f".{name}-") as stage:
-                _fetch(source, Path(stage), opener, progress)
+                _fetch(source, Path(stage), folder, opener, progress)
                 _put_in_place(Path(stage), folder)
     except OSError as problem:
         raise UserError(
@@ -91,12 +91,12 @@ def _put_in_place(stage: Path, folder: Path) -> None:
         os.replace(fetched, target)
 
 
-def _fetch(source: Source, stage: Path, opener: Opener, progress: Progress | None) -> None:
-    """Brings every file of the dataset into the stage, checked."""
+def _fetch(source: Source, stage: Path, folder: Path, opener: Opener, progress: Progress | None) -> None:
+    """Brings every file of the dataset into the stage, checked, on its way to the folder."""
     for file in (source.archive,) if source.archive else source.files:
         url = source.base_url + file.name
         with (stage / file.name).open("wb") as out:
-            for chunk in _chunks(url, opener):
+            for chunk in _chunks(url, folder, opener):
                 out.write(chunk)
                 if progress:
                     progress(file.name, out.tell())
@@ -105,15 +105,15 @@ def _fetch(source: Source, stage: Path, opener: Opener, progress: Progress | Non
         _unpack(source, source.archive, stage)
 
 
-def _chunks(url: str, opener: Opener) -> Iterator[bytes]:
+def _chunks(url: str, folder: Path, opener: Opener) -> Iterator[bytes]:
     try:
         with opener(url) as response:
             while chunk := response.read(_CHUNK):
                 yield chunk
     except (OSError, HTTPException) as problem:
         raise UserError(
-            f"cannot download {url} ({problem}); check the network, or fetch the file elsewhere and put it "
-            f"in place by hand"
+            f"cannot download {url} ({problem}); check the network, or fetch the dataset's files elsewhere and put "
+            f"them in {folder}"
         ) from problem
 
 

@@ -87,7 +87,8 @@ def _run(grid: Grid, deployment: Deployment, plan: Plan, progress: Progress) -> 
     if is_finished:
         _join_late(coordinator, folder)
     else:
-        _train(coordinator, RunWriter(out, name, describe_run(setting, WHERE)), found and found[0])
+        with RunWriter(out, name, describe_run(setting, WHERE)) as writer:
+            _train(coordinator, writer, found and found[0])
 
 
 def _train(coordinator: Coordinator, writer: RunWriter, last: int | None) -> None:

@@ -21,6 +21,7 @@ from idiolect.federation import STORES, Placement
 from idiolect.methods import label
 from idiolect.methods import method as read_method
 from idiolect.records import (
+    Hold,
     Run,
     RunWriter,
     checkpoint_tables,
@@ -112,6 +113,7 @@ def run(
         where = where._replace(engine="loop", reason=f"the model cannot be batched: {setting.cannot_batch}")
         watcher.say(f"engine loop on {where.device}: {where.reason}")
     if partial_folder(out, name).exists() and not resume:
+        Hold(partial_folder(out, name)).let_go()
         raise UserError(
             f"{partial_folder(out, name)} holds an interrupted run; continue it with --resume, or remove it"
         )
@@ -121,8 +123,8 @@ def run(
         notes = [*notes, "a CPU computes tf32 in float32"]
     placement = place_private_state(setting, partial_folder(out, name), checkpoint_every, store, store_cache)
     described = describe_run(setting, where) | {"private_state": placement.facts()}
-    writer = RunWriter(out, name, {**described, "notes": [*described["notes"], *notes]})
-    return read_run(_carry_out(setting, where, placement, writer, checkpoint_every, watcher, told, notes))
+    with RunWriter(out, name, {**described, "notes": [*described["notes"], *notes]}) as writer:
+        return read_run(_carry_out(setting, where, placement, writer, checkpoint_every, watcher, told, notes))
 
 
 def compare(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from idiolect.records.atomic import replacing, write_atomically
 from idiolect.records.folder import finished, finished_folder, partial_folder, run_name, spec_hash
+from idiolect.records.hold import Hold
 from idiolect.records.manifest import read_manifest
 from idiolect.records.reader import Run, read_run, read_runs
 from idiolect.records.rows import NO_CLIENT, ROUND_SCHEMA, ROW_SCHEMA, RoundBuffer, RowBuffer
@@ -28,6 +29,7 @@ __all__ = [
     "NO_CLIENT",
     "ROUND_SCHEMA",
     "ROW_SCHEMA",
+    "Hold",
     "RoundBuffer",
     "RowBuffer",
     "Run",

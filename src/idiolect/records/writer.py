@@ -17,6 +17,7 @@ import pyarrow as pa
 from idiolect.errors import UserError
 from idiolect.records.atomic import sync_folder
 from idiolect.records.folder import finished_folder, partial_folder
+from idiolect.records.hold import Hold
 from idiolect.records.manifest import write_manifest
 from idiolect.records.tables import CLIENTS_FILE, ROUNDS_FILE, SCHEMAS, write_pieces
 
@@ -24,7 +25,7 @@ __all__ = ["RunWriter"]
 
 
 class RunWriter:
-    """Writes one run.
+    """Writes one run; as a context, it lets go of the folder at the end.
 
     Attributes:
         folder: the partial folder, where checkpoints and exported models go while the run is on its way.
@@ -36,7 +37,7 @@ class RunWriter:
         """Opens the partial folder, a new one or one left by an interrupted run, and says "running" in it.
 
         Raises:
-            UserError: the run is there already, or the folder cannot be made.
+            UserError: the run is there already, another process is writing it, or the folder cannot be made.
         """
         self.final = finished_folder(out_dir, name)
         self.folder = partial_folder(out_dir, name)
@@ -46,8 +47,17 @@ class RunWriter:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise UserError(f"cannot make the folder {self.folder}: {error.strerror}") from error
+            raise UserError(
+                f"cannot make the folder {self.folder} ({error.strerror}); choose another place with --out"
+            ) from error
+        self._hold = Hold(self.folder)
         write_manifest(self.folder, {**self.manifest, "status": "running"})
+
+    def __enter__(self) -> RunWriter:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self._hold.let_go()
 
     def finish(
         self,
@@ -81,6 +91,7 @@ class RunWriter:
         except OSError as error:
             raise UserError(f"cannot rename {self.folder} to {self.final}: {error.strerror}") from error
         sync_folder(self.final.parent)
+        self._hold.let_go()
         return self.final
 
     def discard(self) -> None:

@@ -45,14 +45,14 @@ def study_run(
         **{"dataset": study.dataset, "model": study.model, "spec": dataclasses.asdict(study)},
         **{"spec_hash": spec_hash(spec), "source": dict(data.manifest), "notes": []},
     }
-    writer = RunWriter(out, name, manifest)
     rows, rounds = RowBuffer(), RoundBuffer()
-    watcher.begin(name, study.epochs, 0)
-    try:
-        _train(study, data, device, rows, rounds, watcher)
-    finally:
-        watcher.end()
-    return read_run(writer.finish(rounds.table(), rows.table()))
+    with RunWriter(out, name, manifest) as writer:
+        watcher.begin(name, study.epochs, 0)
+        try:
+            _train(study, data, device, rows, rounds, watcher)
+        finally:
+            watcher.end()
+        return read_run(writer.finish(rounds.table(), rows.table()))
 
 
 def _train(

@@ -34,7 +34,7 @@ contracts: install ## which room may import which
 	$(BIN)/lint-imports
 
 tests: install ## tests, doctests and the README's blocks
-	$(BIN)/python -m pytest -q -n 2
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 clean: ## remove the virtual environment and caches
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -6,6 +6,7 @@ NEEDED = {
     "triton": [
         "src/idiolect/engines/deal_kernel.py",
         "src/idiolect/layers/launch.py",
+        "src/idiolect/layers/overlap.py",
         "src/idiolect/layers/triton_kernels.py",
     ],
     "ray": ["src/idiolect/engines/cluster/*"],

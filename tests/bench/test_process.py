@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import pytest
 
-from idiolect.bench import worker
+from idiolect.bench import turns, worker
 from idiolect.bench.plain import Plain
 from idiolect.bench.process import Failed, Process
 from idiolect.bench.row import Row
@@ -53,45 +53,32 @@ def test_row_that_fails_does_not_stop_the_others(small):
 
 
 def test_cells_take_their_turns_together(small, monkeypatch):
-    """No difference is allowed, so that the sway of each cell is asked for."""
-    swayed, said = [], []
+    """No difference is allowed but the sway, which is asked for of each cell; where none is found the others go on."""
+    sways, said = {"equal": 1.0, "lognormal": None}, []
     monkeypatch.setattr("idiolect.bench.agreement.tolerance", lambda precision, device: 0.0)
-    monkeypatch.setattr(
-        "idiolect.bench.turns._sway", lambda cell, base, folder: swayed.append(cell.sizes) or 1.0
-    )
-    cells = [
-        [Row(small(sizes=sizes), runner, 1) for runner in ("plain", "loop")]
-        for sizes in ("equal", "lognormal")
-    ]
+    monkeypatch.setattr("idiolect.bench.turns._sway", lambda cell, base, folder: sways.pop(cell.sizes))
+    cells = [[Row(small(sizes=sizes), runner, 1) for runner in ("plain", "loop")] for sizes in sways]
     measure(cells, repeats=2, warmup=1, say=said.append)
+    assert not sways
     rounds = [line.split(",")[2].strip() for line in said if "round 2 of 3" in line or "round 3 of 3" in line]
-    assert rounds == ["3 clients", "3 clients", "3 lognormal clients", "3 lognormal clients"] * 2
-    assert swayed == ["equal", "lognormal"]
-    steps = []
-    for plain, loop in cells:
-        assert 0 < loop.difference < 1e-9 and not loop.refused
-        assert [turn.steps for turn in plain.turns["round"]] == [turn.steps for turn in loop.turns["round"]]
-        steps.append([turn.steps for turn in loop.turns["round"]])
-    assert steps[0] != steps[1]
+    assert rounds == ["3 clients", "3 clients", "3 lognormal clients"] * 2
+    (plain, loop), (ragged, refused) = cells
+    steps = [[turn.steps for turn in row.turns["round"]] for row in (plain, loop, ragged)]
+    assert steps[0] == steps[1] != steps[2] and len(steps[2]) == 2
+    assert plain.sway is None and loop.sway == 1.0 and not loop.refused
+    assert refused.sway is None and "differs from the plain loop's" in refused.refused and not refused.turns
+    assert 0 < loop.difference < 1e-9 and 0 < refused.difference < 1e-9
 
 
-def differing(small, monkeypatch, off):
-    """The plain loop, and a row of which no difference is allowed but what roundings of the size ``off`` do."""
-    monkeypatch.setattr("idiolect.bench.agreement.tolerance", lambda precision, device: 0.0)
-    monkeypatch.setattr("idiolect.bench.turns.rounding", lambda precision, device: off)
-    rows = [Row(small(), "plain", 1), Row(small(), "loop", 1)]
-    measure([rows], repeats=1, warmup=1, say=lambda sentence: None)
-    return rows
-
-
-def test_row_that_differs_is_held_against_the_sway_of_the_plain_loop(small, monkeypatch):
-    plain, loop = differing(small, monkeypatch, 1e-3)
-    assert plain.sway is None and 1e-5 < loop.sway < 1
-    assert 0 < loop.difference < 1e-9 and not loop.refused and loop.turns["round"]
-
-
-def test_without_a_sway_it_is_refused_and_the_others_go_on(small, monkeypatch):
-    """What goes wrong in finding the sway is nobody's fault."""
-    plain, loop = differing(small, monkeypatch, "a word")
-    assert loop.sway is None and "differs from the plain loop's" in loop.refused and not loop.turns
-    assert not plain.refused and plain.turns["round"]
+def test_sway_is_how_far_roundings_carry_the_plain_loop(small, tmp_path, monkeypatch):
+    """What goes wrong in finding it is nobody's fault."""
+    base = {moment: tmp_path / f"{moment}.npz" for moment in ("start", "after")}
+    with Process({"cell": asdict(small()), "runner": "plain", "threads": 1}) as process:
+        process.answer()
+        process.ask({"do": "save", "path": str(base["start"])})
+        process.ask({"do": "turn", "phase": "round"})
+        process.ask({"do": "save", "path": str(base["after"])})
+    monkeypatch.setattr("idiolect.bench.turns.rounding", lambda precision, device: 1e-3)
+    assert 1e-5 < turns._sway(small(), base, tmp_path) < 1
+    monkeypatch.setattr("idiolect.bench.turns.rounding", lambda precision, device: "a word")
+    assert turns._sway(small(), base, tmp_path) is None

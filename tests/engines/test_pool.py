@@ -189,6 +189,7 @@ def test_a_worker_that_dies_while_it_prepares_is_replaced(
         assert torch.equal(got, wanted)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
 def test_rows_of_odd_size_compute_as_they_do_alone() -> None:
     """Clients with one row in a batch, whose products depend on where in memory they begin."""

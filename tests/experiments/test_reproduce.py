@@ -410,6 +410,7 @@ def _checkpointed(out: Path) -> bool:
     return any(out.glob("map-*.partial/checkpoint-2.safetensors"))
 
 
+@pytest.mark.slow
 def test_killed_reproduction_goes_on_and_ends_with_the_same_numbers(tmp_path):
     """Offline, as a user runs it; killed without warning in the second run, after its second round."""
     surroundings = {**os.environ, "OMP_NUM_THREADS": "1", "IDIOLECT_DATA": str(tmp_path / "no-data")}

@@ -95,7 +95,7 @@ class RunWriter:
         return self.final
 
     def discard(self) -> None:
-        """Removes the partial folder, for an error before the first round.
+        """Removes the partial folder, for an end before the first checkpoint.
 
         A folder taken up from an interrupted run stays: its checkpoint is not this writer's to throw away.
         """

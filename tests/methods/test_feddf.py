@@ -13,7 +13,7 @@ from idiolect.errors import UserError
 from idiolect.experiments import Experiment
 from idiolect.experiments.setting import prepare
 from idiolect.federation import plan_batches, select
-from idiolect.parts import ensemble_distillation
+from idiolect.parts import average, ensemble_distillation
 
 SCENE = {"rounds": 3, "participation_rate": 0.6, "local_epochs": 2, "weighting": "samples", "momentum": 0.5}
 
@@ -44,7 +44,7 @@ def with_plain_sgd(steps):
         plan = part.stages(plan, scene, clock)
         return plan._replace(server=tuple(replace(stage, optimiser=sgd()) for stage in plan.server))
 
-    return chain(part._replace(stages=stages))
+    return chain(average(), part._replace(stages=stages))
 
 
 def test_single_client_teaches_itself_nothing(lab):

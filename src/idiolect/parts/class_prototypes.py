@@ -29,6 +29,7 @@ from idiolect.core import (
     Tree,
     View,
 )
+from idiolect.core.part import keeps_options
 from idiolect.core.rows import mean_over_rows
 from idiolect.errors import refuse_outside, refuse_unknown_choice
 
@@ -53,6 +54,7 @@ def class_sums() -> Measure:
     return Measure(init, add)
 
 
+@keeps_options
 def class_prototypes(weight: float = 1.0, reduction: str = "mean") -> Part:
     """Pulls features towards the prototypes that all clients share, and sends the client's own.
 

@@ -95,9 +95,13 @@ class Placed(NamedTuple):
     source: str  # how the piece is written
 
     @property
+    def alone(self) -> bool:
+        """Whether the piece is the part itself."""
+        return self.source == self.part.written
+
+    @property
     def named(self) -> str:
-        alone = self.source in (self.part.name, self.part.written)
-        return self.part.name if alone else f"{self.source} ({self.part.name})"
+        return self.part.name if self.alone else f"{self.source} ({self.part.name})"
 
 
 class Conflict(NamedTuple):

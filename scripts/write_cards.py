@@ -21,7 +21,7 @@ def main(folder: Path) -> None:
         old.unlink()
     for name in methods.names():
         (cards / f"{name}.md").write_text(methods.page(methods.card(name)), encoding="utf-8")
-    page = methods.pairs_page(tried_pairs())
+    page = methods.pairs_page(tried_pairs(), list(methods.method_pairs(methods.method)))
     (folder / "combinations.md").write_text(page, encoding="utf-8")
 
 

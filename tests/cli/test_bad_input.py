@@ -31,8 +31,11 @@ BAD: dict[str, tuple[list[str], list[str]]] = {
     "nameless-option": (["--method", "map(0.5)"], ["has an option without a name", "map(key=value"]),
     "two-logit-maps": (["--method", "map + restricted_softmax()"], ["restricted_softmax stands twice"]),
     "two-inherited": (["--method", "fedphp + inherited_model()"], ["inherited_teacher and inherited_model"]),
-    "methods-map-fedrs": (["--method", "map + fedrs"], ["are whole methods and cannot be combined"]),
-    "methods-fedphp-map": (["--method", "fedphp + map"], ["are whole methods and cannot be combined"]),
+    "methods-map-fedrod": (["--method", "map + fedrod"], ["cannot be combined", "inherited_model + fedrod"]),
+    "methods-fedphp-map": (
+        ["--method", "fedphp + map"],
+        ["cannot be combined", "fedphp + restricted_softmax"],
+    ),
     "clients-over-rows": (["--partition", "iid", "--clients", "81"], ["n_clients=81", "from 1 to 80"]),
     "clients-over-ids": (["--clients", "5"], ["by_id: n_clients=5", "from 1 to 4 (the number of ids;"]),
     "client-too-small": (["--partition", "iid", "--clients", "40"], ["client 0 holds 2 samples, too few"]),
@@ -278,7 +281,7 @@ def test_folder_with_square_brackets_is_printed_whole(idiolect, small, tmp_path)
     assert "a [draft]" in answer.out
 
 
-@pytest.mark.parametrize("text", ["map + fedrs", "fedphp + map"])
+@pytest.mark.parametrize("text", ["map + fedrod", "fedphp + map"])
 def test_conflicting_methods_are_named(text, idiolect, refused, small, tmp_path):
     answer = idiolect("run", "--method", text, *small, "--out", tmp_path / "out")
     refused(answer, *text.split(" + "))

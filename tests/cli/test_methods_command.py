@@ -41,6 +41,49 @@ def test_list_is_filtered_by_what_is_personal(kind, idiolect):
     assert kind in idiolect("methods", "--personalises", kind).out
 
 
+def test_composition_is_explained(idiolect):
+    answer = idiolect("methods", "map + FedAdam(learning_rate=0.01)")
+    assert answer.code == 0 and answer.err == ""
+    for sentence in (
+        "- inherited_model, of map",
+        "- server_optimiser(rule=adam, learning_rate=0.01), of fedadam(learning_rate=0.01)",
+        "Gives way: average of map to server_optimiser of fedadam(learning_rate=0.01).",
+        "Predictors: global, after-local, companion.",
+        "Headline predictor: companion, more personal than global.",
+    ):
+        assert sentence in answer.out
+
+
+def test_explanation_names_companions_shared_parts_and_overrides(idiolect):
+    (found,) = json.loads(idiolect("methods", "ditto + fedphp + scaffold", "--json").out)
+    assert list(found) == list(methods.Explanation._fields)
+    assert found["parts"][0] == ["average", "ditto"]
+    assert found["shared"] == ["average of ditto and fedphp and scaffold"]
+    assert found["predictors"] == ["global", "after-local", "companion(ditto)", "companion(fedphp)"]
+    assert found["headline"] == "companion(ditto)"
+    assert found["reason"] == "written before companion(fedphp), which is as personal"
+    assert found["overrides"] == ["local momentum 0 before the upload"]
+
+
+def test_explanation_does_without_predictors_on_a_network_too_small(idiolect):
+    answer = idiolect("methods", "fedper(count=7) + fedprox")
+    assert answer.code == 0 and "- private_layers(count=7), of fedper(count=7)" in answer.out
+    assert "Predictors: not known" in answer.out
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("map + fedrod", "use one of them, or write inherited_model + fedrod"),
+        ("fedadam + fednova", "each sets the shared model from the uploads; use one of them"),
+        ("map + fedavgg", "did you mean fedavg"),
+        ("map + ", "write name, name(key=value) or a + b"),
+    ],
+)
+def test_refused_composition_is_one_sentence(text, sentence, idiolect, refused):
+    refused(idiolect("methods", text), sentence)
+
+
 def test_unknown_kind_is_refused_with_the_known_ones(idiolect, refused):
     refused(idiolect("methods", "--personalises", "layer"), "did you mean layers?")
 

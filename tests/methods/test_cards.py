@@ -163,7 +163,7 @@ def test_state_of_a_part_has_words(name):
 
 def test_card_names_what_cannot_be_added_and_why():
     refused = methods.card("map").refuses
-    assert "restricted_softmax and personal_head" in refused["personal_head"]
+    assert "map (restricted_softmax) and personal_head" in refused["personal_head"]
     assert "proximal" not in refused
 
 

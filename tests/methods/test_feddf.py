@@ -13,7 +13,7 @@ from idiolect.errors import UserError
 from idiolect.experiments import Experiment
 from idiolect.experiments.setting import prepare
 from idiolect.federation import plan_batches, select
-from idiolect.parts import ensemble_distillation
+from idiolect.parts import average, ensemble_distillation
 
 SCENE = {"rounds": 3, "participation_rate": 0.6, "local_epochs": 2, "weighting": "samples", "momentum": 0.5}
 
@@ -36,6 +36,15 @@ def test_no_steps_are_exactly_fedavg(lab, net, engine):
         lab.same(a["buffers"], b["buffers"])
 
 
+@pytest.mark.parametrize("update", ["fedadam(learning_rate=0.01)", "feddyn", "scaffold(step=0.5)"])
+@pytest.mark.parametrize("engine", ["loop", "cohort"])
+def test_no_steps_are_exactly_the_server_update_they_follow(lab, update, engine):
+    settings = {**SCENE, "net": "bn", "engine": engine, "federation": public(lab)}
+    composed, alone = lab.run(f"feddf(steps=0) + {update}", **settings), lab.run(update, **settings)
+    for a, b in zip(composed.servers, alone.servers, strict=True):
+        lab.same(a, b)
+
+
 def with_plain_sgd(steps):
     """Adam would blow up the rounding of a gradient that is zero."""
     part = ensemble_distillation(steps, learning_rate=0.5)
@@ -44,7 +53,7 @@ def with_plain_sgd(steps):
         plan = part.stages(plan, scene, clock)
         return plan._replace(server=tuple(replace(stage, optimiser=sgd()) for stage in plan.server))
 
-    return chain(part._replace(stages=stages))
+    return chain(average(), part._replace(stages=stages))
 
 
 def test_single_client_teaches_itself_nothing(lab):
@@ -111,13 +120,21 @@ def test_distillation_happens_in_every_nth_round(lab, every):
     assert sum(len(p.method.plan(p.scene, p.clock).server) for p in programs) == 6 // every
 
 
+def server_momentum(w, mean, velocity, beta=0.5):
+    """FedAvgM's step: the velocity is updated in place."""
+    for n in w:
+        velocity[n] = beta * velocity.get(n, 0) + mean[n] - w[n]
+    return {n: w[n] + velocity[n] for n in w}
+
+
+@pytest.mark.parametrize("update", ["", " + fedavgm(momentum=0.5)"])
 @pytest.mark.parametrize("engine", ["loop", "cohort"])
 @pytest.mark.parametrize("decay", [0.0, 0.1])
-def test_reference_of_three_rounds_agrees(lab, plain, decay, engine):
-    """torch's own Adam from the weighted mean, towards the plain mean of the logits."""
-    steps, rate = 7, 0.02
+def test_reference_of_three_rounds_agrees(lab, plain, decay, engine, update):
+    """torch's own Adam from the weighted mean, or from where momentum carries it, towards the mean of the logits."""
+    steps, rate, velocity = 7, 0.02, {}
     feddf = lab.run(
-        f"feddf(steps={steps}, learning_rate={rate}, weight_decay={decay})",
+        f"feddf(steps={steps}, learning_rate={rate}, weight_decay={decay}){update}",
         engine=engine,
         federation=public(lab),
         **SCENE,
@@ -128,7 +145,8 @@ def test_reference_of_three_rounds_agrees(lab, plain, decay, engine):
         cohort = select(0.6, 5, seed=check.experiment.seed, round=t)
         locals_ = [check.sgd(w, check.batches(k, t, check.steps(k, 2)), check.cross_entropy) for k in cohort]
         sizes = [len(check.federation.clients[k].train) for k in cohort]
-        w = {n: sum(s * u[n] for s, u in zip(sizes, locals_, strict=True)) / sum(sizes) for n in w}
+        mean = {n: sum(s * u[n] for s, u in zip(sizes, locals_, strict=True)) / sum(sizes) for n in w}
+        w = server_momentum(w, mean, velocity) if update else mean
         leaves = {n: w[n].clone().requires_grad_() for n in w}
         adam = torch.optim.Adam(leaves.values(), lr=rate, weight_decay=decay)
         plan = plan_batches(check.federation.public, steps, 4, seed=0, position=("server", t))

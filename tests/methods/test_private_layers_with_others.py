@@ -157,3 +157,23 @@ def test_mixture_after_the_shared_step_follows_layers_in_turn(lab, plain, engine
                         model[name] = model[name] - rate * velocity[name]
         lab.close(run.slot("mixed_companion", client, 1)["params"], v)
         lab.close(run.slot("alternating_layers", client, 1), {HEAD: w[HEAD]})
+
+
+@pytest.mark.parametrize("keeper", ["private_layers", "alternating_layers"])
+def test_gate_and_personal_head_stand_on_the_composed_model(lab, plain, keeper):
+    gated, headed = (
+        lab.run(f"fedavg + {keeper} + {text}", rounds=2) for text in ("gated_companion", "personal_head")
+    )
+    check = plain(gated)
+    for client, (mixed, added) in enumerate(zip(gated.logits(), headed.logits(), strict=True)):
+        x = check.rows(client, "test")[0]
+        slot = gated.slot("gated_companion", client, 2)
+        features, ours = check.forward(of_own(gated, client, 2, keeper), x)
+        gate = torch.sigmoid(features @ slot["gate"]["v"] + slot["gate"]["b"])[:, None]
+        lab.close(
+            mixed["composed(gated_companion)"], gate * ours + (1 - gate) * check.forward(slot["own"], x)[1]
+        )
+        lab.close(mixed[f"composed({keeper})"], ours)
+        features, ours = check.forward(of_own(headed, client, 2, keeper), x)
+        head = headed.slot("personal_head", client, 2)["weight"]
+        lab.close(added["composed(personal_head)"], ours + features @ head.T)

@@ -1,4 +1,4 @@
-"""`idiolect methods`: the cards, and which parts go together."""
+"""`idiolect methods`: the cards, compositions explained, and which parts go together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from idiolect.cli.options import Json
 from idiolect.cli.output import console_of_output
 from idiolect.cli.terminal import print_table
 from idiolect.engines import Where
+from idiolect.errors import UserError
 from idiolect.experiments import Experiment, prepare
+from idiolect.methods.catalogue import identifier
 
 __all__ = ["TINY", "methods_command", "tried_pairs"]
 
@@ -35,7 +37,10 @@ TINY = Experiment(
 
 @app.command("methods")
 def methods_command(
-    name: Annotated[str | None, typer.Argument(help="A method whose card to print.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help='A method whose card to print, or a composition to explain: "map + fedadam".'),
+    ] = None,
     personalises: Annotated[
         str | None, typer.Option(help=f"Only methods that personalise {', '.join(methods.PERSONALISES)}.")
     ] = None,
@@ -44,9 +49,12 @@ def methods_command(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """List the methods, print the card of one, or try which parts can be combined."""
+    """List the methods, print the card of one, explain a composition, or try which parts can be combined."""
     if pairs:
         _show_pairs(tried_pairs(), as_json)
+        return
+    if name and identifier(name) not in methods.names():
+        _explain(name, as_json)
         return
     cards = [methods.card(name)] if name else methods.of_kind(personalises)
     if as_json:
@@ -67,6 +75,22 @@ def tried_pairs() -> list[methods.Pair]:
 
     with Console(stderr=True).status("trying every two parts"):
         return list(methods.pairs(attempt))
+
+
+def _explain(text: str, as_json: bool) -> None:
+    chosen = methods.method(text)
+    try:
+        setting = prepare(replace(TINY, method=text), Where("loop", "cpu", "as asked"))
+    except UserError:  # such as more private layers than the small network has
+        found = methods.explain(text)
+    else:
+        reported = [name for forms in setting.forms for name in forms.predictors]
+        reported += [choice.name for choice in chosen.choices]
+        found = methods.explain(text, tuple(dict.fromkeys(reported)))
+    if as_json:
+        print(json.dumps([found._asdict()], indent=2))
+    else:
+        console_of_output().print(methods.explanation_page(found), highlight=False, markup=False)
 
 
 def _show_pairs(found: list[methods.Pair], as_json: bool) -> None:

@@ -2,7 +2,7 @@
 
 from idiolect.core.client import Program
 from idiolect.core.context import UPLOAD, Context, State
-from idiolect.core.method import Method, chain
+from idiolect.core.method import Composition, Method, Placed, chain, compose
 from idiolect.core.optimiser import Optimiser, adam, sgd
 from idiolect.core.part import (
     Batch,
@@ -34,6 +34,7 @@ __all__ = [
     "Batch",
     "Choice",
     "Clock",
+    "Composition",
     "Context",
     "Facts",
     "Flat",
@@ -48,6 +49,7 @@ __all__ = [
     "Optimiser",
     "Out",
     "Part",
+    "Placed",
     "Plan",
     "Predictor",
     "Program",
@@ -65,6 +67,7 @@ __all__ = [
     "as_received",
     "broadcast",
     "chain",
+    "compose",
     "derive",
     "init_private",
     "init_server",

@@ -161,12 +161,16 @@ class Program:
         return self._settle("personalise", context)
 
     def predictors(self, context: Context) -> dict[str, Predictor]:
-        """Every model that evaluation should look at, by name: after local work, made of what the client has then."""
+        """Every model that evaluation should look at, by name: after local work, made of what the client has then.
+
+        What the server update reports, later parts may refine.
+        """
         found: dict[str, Predictor] = {}
         results = context.results or None
-        for part in self.method.parts:
+        for part in sorted(self.method.parts, key=lambda part: "server update" not in part.roles):
             if part.predictors:
-                found |= call(part, "predictors", self.view(part, context), results)
+                reported = call(part, "predictors", self.view(part, context), results)
+                found |= {self.method.called(part, name): model for name, model in reported.items()}
         return found
 
     def serve(self, context: Context, model: Model) -> Model:

@@ -1,28 +1,34 @@
-"""Method: a chain of parts, and what cannot be chained."""
+"""Method: a chain of parts, what gives way when methods are put together, and what cannot be chained."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from idiolect.core.part import Choice, Clock, Part, Scene, Structure
 from idiolect.core.stage import Plan, default_plan
 from idiolect.errors import UserError
 
-__all__ = ["Method", "chain"]
+__all__ = ["Composition", "Method", "Placed", "chain", "compose"]
 
-ROLES = {
+ROLES = {  # no two parts of a method have the same one
     "server update": "each sets the shared model from the uploads",
+    "uploaded models": "one reads the clients' models on the server, the other sends directions in their place",
     "logit map": "each sets what the one head gives while it trains",
-    "companion training": "each trains a second model or head beside the main one",
+    "companion training": "each trains a second model or head in the steps of the main one",
     "gradient rule": "each decides what a local step is, or counts its steps",
     "main stage": "each sets how long the main stage of local training is, or what a step of it is",
     "main predictor": "each replaces what the network predicts while it trains",
+    "private layers": "each says which layers of the model stay on the clients",
     "proximal term": "each keeps the local model near the received one",
     "inherited model": "each keeps a moving average of the local models",
-    "companion predictor": "each reports a private model of its own as companion",
-    "composed predictor": "each reports a model of its own as composed",
-    "tuned predictor": "each reports a model of its own as LU",
 }
+NAMED = {  # any number of parts may have these: by role, the predictor that they report
+    "companion predictor": "companion",
+    "composed predictor": "composed",
+    "tuned predictor": "LU",
+}
+KINDS = ("companion", "ensemble", "mix", "LU", "composed", "after-local", "global")  # most personal first
 
 
 @dataclass(frozen=True)
@@ -31,11 +37,18 @@ class Method:
 
     Args:
         headline: the predictor that stands for the method in tables.
+        renamed: (part, predictor, what it is called) where two parts report a predictor of one name.
     """
 
     name: str
     parts: tuple[Part, ...]
     headline: str
+    renamed: tuple[tuple[str, str, str], ...] = ()
+
+    def called(self, part: Part, predictor: str) -> str:
+        """The name in results of a predictor that ``part`` reports."""
+        new = (name for owner, old, name in self.renamed if (owner, old) == (part.name, predictor))
+        return next(new, predictor)
 
     def is_private(self, name: str, structure: Structure) -> bool:
         return any(p.private(name, structure) for p in self.parts if p.private)
@@ -80,34 +93,175 @@ class Method:
                 part.check(structure, scene)
 
 
+class Placed(NamedTuple):
+    """A part, and the piece of a composition that brings it: a method, or the part by itself."""
+
+    part: Part
+    piece: int  # its place among the pieces
+    source: str  # how the piece is written
+
+    @property
+    def alone(self) -> bool:
+        """Whether the piece is the part itself."""
+        return self.source == self.part.written
+
+    @property
+    def named(self) -> str:
+        return self.part.name if self.alone else f"{self.source} ({self.part.name})"
+
+
+class Conflict(NamedTuple):
+    one: Placed
+    other: Placed
+    reason: str
+    advice: str = "use one of them"
+
+
+class Composition(NamedTuple):
+    """What becomes of pieces that are put together.
+
+    Args:
+        placed: the parts that act, in order.
+        replaced: plain server updates that gave way to another one.
+        shared: parts that an earlier piece brings with the same options.
+        renamed: see ``Method``.
+        headlines: by part that exists for a predictor: that predictor, the most personal first.
+    """
+
+    placed: tuple[Placed, ...]
+    replaced: tuple[Placed, ...]
+    shared: tuple[Placed, ...]
+    renamed: tuple[tuple[str, str, str], ...]
+    headlines: tuple[str, ...]
+
+
 def chain(*pieces: Part | Method, name: str | None = None) -> Method:
-    """The method made of ``pieces`` in order; a later part wraps the earlier ones.
+    """The method made of ``pieces``, parts and whole methods, in order; a later part wraps the earlier ones.
+
+    A plain average gives way to any other server update.  Pieces that bring the same part with the same options share
+    it, at its first place.  Predictors of one name are told apart by the piece that they come from:
+    ``companion(ditto)`` and ``companion(fedphp)``.
+
+    The headline is the most personal predictor that a part exists for, whatever the order of the pieces: a companion,
+    else an ensemble, a mixture, a tuned model (``LU``), a composed one, ``after-local``, and last ``global``; a name
+    that is none of these comes first.  Of two of one kind it is the one that is written first.
 
     >>> chain(Part("average", headline="global"), Part("proximal")).name
     'average + proximal'
     """
-    parts = tuple(p for piece in pieces for p in (piece.parts if isinstance(piece, Method) else (piece,)))
-    _refuse_conflicts(parts)
+    found = compose(*pieces)
     joined = " + ".join(piece.name for piece in pieces)
-    ours = [p.headline for p in parts if p.headline and "server update" in p.roles]
-    headlines = ours + [p.headline for p in parts if p.headline and "server update" not in p.roles]
-    return Method(name=name or joined, parts=parts, headline=headlines[-1] if headlines else "global")
+    parts = tuple(placed.part for placed in found.placed)
+    return Method(name or joined, parts, next(iter(found.headlines), "global"), found.renamed)
 
 
-def _refuse_conflicts(parts: tuple[Part, ...]) -> None:
-    taken: dict[str, str] = {}
-    names: set[str] = set()
-    for part in parts:
-        if part.name in names:
-            raise UserError(f"{part.name} stands twice in one method; give it once with the options you want")
-        names.add(part.name)
-        for role in part.roles:
-            if role in taken:
-                raise UserError(f"{taken[role]} and {part.name} cannot be combined: {ROLES[role]}")
-            taken[role] = part.name
-    for keeper in (p for p in parts if p.private):
-        for part in (p for p in parts if p.needs_whole):
-            raise UserError(
-                f"{keeper.name} and {part.name} cannot be combined: {keeper.name} keeps layers on the clients, "
-                f"and {part.name} needs every layer of the shared model"
+def compose(*pieces: Part | Method) -> Composition:
+    """Puts pieces together as ``chain`` says.
+
+    Raises:
+        UserError: two pieces cannot be combined; the sentence says why, and what can be written instead.
+    """
+    brought = _brought(pieces)
+    placed, replaced, shared = _settled(brought)
+    if conflict := _conflict(brought):
+        raise UserError(_refusal(pieces, conflict))
+    renamed = tuple(name for role in NAMED for name in _renamed(placed, role))
+    new = {(part, old): name for part, old, name in renamed}
+    headlines = [new.get((p.part.name, p.part.headline), p.part.headline) for p in placed if p.part.headline]
+    return Composition(placed, replaced, shared, renamed, tuple(sorted(headlines, key=_impersonality)))
+
+
+def _brought(pieces: tuple[Part | Method, ...]) -> tuple[Placed, ...]:
+    found = []
+    for number, piece in enumerate(pieces):
+        source = piece.name if isinstance(piece, Method) else piece.written
+        found += [Placed(p, number, source) for p in (piece.parts if isinstance(piece, Method) else (piece,))]
+    return tuple(found)
+
+
+def _settled(
+    brought: tuple[Placed, ...],
+) -> tuple[tuple[Placed, ...], tuple[Placed, ...], tuple[Placed, ...]]:
+    """(the parts that act, plain server updates that give way, parts that are there already)."""
+    updates = [p for p in brought if "server update" in p.part.roles]
+    plain = [p for p in updates if p.part.gives_way]
+    replaced = tuple(plain) if len(plain) < len(updates) else ()
+    placed: list[Placed] = []
+    shared: list[Placed] = []
+    for one in (p for p in brought if p not in replaced):
+        (shared if any(_same(one.part, earlier.part) for earlier in placed) else placed).append(one)
+    return tuple(placed), replaced, tuple(shared)
+
+
+def _same(one: Part, other: Part) -> bool:
+    known = one.name == other.name and one.options is not None
+    return one == other or (known and one.options == other.options)
+
+
+def _conflict(brought: tuple[Placed, ...]) -> Conflict | None:
+    """The first two parts that cannot act together."""
+    placed, _, _ = _settled(brought)
+    names: dict[str, Placed] = {}
+    taken: dict[str, Placed] = {}
+    for one in placed:
+        if (other := names.get(one.part.name)) is not None:
+            return Conflict(
+                other,
+                one,
+                f"both bring the part {one.part.name}, as {other.part.written} and as {one.part.written}",
+                "use one of them, or give both the same options",
             )
+        names[one.part.name] = one
+        for role in one.part.roles:
+            if role in taken and role not in NAMED:
+                reason = ROLES.get(role, f"each has the role {role!r}")
+                return Conflict(taken[role], one, reason, _advice(role))
+            taken[role] = one
+    for keeper in (p for p in placed if p.part.private):
+        for needy in (p for p in placed if p.part.needs_whole):
+            kept = f"{keeper.part.name} keeps layers on the clients"
+            return Conflict(
+                keeper, needy, f"{kept}, and {needy.part.name} needs every layer of the shared model"
+            )
+    return None
+
+
+def _advice(role: str) -> str:
+    own = " (normalised_average has a proximal_weight of its own)" if role == "proximal term" else ""
+    return f"use one of them{own}"
+
+
+def _refusal(pieces: tuple[Part | Method, ...], conflict: Conflict) -> str:
+    one, other = conflict.one, conflict.other
+    instead = [text for loser in (one, other) if (text := _without(pieces, loser))]
+    ways = ", or ".join([conflict.advice, *([f"write {' or '.join(instead)}"] if instead else [])])
+    return f"{one.named} and {other.named} cannot be combined: {conflict.reason}; {ways}"
+
+
+def _without(pieces: tuple[Part | Method, ...], loser: Placed) -> str:
+    """The composition that has the other parts of the loser's piece in its place, if there are any and it works."""
+    piece = pieces[loser.piece]
+    if not isinstance(piece, Method):
+        return ""
+    others = tuple(p for p in piece.parts if p is not loser.part and not p.gives_way)
+    left = (*pieces[: loser.piece], *others, *pieces[loser.piece + 1 :])
+    if not others or _conflict(_brought(left)):
+        return ""
+    return " + ".join(p.name if isinstance(p, Method) else p.written for p in left)
+
+
+def _renamed(placed: tuple[Placed, ...], role: str) -> list[tuple[str, str, str]]:
+    """Names by the pieces that the parts come from; by the parts where that tells them not apart."""
+    reporting = [p for p in placed if role in p.part.roles]
+    if len(reporting) < 2:
+        return []
+    labels = [p.source.partition("(")[0] for p in reporting]
+    if len(set(labels)) < len(labels):
+        labels = [p.part.name for p in reporting]
+    old = NAMED[role]
+    return [(p.part.name, old, f"{old}({label})") for p, label in zip(reporting, labels, strict=True)]
+
+
+def _impersonality(predictor: str) -> int:
+    kind = predictor.partition("(")[0]
+    return KINDS.index(kind) if kind in KINDS else -1

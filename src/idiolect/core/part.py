@@ -6,12 +6,15 @@ main model, other names are trees that a part adds in ``start`` (a second model,
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from functools import wraps
+from typing import Any, NamedTuple, ParamSpec, Protocol
 
 from torch import Tensor
 
+from idiolect.calls import write_call
 from idiolect.core.stage import Plan, Result
 from idiolect.core.trees import Flat, Tree
 from idiolect.errors import UserError
@@ -35,6 +38,7 @@ __all__ = [
     "Structure",
     "Task",
     "View",
+    "keeps_options",
 ]
 
 
@@ -246,3 +250,29 @@ class Part(NamedTuple):
     headline: str | None = None  # the predictor this part exists for
     choices: tuple[Choice, ...] = ()  # predictors picked on validation data
     overrides: tuple[str, ...] = ()  # what it does otherwise than the scene says
+    gives_way: bool = False  # a server update so plain that any other one takes its place
+    options: tuple[tuple[str, Any], ...] | None = None  # those that are not the default; None: not known
+
+    @property
+    def written(self) -> str:
+        """How the part is written in a composition, such as ``proximal(weight=0.1)``."""
+        return write_call(self.name, dict(self.options or ()))
+
+
+Options = ParamSpec("Options")
+
+
+def keeps_options(make: Callable[Options, Part]) -> Callable[Options, Part]:
+    """Makes the parts of a factory know the options that they were given, apart from those that are the default.
+
+    Two methods that bring the same part can then be told to share it, or that they disagree.
+    """
+    signature = inspect.signature(make)
+
+    @wraps(make)
+    def made(*args: Options.args, **kwargs: Options.kwargs) -> Part:
+        given = signature.bind(*args, **kwargs).arguments.items()
+        other = tuple((name, value) for name, value in given if value != signature.parameters[name].default)
+        return make(*args, **kwargs)._replace(options=other)
+
+    return made

@@ -34,11 +34,13 @@ class Forms(NamedTuple):
         privates: a client's private state at first and after each phase.
         broadcasts: what travels to a client, before and after the merge.
         messages: what a client sends up.
+        predictors: the names of all that it reports.
     """
 
     privates: list[Tree]
     broadcasts: list[Tree]
     messages: dict[str, tuple[Tree, Tensor]]
+    predictors: tuple[str, ...] = ()
 
 
 def dry_round(program: Program, initial: Initial, x: Tensor, n_classes: int, device: str = "meta") -> Forms:
@@ -81,10 +83,10 @@ def _attempt(program: Program, initial: Initial, x: Tensor, n_classes: int, devi
     def feed(stage):  # type: ignore[no-untyped-def]
         return iter([((batch,) * stage.batches_per_step, None)])
 
-    held = [private]
+    held, reported = [private], []
     context, messages = run_round(program, SINGLE, context, feed)
     held.append(context.private)
-    _predict(program, context, batch)
+    reported += _predict(program, context, batch)
     stacked = {part: (stack([value, value]), one.new_ones(2)) for part, (value, _) in messages.items()}
     server = server_round(method, server, stacked, program.clock)
     if method.plan(program.scene, program.clock).server:
@@ -95,13 +97,16 @@ def _attempt(program: Program, initial: Initial, x: Tensor, n_classes: int, devi
         private = run_settling(program, SINGLE, phase, context._replace(results={}), feed)
         context = context._replace(private=private, results={})
         held.append(private)
-        _predict(program, context, batch)
-    return Forms(held, [sent, broadcast(method, server)], messages)
+        reported += _predict(program, context, batch)
+    names = tuple(dict.fromkeys(reported))
+    return Forms(held, [sent, broadcast(method, server)], messages, names)
 
 
-def _predict(program: Program, context: Context, batch: Batch) -> None:
-    for predictor in program.predictors(context).values():
+def _predict(program: Program, context: Context, batch: Batch) -> list[str]:
+    found = program.predictors(context)
+    for predictor in found.values():
         program.predict(predictor, batch)
+    return list(found)
 
 
 def _moved(tree: Tree, device: str) -> Tree:

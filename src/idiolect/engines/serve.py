@@ -48,11 +48,12 @@ def serve_on(program: Program, server: Tree, messages: Messages, feed, one: Tens
 
 
 def _uploads(program: Program, server: Tree, messages: Messages) -> Tree:
-    """Single uploads, for the parts that declare that they look at them."""
+    """Single uploads, for the parts that declare that they look at them: their own, or the server update's."""
     found = {}
+    update = next((p.name for p in program.method.parts if "server update" in p.roles), "")
     for part in program.method.parts:
         if part.individual:
-            params, weights = messages[part.name]
+            params, weights = messages[part.name if part.upload else update]
             own = tree_map(lambda leaf: leaf.expand(len(weights), *leaf.shape), server["buffers"])  # noqa: B023
             sent = messages["buffers"][0] if "buffers" in messages else {}
             found[part.name] = {"params": params, "buffers": {**own, **sent}}

@@ -1,16 +1,33 @@
 """Methods: one published method per file, a chain of parts with the paper's defaults."""
 
-from idiolect.methods.cards import PERSONALISES, Card, Pair, card, of_kind, page, pairs, pairs_page
+from idiolect.methods.cards import (
+    PERSONALISES,
+    Card,
+    Explanation,
+    Pair,
+    card,
+    explain,
+    explanation_page,
+    method_pairs,
+    of_kind,
+    page,
+    pairs,
+    pairs_page,
+)
 from idiolect.methods.catalogue import label, names, register
 from idiolect.methods.composition import method
 
 __all__ = [
     "PERSONALISES",
     "Card",
+    "Explanation",
     "Pair",
     "card",
+    "explain",
+    "explanation_page",
     "label",
     "method",
+    "method_pairs",
     "names",
     "of_kind",
     "page",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from idiolect import parts
@@ -13,7 +14,7 @@ from idiolect.core import Method, Part, chain
 from idiolect.errors import UserError, unknown_name
 from idiolect.methods.catalogue import METHODS, PARTS, identifier
 
-__all__ = ["method"]
+__all__ = ["method", "pieces"]
 
 
 def method(text: str) -> Method:
@@ -23,26 +24,40 @@ def method(text: str) -> Method:
     'private_layers'
     >>> method("fedavg + restricted_softmax(alpha=0.5)").name
     'fedavg + restricted_softmax(alpha=0.5)'
+    >>> [part.name for part in method("ditto + fedadam").parts]
+    ['proximal_companion', 'server_optimiser']
     """
+    terms = _terms(text)
+    if len(terms) == 1 and isinstance(made := _piece(terms[0]), Method):
+        return made
+    return chain(*pieces(text), name=" + ".join(terms))
+
+
+def pieces(text: str) -> list[Method | Part]:
+    """What ``text`` puts together, methods called as they are written; an average beneath parts that bring none."""
+    found: list[Method | Part] = []
+    for term in _terms(text):
+        made = _piece(term)
+        found.append(replace(made, name=_written(term)) if isinstance(made, Method) else made)
+    brought = [part for made in found for part in (made.parts if isinstance(made, Method) else (made,))]
+    beneath = [] if any("server update" in part.roles for part in brought) else [parts.average()]
+    return [*beneath, *found]
+
+
+def _terms(text: str) -> list[str]:
     terms = split_outside_brackets(text, "+")
     if not all(terms):
         raise UserError(f"cannot read the method {text!r}; write name, name(key=value) or a + b")
-    pieces = [_piece(term) for term in terms]
-    if len(pieces) == 1 and isinstance(pieces[0], Method):
-        return pieces[0]
-    whole = [piece.name for piece in pieces if isinstance(piece, Method)]
-    if len(whole) > 1:
-        raise UserError(
-            f"{' and '.join(whole)} are whole methods and cannot be combined; add parts to one of them"
-        )
-    if not any("server update" in part.roles for part in chain(*pieces).parts):
-        pieces.insert(0, parts.average())
-    return chain(*pieces, name=" + ".join(terms))
+    return terms
+
+
+def _written(term: str) -> str:
+    name, bracket, rest = term.partition("(")
+    return identifier(name) + bracket + rest
 
 
 def _piece(term: str) -> Method | Part:
-    name, bracket, rest = term.partition("(")
-    name, options = parse_call(identifier(name) + bracket + rest)
+    name, options = parse_call(_written(term))
     if name in METHODS:
         entry = METHODS[name]
         chosen = options.pop("preset", None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from idiolect.core import Method, chain
-from idiolect.parts import ensemble_distillation
+from idiolect.parts import average, ensemble_distillation
 
 __all__ = ["feddf"]
 
@@ -21,7 +21,8 @@ def feddf(steps: int = 300, learning_rate: float = 1e-3, weight_decay: float = 0
         weight_decay: of Adam.
         every: distils in every n-th round (2 in MAP's code).
     """
-    return chain(ensemble_distillation(steps, learning_rate, weight_decay, every), name="feddf")
+    distilled = ensemble_distillation(steps, learning_rate, weight_decay, every)
+    return chain(average(), distilled, name="feddf")
 
 
 presets = {"official": {"weight_decay": 1e-6, "every": 2}}

@@ -9,12 +9,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from idiolect.core import Clock, Part, Plan, Scene, Structure
+from idiolect.core.part import keeps_options
 from idiolect.errors import refuse_outside
 from idiolect.parts.private_layers import own_units, private_layers
 
 __all__ = ["alternating_layers"]
 
 
+@keeps_options
 def alternating_layers(
     count: int = 1, head_epochs: float = 10, body_epochs: float = 1, head_init: str = "random"
 ) -> Part:
@@ -43,5 +45,5 @@ def alternating_layers(
         return plan._replace(before=(head, *others) if clock.newcomer else (head, body, *others))
 
     return private_layers(count, head_init)._replace(
-        name="alternating_layers", stages=stages, roles=("main stage", "composed predictor")
+        name="alternating_layers", stages=stages, roles=("main stage", "private layers", "composed predictor")
     )

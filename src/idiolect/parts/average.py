@@ -7,16 +7,19 @@ https://arxiv.org/abs/1602.05629
 from __future__ import annotations
 
 from idiolect.core import UPLOAD, Clock, Flat, Message, Model, Part, Predictor, Results, Tree, View
+from idiolect.core.part import keeps_options
 from idiolect.errors import refuse_outside
 
 __all__ = ["average"]
 
 
+@keeps_options
 def average(step: float = 1.0) -> Part:
     """Moves the shared model to the mean of the uploaded ones, or part of the way.
 
     Args:
-        step: >= 0; theta <- theta + step (mean - theta).  1 is FedAvg, SCAFFOLD's eta_g and pFedMe's beta.
+        step: >= 0; theta <- theta + step (mean - theta).  1 is FedAvg, SCAFFOLD's eta_g and pFedMe's beta, and gives
+            way to any other server update of a composition.
 
     Deviations: none.  The weights p_k are the run's (uniform, or by samples), normalised over the cohort.
     """
@@ -46,4 +49,5 @@ def average(step: float = 1.0) -> Part:
         predictors=predictors,
         roles=("server update",),
         headline="global",
+        gives_way=step == 1,
     )

@@ -32,6 +32,7 @@ from idiolect.core import (
     Tree,
     View,
 )
+from idiolect.core.part import keeps_options
 from idiolect.core.rows import mean_over_rows
 from idiolect.errors import refuse_outside, refuse_unknown_choice
 
@@ -68,6 +69,7 @@ def nearness(features: Tensor, prototypes: Tensor) -> Tensor:
     return -torch.where(known, distance, 2 * distance.amax(-1, keepdim=True) + 1)
 
 
+@keeps_options
 def class_prototypes(weight: float = 1.0, reduction: str = "mean") -> Part:
     """Pulls features towards the prototypes that all clients share, and sends the client's own.
 

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from idiolect.core import UPLOAD, Batch, Initial, Loss, Model, Out, Part, Results, Tree, View
+from idiolect.core.part import keeps_options
 from idiolect.core.rows import mean_over_rows
 from idiolect.core.trees import where
 from idiolect.errors import refuse_outside, refuse_unknown_choice
@@ -19,6 +20,7 @@ from idiolect.errors import refuse_outside, refuse_unknown_choice
 __all__ = ["contrastive"]
 
 
+@keeps_options
 def contrastive(weight: float = 1.0, temperature: float = 0.5, previous_init: str = "received") -> Part:
     """Pulls features towards the shared model's and away from those of the client's last local model.
 

@@ -29,6 +29,7 @@ from idiolect.core import (
     View,
     sgd,
 )
+from idiolect.core.part import keeps_options
 from idiolect.core.trees import zeros_like
 from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice
 
@@ -66,6 +67,7 @@ CONTROLS: dict[str, Callable[[Results, View], Flat]] = {
 }
 
 
+@keeps_options
 def control_variates(control: str = "mean_gradient", momentum: float = 0.0) -> Part:
     """Corrects every local gradient by the difference between the server's and the client's control.
 

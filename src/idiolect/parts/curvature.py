@@ -31,6 +31,7 @@ from idiolect.core import (
     Tree,
     View,
 )
+from idiolect.core.part import keeps_options
 from idiolect.core.trees import tree_map, zeros_like
 from idiolect.errors import refuse_outside
 
@@ -62,6 +63,7 @@ def squared_gradients() -> Measure:
     return Measure(init, add)
 
 
+@keeps_options
 def curvature(weight: float = 0.01) -> Part:
     """Keeps each parameter where the other clients' likelihoods are sensitive to it.
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from idiolect.core import UPLOAD, Batch, Clock, Flat, Initial, Loss, Message, Out, Part, Results, Tree, View
+from idiolect.core.part import keeps_options
 from idiolect.core.trees import inner_product, squared_distance, zeros_like
 from idiolect.errors import refuse_outside
 from idiolect.parts.average import average
@@ -18,6 +19,7 @@ from idiolect.parts.average import average
 __all__ = ["dynamic_regulariser"]
 
 
+@keeps_options
 def dynamic_regulariser(alpha: float = 0.01) -> Part:
     """A dual variable on each client makes local optima agree with the shared one.
 
@@ -68,4 +70,5 @@ def dynamic_regulariser(alpha: float = 0.01) -> Part:
         upload=upload,
         finish=finish,
         merge=merge,
+        gives_way=False,
     )

@@ -1,4 +1,4 @@
-"""Ensemble distillation: after the average, the server distils the clients' mean logits on public inputs (FedDF).
+"""Ensemble distillation: after the merge, the server distils the clients' mean logits on public inputs (FedDF).
 
 q = sigma(mean_k z_k(x));    min_theta CE(q, sigma(z(x))) from theta = sum_k p_k theta_k
 Lin et al., NeurIPS 2020, algorithm 1, https://arxiv.org/abs/2006.07242
@@ -24,8 +24,8 @@ from idiolect.core import (
     View,
     adam,
 )
+from idiolect.core.part import keeps_options
 from idiolect.errors import refuse_outside
-from idiolect.parts.average import average
 from idiolect.parts.distillation import soft_cross_entropy
 
 __all__ = ["ensemble_distillation"]
@@ -34,19 +34,22 @@ NAME = "ensemble_distillation"
 STAGE = "ensemble distillation"
 
 
+@keeps_options
 def ensemble_distillation(
     steps: int = 300, learning_rate: float = 1e-3, weight_decay: float = 0.0, every: int = 1
 ) -> Part:
-    """Averages, then trains the average towards the ensemble; the server sees individual uploads.
+    """Trains the merged model towards the ensemble of the clients' models, which the server sees one by one.
 
     Args:
-        steps: >= 0 on batches of the scene's size; 0 is FedAvg.  The paper goes up to 10,000 and stops early.
+        steps: >= 0 on batches of the scene's size; 0 leaves the merged model alone.  The paper goes up to 10,000 and
+            stops early.
         learning_rate: of Adam, cosine-annealed to 0; the MAP authors pair (rate, steps) as (0.01, 200),
             (0.001, 300) and (0.0001, 500).
         weight_decay: >= 0.
         every: distils in every n-th round only.
 
-    Deviations: a fixed number of steps in place of early stopping.
+    Deviations: a fixed number of steps in place of early stopping.  It follows whichever server update there is; the
+    paper's is the average.
     """
     refuse_outside("steps", steps, 0)
     refuse_outside("learning_rate", learning_rate, 0)
@@ -86,6 +89,12 @@ def ensemble_distillation(
         distilled = results[STAGE]
         return Model(distilled.params["model"], distilled.buffers["model"])
 
-    return average()._replace(
-        name=NAME, stages=stages, serve=serve, individual=True, needs_public=True, needs_whole=True
+    return Part(
+        NAME,
+        stages=stages,
+        serve=serve,
+        individual=True,
+        needs_public=True,
+        needs_whole=True,
+        roles=("uploaded models",),
     )

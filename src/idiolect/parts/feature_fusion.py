@@ -28,6 +28,7 @@ from idiolect.core import (
     Tree,
     View,
 )
+from idiolect.core.part import keeps_options
 from idiolect.errors import refuse_outside, refuse_unknown_choice
 
 __all__ = ["feature_fusion"]
@@ -52,6 +53,7 @@ OPERATORS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
 }
 
 
+@keeps_options
 def feature_fusion(operator: str = "multi", initial_share: float = 0.5, fixed: bool = False) -> Part:
     """The classifier sees a fusion of what the frozen received extractor and the one in training see.
 

@@ -20,11 +20,13 @@ from idiolect.core import (
     View,
     as_received,
 )
+from idiolect.core.part import keeps_options
 from idiolect.errors import refuse_outside
 
 __all__ = ["fine_tune"]
 
 
+@keeps_options
 def fine_tune(epochs: float = 1, lr_scale: float = 1.0) -> Part:
     """Every client fine-tunes the final model on a copy of its own.
 

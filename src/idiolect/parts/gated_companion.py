@@ -20,6 +20,7 @@ from idiolect.core import (
     Tree,
     View,
 )
+from idiolect.core.part import keeps_options
 from idiolect.errors import refuse_outside, refuse_unknown_choice
 
 __all__ = ["gated_companion"]
@@ -27,6 +28,7 @@ __all__ = ["gated_companion"]
 NAME = "gated_companion"
 
 
+@keeps_options
 def gated_companion(companion_init: str = "fresh", fixed_gate: float | None = None) -> Part:
     """Shared model, private model and gate are trained jointly on the mixture; the shared one is averaged.
 

@@ -27,6 +27,7 @@ from idiolect.core import (
     Trees,
     View,
 )
+from idiolect.core.part import keeps_options
 from idiolect.errors import refuse_outside, refuse_unknown_choice
 from idiolect.parts.inheritance import Inheritance
 from idiolect.parts.transfer import transfer_of
@@ -37,6 +38,7 @@ NAME = "inherited_model"
 STAGE = "private"
 
 
+@keeps_options
 def inherited_model(
     transfer: str = "kd",
     transfer_weight: float = 0.01,

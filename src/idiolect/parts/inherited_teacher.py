@@ -9,6 +9,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from idiolect.core import UPLOAD, Batch, Clock, Loss, Out, Part, Plan, Results, Scene, Tree, View
+from idiolect.core.part import keeps_options
 from idiolect.errors import refuse_outside, refuse_unknown_choice
 from idiolect.parts.inheritance import Inheritance
 from idiolect.parts.transfer import transfer_of
@@ -19,6 +20,7 @@ NAME = "inherited_teacher"
 HEADLINES = {"hpm": "companion", "personalised": "after-local", "ensemble": "ensemble"}
 
 
+@keeps_options
 def inherited_teacher(
     transfer: str = "mmd",
     transfer_weight: float = 0.01,

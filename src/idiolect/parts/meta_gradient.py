@@ -29,6 +29,7 @@ from idiolect.core import (
     as_received,
     sgd,
 )
+from idiolect.core.part import keeps_options
 from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice
 
 __all__ = ["meta_gradient"]
@@ -41,6 +42,7 @@ def _moved(params: Flat, step: float, grads: Flat) -> Flat:
     return {**params, **{name: params[name] + step * g for name, g in grads.items()}}
 
 
+@keeps_options
 def meta_gradient(
     form: str = "first_order",
     inner_rate: float = 0.01,

@@ -24,6 +24,7 @@ from idiolect.core import (
     View,
     sgd,
 )
+from idiolect.core.part import keeps_options
 from idiolect.core.trees import inner_product, interpolate, zeros_like
 from idiolect.errors import refuse_outside
 
@@ -32,6 +33,7 @@ __all__ = ["mixed_companion"]
 NAME = "mixed_companion"
 
 
+@keeps_options
 def mixed_companion(alpha: float = 0.5, learned: bool = False, shared_first: bool = False) -> Part:
     """Trains the private model through the mixture, on the batches of the shared one.
 

@@ -30,6 +30,7 @@ from idiolect.core import (
     Tree,
     View,
 )
+from idiolect.core.part import keeps_options
 from idiolect.core.trees import inner_product, interpolate
 from idiolect.errors import refuse_outside, refuse_unknown_choice
 from idiolect.parts.proximity import FORMS
@@ -51,6 +52,7 @@ def _mix(shared: Flat, own: Flat, alphas: Tensor, structure: Structure) -> Flat:
     }
 
 
+@keeps_options
 def mixed_subspace(
     mixing: str = "model",
     orthogonality: float = 2.0,

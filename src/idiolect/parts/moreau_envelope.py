@@ -27,6 +27,7 @@ from idiolect.core import (
     View,
     sgd,
 )
+from idiolect.core.part import keeps_options
 from idiolect.errors import UserError, refuse_outside
 
 __all__ = ["moreau_envelope"]
@@ -34,6 +35,7 @@ __all__ = ["moreau_envelope"]
 NAME = "moreau_envelope"
 
 
+@keeps_options
 def moreau_envelope(
     weight: float = 15.0,
     inner_steps: int = 5,

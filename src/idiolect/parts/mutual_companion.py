@@ -23,6 +23,7 @@ from idiolect.core import (
     Tree,
     View,
 )
+from idiolect.core.part import keeps_options
 from idiolect.errors import refuse_outside, refuse_unknown_choice
 from idiolect.parts.distillation import kl
 
@@ -31,6 +32,7 @@ __all__ = ["mutual_companion"]
 NAME = "mutual_companion"
 
 
+@keeps_options
 def mutual_companion(
     shared_weight: float = 0.5,
     own_weight: float = 0.5,

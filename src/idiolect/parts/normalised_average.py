@@ -29,6 +29,7 @@ from idiolect.core import (
     Tree,
     View,
 )
+from idiolect.core.part import keeps_options
 from idiolect.core.trees import squared_distance, zeros_like
 from idiolect.errors import refuse_outside
 from idiolect.parts.average import average
@@ -38,6 +39,7 @@ __all__ = ["normalised_average"]
 NAME = "normalised_average"
 
 
+@keeps_options
 def normalised_average(proximal_weight: float = 0.0, global_momentum: float = 0.0) -> Part:
     """Averages the clients' directions, so that one that makes more steps does not pull harder.
 
@@ -100,5 +102,6 @@ def normalised_average(proximal_weight: float = 0.0, global_momentum: float = 0.
         gradient=gradient,
         upload=upload,
         merge=merge,
-        roles=("server update", "gradient rule", "proximal term"),
+        roles=("server update", "gradient rule", "proximal term", "uploaded models"),
+        gives_way=False,
     )

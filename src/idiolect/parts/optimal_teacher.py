@@ -25,6 +25,7 @@ from idiolect.core import (
     as_received,
 )
 from idiolect.core.measures import validation
+from idiolect.core.part import keeps_options
 from idiolect.core.trees import where
 from idiolect.errors import refuse_unknown_choice
 from idiolect.parts.student_grid import StudentGrid
@@ -34,6 +35,7 @@ __all__ = ["optimal_teacher"]
 NAME = "optimal_teacher"
 
 
+@keeps_options
 def optimal_teacher(
     lambdas: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 1.0),
     temperatures: tuple[float, ...] = (1.0, 5.0, 25.0),

@@ -27,6 +27,7 @@ from idiolect.core import (
     Tree,
     View,
 )
+from idiolect.core.part import keeps_options
 from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice
 
 __all__ = ["personal_head"]
@@ -50,6 +51,7 @@ PRIORS: dict[str, Callable[[Tensor, Tensor, float], Tensor]] = {
 }
 
 
+@keeps_options
 def personal_head(gamma: float = 1.0, prior: str = "additive", head_init: str = "zero") -> Part:
     """The shared path learns a class-balanced model, a private linear head what the client's classes add to it.
 

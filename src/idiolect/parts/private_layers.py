@@ -22,6 +22,7 @@ from idiolect.core import (
     Tree,
     View,
 )
+from idiolect.core.part import keeps_options
 from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice
 
 __all__ = ["own_units", "private_layers"]
@@ -38,6 +39,7 @@ def own_units(count: int | None, side: str = "output") -> Callable[[str, Structu
     return private
 
 
+@keeps_options
 def private_layers(
     count: int | None = 1, head_init: str = "random", fine_tune_epochs: float = 0, side: str = "output"
 ) -> Part:
@@ -115,6 +117,6 @@ def private_layers(
         stages=stages,
         finish=finish,
         predictors=predictors,
-        roles=("composed predictor",),
+        roles=("private layers", "composed predictor"),
         headline="composed",
     )

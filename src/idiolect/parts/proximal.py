@@ -9,12 +9,14 @@ from __future__ import annotations
 from torch import Tensor
 
 from idiolect.core import Batch, Loss, Out, Part, Tree, View
+from idiolect.core.part import keeps_options
 from idiolect.errors import refuse_outside, refuse_unknown_choice
 from idiolect.parts.proximity import FORMS
 
 __all__ = ["proximal"]
 
 
+@keeps_options
 def proximal(weight: float = 0.01, form: str = "sq_half") -> Part:
     """Keeps the local model near the received one.
 

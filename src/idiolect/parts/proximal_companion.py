@@ -25,6 +25,7 @@ from idiolect.core import (
     Trees,
     View,
 )
+from idiolect.core.part import keeps_options
 from idiolect.errors import refuse_outside, refuse_unknown_choice
 from idiolect.parts.proximity import FORMS
 
@@ -34,6 +35,7 @@ NAME = "proximal_companion"
 STAGE = "companion"
 
 
+@keeps_options
 def proximal_companion(weight: float = 0.1, epochs: float | None = None, form: str = "sq_half") -> Part:
     """After the upload, every selected client goes on training a model of its own with the plain softmax.
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 from torch import Tensor
 
 from idiolect.core import Batch, Loss, Out, Part, Tree, View
+from idiolect.core.part import keeps_options
 from idiolect.errors import refuse_outside
 from idiolect.parts.transfer import transfer_of
 
 __all__ = ["received_teacher"]
 
 
+@keeps_options
 def received_teacher(
     transfer: str = "mmd", weight: float = 0.1, temperature: float = 4.0, kd_form: str = "kl"
 ) -> Part:

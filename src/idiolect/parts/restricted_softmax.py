@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from idiolect.core import Batch, Forward, Out, Part, Scene, Structure, Tree, View
+from idiolect.core.part import keeps_options
 from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice
 
 __all__ = ["RULES", "restricted_softmax"]
@@ -42,6 +43,7 @@ def uniform(counts: Tensor, alpha: float, min_count: int) -> Tensor:
 RULES: dict[str, Rule] = {"paper": paper, "freq_max": freq_max, "freq": freq, "uniform": uniform}
 
 
+@keeps_options
 def restricted_softmax(alpha: float = 0.9, rule: str = "paper", min_count: int = 1) -> Part:
     """Scales training logits by ``rule``; evaluation always sees them unscaled.
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from idiolect.core import Clock, Flat, Initial, Part, Tree
+from idiolect.core.part import keeps_options
 from idiolect.core.trees import zeros_like
 from idiolect.errors import refuse_outside, refuse_unknown_choice
 from idiolect.parts.average import average
@@ -41,6 +42,7 @@ def yogi(v: Tensor, d: Tensor, beta_two: float) -> Tensor:
 RULES: dict[str, Rule] = {"adagrad": adagrad, "adam": adam, "yogi": yogi}
 
 
+@keeps_options
 def server_optimiser(
     rule: str = "momentum",
     learning_rate: float = 1.0,
@@ -88,4 +90,4 @@ def server_optimiser(
         new, slot = (heavy_ball if rule == "momentum" else adaptive)(params, slot, change)
         return {**params, **new}, slot
 
-    return average()._replace(name="server_optimiser", init_server=init_server, merge=merge)
+    return average()._replace(name="server_optimiser", init_server=init_server, merge=merge, gives_way=False)

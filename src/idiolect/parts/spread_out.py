@@ -26,6 +26,7 @@ from idiolect.core import (
     View,
     sgd,
 )
+from idiolect.core.part import keeps_options
 from idiolect.errors import UserError, refuse_outside
 
 __all__ = ["spread_loss", "spread_out"]
@@ -42,6 +43,7 @@ def spread_loss(rows: Tensor, margin: float) -> Tensor:
     return ((margin - distance).clamp(min=0) ** 2 * others).mean()
 
 
+@keeps_options
 def spread_out(
     margin: float = 0.9, steps: int = 20, learning_rate: float = 1.0, momentum: float = 0.9
 ) -> Part:

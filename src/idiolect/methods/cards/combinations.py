@@ -1,4 +1,4 @@
-"""Every two parts together: which work, which are refused, and why."""
+"""Every two parts and every two methods together: which work, which are refused, and why."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from itertools import combinations
 from typing import NamedTuple
 
 from idiolect.errors import UserError
-from idiolect.methods.catalogue import PARTS
+from idiolect.methods.catalogue import METHODS, PARTS
 
-__all__ = ["Pair", "pairs", "pairs_page"]
+__all__ = ["Pair", "method_pairs", "pairs", "pairs_page"]
 
 SMALLER = {
     "ensemble_distillation": "ensemble_distillation(steps=2)",
@@ -32,7 +32,16 @@ def pairs(attempt: Callable[[str], object]) -> Iterator[Pair]:
     """
     leading = [name for name, make in PARTS.items() if "server update" in make().roles]
     ordered = leading + [name for name in PARTS if name not in leading]
-    for first, second in combinations(ordered, 2):
+    return _tried(ordered, attempt)
+
+
+def method_pairs(attempt: Callable[[str], object]) -> Iterator[Pair]:
+    """Every two methods of the package with their default options, tried as ``pairs`` says."""
+    return _tried(list(METHODS), attempt)
+
+
+def _tried(names: list[str], attempt: Callable[[str], object]) -> Iterator[Pair]:
+    for first, second in combinations(names, 2):
         text = f"{SMALLER.get(first, first)} + {SMALLER.get(second, second)}"
         try:
             attempt(text)
@@ -42,9 +51,69 @@ def pairs(attempt: Callable[[str], object]) -> Iterator[Pair]:
             yield Pair(first, second, text, "")
 
 
-def pairs_page(found: list[Pair]) -> str:
-    """The matrix as a Markdown page: who goes with whom, then the reasons."""
-    names = list(dict.fromkeys(name for pair in found for name in (pair.first, pair.second)))
+INTRODUCTION = """\
+Combinations
+============
+
+Parts and whole methods are put together with `+`, as in `--method "map + fedadam(learning_rate=0.01)"`.
+`idiolect methods "map + fedadam"` explains a composition before it runs.
+
+- Order: the parts act in the order in which they are written, a method's parts at the method's place.  A later part
+  wraps the earlier ones: the loss of `fedphp + feddyn` is FedDyn's terms on top of FedPHP's loss.
+- Server update: a method has one.  The plain average, which most methods bring, gives way to any other one:
+  `ditto + fedadam` has Adam on the server.  An average with a step other than 1, such as that of
+  `scaffold(step=0.5)`, does not give way.  FedDF's distillation and FedAwS's spread-out classifier follow whichever
+  update there is; FedDF needs one that uploads models, and FedNova uploads directions.
+- The same part: methods that bring the same part with the same options share it, at its first place.  With different
+  options they are refused.
+- Scene: what a part does otherwise than the scene says, such as SCAFFOLD's momentum 0, it does in a composition too.
+- Predictors: each part reports the models it would report alone.  Where two of them have one name, the name says which
+  piece each comes from: `companion(ditto)` and `companion(fedphp)`, `composed(fedper)` and `composed(flda)`,
+  `LU(fedavg_lu)` and `LU(perfedavg_fo)`.
+- Headline: the most personal predictor that a part exists for, whatever the order.  From the most personal on:
+  `companion`, `ensemble`, `mix(...)`, `LU`, `composed`, `after-local`, `global`; a name of one's own comes before all.
+  Of two of one kind the one that is written first.
+- Refusals: a combination in which two parts would undo each other is refused before any training, with the reason and,
+  where there is one, a spelling that works.
+
+"""
+
+
+def pairs_page(parts: list[Pair], methods: list[Pair]) -> str:
+    """A Markdown page: the rules, which parts go together, which methods do, then the reasons of those that do not."""
+    return (
+        INTRODUCTION + "Two parts\n---------\n\n"
+        "Every two parts with their default options, `average` beneath those that leave the server alone:\n"
+        "ok runs, no is refused before any training.  Columns are numbered like the rows.\n"
+        "`idiolect methods --pairs` tries them all.\n\n"
+        f"{_working(parts)} of {len(parts)} pairs of parts work.\n\n"
+        + _matrix(parts)
+        + "\n\nTwo methods\n-----------\n\n"
+        "Every two methods with their default options, in either order: those that a method is refused with.\n\n"
+        f"{_working(methods)} of {len(methods)} pairs of methods work.\n\n"
+        + "\n".join(_refused_with(methods))
+        + "\n\nRefused parts\n-------------\n\n"
+        + "\n".join(_reasons(parts))
+        + "\n\nRefused methods\n---------------\n\n"
+        + "\n".join(_reasons(methods))
+        + "\n"
+    )
+
+
+def _working(found: list[Pair]) -> int:
+    return sum(not pair.refused for pair in found)
+
+
+def _reasons(found: list[Pair]) -> list[str]:
+    return [f"- {pair.first}, {pair.second}: {pair.refused}" for pair in found if pair.refused]
+
+
+def _names(found: list[Pair]) -> list[str]:
+    return list(dict.fromkeys(name for pair in found for name in (pair.first, pair.second)))
+
+
+def _matrix(found: list[Pair]) -> str:
+    names = _names(found)
     refused = {frozenset((pair.first, pair.second)) for pair in found if pair.refused}
 
     def mark(row: str, column: str) -> str:
@@ -53,16 +122,11 @@ def pairs_page(found: list[Pair]) -> str:
     table = [["", *(str(number + 1) for number in range(len(names)))], ["---"] * (len(names) + 1)]
     for number, row in enumerate(names):
         table.append([f"{number + 1} {row}", *(mark(row, column) for column in names)])
-    lines = ["| " + " | ".join(row) + " |" for row in table]
-    reasons = [f"- {pair.first}, {pair.second}: {pair.refused}" for pair in found if pair.refused]
-    return (
-        "Combinations of two parts\n=========================\n\n"
-        "Every two parts with their default options, `average` beneath those that leave the server alone:\n"
-        "ok runs, no is refused before any training.  Columns are numbered like the rows.\n"
-        "`idiolect methods --pairs` tries them all.\n\n"
-        f"{len(found) - len(refused)} of {len(found)} pairs work.\n\n"
-        + "\n".join(lines)
-        + "\n\nRefused\n-------\n\n"
-        + "\n".join(reasons)
-        + "\n"
-    )
+    return "\n".join("| " + " | ".join(row) + " |" for row in table)
+
+
+def _refused_with(found: list[Pair]) -> Iterator[str]:
+    """By method: the others that it cannot be combined with."""
+    for name in _names(found):
+        refused = [p.second if p.first == name else p.first for p in found if p.refused and name in p[:2]]
+        yield f"- {name}: {', '.join(refused) or 'goes with all others'}"

@@ -35,12 +35,14 @@ def test_children_count_and_shared_pages_count_once():
     block = np.ones(BLOCK, np.uint8)
     ours, theirs = multiprocessing.Pipe()
     before = resident(os.getpid())
-    child = multiprocessing.get_context("fork").Process(target=hold, args=(theirs,))
+    child = multiprocessing.get_context("fork").Process(target=hold, args=(theirs,), daemon=True)
     child.start()
-    ours.recv()
-    grown = resident(os.getpid()) - before
-    ours.send(1)
-    child.join()
+    try:
+        ours.recv()
+        grown = resident(os.getpid()) - before
+    finally:
+        child.kill()
+        child.join()
     assert block[0] and 0.8 * BLOCK < grown < 1.6 * BLOCK
 
 

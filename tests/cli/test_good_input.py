@@ -17,6 +17,8 @@ from idiolect.calls import split_outside_brackets
 from idiolect.experiments import Silent
 from idiolect.records import Hold
 
+from ..child_process import child_process
+
 FILES = {"manifest.json", "rounds.parquet", "clients.parquet", "table.md", "table.csv", "curves.png"}
 PERSFL = "persfl(lambdas=(0.0, 0.5), temperatures=[1.0, 5.0], epochs=1)"
 
@@ -307,9 +309,8 @@ def test_progress_bar_is_shown_on_a_terminal_and_not_on_standard_output(small, t
     ours, theirs = pty.openpty()
     words = [sys.executable, "-m", "idiolect", "run", "--method", "fedavg", *small, "--json"]
     environment = {**os.environ, "COLUMNS": "160", "TERM": "xterm"}
-    with subprocess.Popen(
-        [*words, "--out", str(tmp_path / "out")], stdout=subprocess.PIPE, stderr=theirs, env=environment
-    ) as process:
+    words += ["--out", str(tmp_path / "out")]
+    with child_process(words, stdout=subprocess.PIPE, stderr=theirs, env=environment) as process:
         os.close(theirs)
         shown = b""
         while True:
@@ -321,8 +322,8 @@ def test_progress_bar_is_shown_on_a_terminal_and_not_on_standard_output(small, t
                 break
         assert process.stdout is not None
         printed = process.stdout.read()
+        assert process.wait(60) == 0
     os.close(ours)
-    assert process.returncode == 0
     text = shown.decode()
     assert "engine loop on cpu" in text
     assert "FedAvg" in text and "2/2" in text and "rounds/s" in text

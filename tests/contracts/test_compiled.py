@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from logging.handlers import BufferingHandler
 from types import SimpleNamespace
 from typing import Any
 
@@ -158,6 +161,39 @@ def test_stage_that_cannot_be_traced_is_vmapped_and_says_so() -> None:
         found = one_round(setting, engine)
     assert_equal(found, one_round(setting, Loop(setting.work)))
     one_round(setting, engine)  # says it once
+
+
+def test_step_that_inductor_cannot_compile_is_traced_and_says_so_in_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As it goes wrong on a GPU: the log has pages, and the error comes wrapped in others."""
+
+    def cannot(*arguments: Any) -> Any:
+        error = ValueError("Scalar 5000000000 is out of range for type int32\n\nat 12:3: the kernel's source")
+        kernels = logging.getLogger("torch._inductor.runtime.triton_heuristics")
+        kernels.error("Triton compilation failed: %s", "page after page\n" * 99, exc_info=error)
+        raise error
+
+    logged = BufferingHandler(99)
+    monkeypatch.setattr(logging.getLogger("torch._inductor"), "handlers", [logged])
+    monkeypatch.setattr("torch._inductor.graph.GraphLowering.run", cannot)
+    setting = setting_of("fedavg", model="mlpnet(hidden=4)")
+    engine = Cohort(setting.work, compile="inductor")
+    with (
+        warnings.catch_warnings(record=True) as said,
+        torch._inductor.config.patch(force_disable_caches=True),
+    ):
+        warnings.simplefilter("always")
+        found = one_round(setting, engine)
+        one_round(setting, engine)  # says it once
+    (warning,) = said
+    text = warnings.formatwarning(
+        warning.message, warning.category, warning.filename, warning.lineno, warning.line
+    )
+    sentence = "a step runs without inductor: Scalar 5000000000 is out of range for type int32"
+    assert text == f"idiolect:1: UserWarning: {sentence}\n"
+    assert not logged.buffer
+    assert_equal(found, one_round(setting, Loop(setting.work)))
 
 
 def test_plans_made_ahead_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

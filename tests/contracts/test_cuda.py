@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from idiolect.core import broadcast
 from idiolect.engines import Cohort, Loop, Where
 from idiolect.engines.dealing import Dealer, Deck
 from idiolect.engines.lanes import Layout
 from idiolect.engines.planning import Planner
+from idiolect.engines.slower import compiling_quietly
 from idiolect.experiments.setting import Setting, prepare
 from idiolect.layers.pooling import plain as plain_pool
+from idiolect.models import Net, crop_and_flip, from_module, planned_uniform, register_model
+from idiolect.models.own import OWN
 
 from .cases import METHODS, spelt
 from .sameness import assert_equal, states
@@ -141,6 +144,63 @@ def test_compiled_cohort_equals_loop_on_a_gpu(name: str) -> None:
     setting = on_gpu(name)
     cohort, loop = play(setting, Cohort(setting.work)), play(setting, Loop(setting.work))
     assert_equal(states(cohort), states(loop))
+
+
+# Steps that are more than plain ones; augmentation and dropout hash the keys of examples.
+STEPS = {
+    "clipping": {"model": "mlpnet(hidden=8)", "clip_norm": 0.5},
+    "crop_flip": {"augmentation": "crop_flip"},
+    "dropout": {"model": "dropping"},
+    "all": {"augmentation": "crop_flip", "model": "dropping", "clip_norm": 0.5},
+}
+
+
+@pytest.fixture
+def dropping() -> Iterator[None]:
+    """Makes a small network with dropout known."""
+
+    def build(*, in_channels: int, image_size: tuple[int, int], n_classes: int) -> Net:
+        inputs = 4 * (image_size[0] - 4) * (image_size[1] - 4)
+        body = nn.Sequential(
+            nn.Conv2d(in_channels, 4, 5), nn.ReLU(), nn.Flatten(), nn.Linear(inputs, 8), nn.Dropout(0.5)
+        )
+        return from_module(body, nn.Linear(8, n_classes))
+
+    register_model("dropping", build)
+    yield
+    del OWN["dropping"]
+
+
+@pytest.mark.usefixtures("dropping")
+@pytest.mark.parametrize("compile", ["auto", "trace"])
+@pytest.mark.parametrize("step", STEPS)
+def test_augmented_steps_equal_loop_on_a_gpu(step: str, compile: str) -> None:
+    """A step that runs without inductor would warn, and warnings are errors."""
+    setting = on_gpu("fedavg", **STEPS[step])
+    cohort, loop = play(setting, Cohort(setting.work, compile=compile)), play(setting, Loop(setting.work))
+    assert_equal(states(cohort), states(loop))
+
+
+@pytest.mark.usefixtures("dropping")
+@pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-4), ("tf32", 1e-2), ("bf16", 1e-1)])
+def test_augmented_steps_are_compiled_in_every_precision(precision: str, tolerance: float) -> None:
+    setting = on_gpu("fedavg", **STEPS["all"], precision=precision)
+    cohort, loop = play(setting, Cohort(setting.work)), play(setting, Loop(setting.work))
+    assert_equal(states(cohort), states(loop), tolerance)
+
+
+def test_augmented_views_are_the_same_on_a_gpu() -> None:
+    """Bit for bit, compiled or not: of images, and of dropout's noise."""
+    images, key = torch.randn(9, 3, 12, 12), torch.randint(-(2**63), 2**63 - 1, (9,))
+    for function, given in (
+        (crop_and_flip, (images, key)),
+        (lambda key: planned_uniform(key, 1, 99), (key,)),
+    ):
+        there = [tensor.cuda() for tensor in given]
+        with compiling_quietly():
+            compiled = torch.compile(function, fullgraph=True)(*there)
+        assert torch.equal(compiled.cpu(), function(*given))
+        assert torch.equal(function(*there).cpu(), function(*given))
 
 
 @pytest.mark.parametrize("layout", [(2, True), (6, True), (2, False), (4, False)], ids=str)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 from idiolect.deploy.surroundings import end, environment, free_port, marked, program
+
+from ..child_process import child_process
 
 __all__ = ["seconds_of_rounds"]
 
@@ -93,10 +95,11 @@ def seconds_of_rounds(folder: Path, parameters: int, rounds: int) -> list[float]
     for _ in range(3):
         node = ["--insecure", "--superlink", f"127.0.0.1:{port}", "--port", str(free_port())]
         commands.append([program("flower-supernode"), *node])
-    processes = []
-    try:
+    with ExitStack() as processes, open(folder / "baseline.log", "ab") as log:
+        processes.callback(_end_what_they_started, folder)
         for command in commands:
-            processes.append(_start(command, folder))
+            started = child_process(command, env=environment(folder, folder), stdout=log, stderr=log)
+            processes.enter_context(started)
             time.sleep(3)
         config = f'out="{out}" parameters={parameters} rounds={rounds}'
         words = [program("flwr"), "run", str(app), "b", "-c", config]
@@ -108,17 +111,8 @@ def seconds_of_rounds(folder: Path, parameters: int, rounds: int) -> list[float]
                 return found
             time.sleep(0.5)
         raise AssertionError(f"the baseline did not end; see {folder}")
-    finally:
-        end(folder)
-        for process in processes:
-            process.wait(10)
-        assert marked(folder) == {}
 
 
-def _start(command: list[str], folder: Path) -> subprocess.Popen[bytes]:
-    with open(folder / "baseline.log", "ab") as log:
-        return subprocess.Popen(command, env=environment(folder, folder), stdout=log, stderr=log)
-
-
-if __name__ == "__main__":
-    print(seconds_of_rounds(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])))
+def _end_what_they_started(folder: Path) -> None:
+    end(folder)
+    assert marked(folder) == {}

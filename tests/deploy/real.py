@@ -8,11 +8,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from idiolect.deploy.local import running
 from idiolect.deploy.plan import Deployment
 from idiolect.deploy.status import status
+
+from ..child_process import child_process
 
 PATIENCE = 150.0
 
@@ -34,14 +37,10 @@ def up(deployment: Deployment, sites: int = 3) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def start_run(deployment: Deployment) -> subprocess.Popen[str]:
-    """`deploy run` in the background."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "idiolect", "deploy", "run", str(deployment.folder)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def start_run(deployment: Deployment) -> AbstractContextManager[subprocess.Popen[str]]:
+    """`deploy run` in the background, for as long as the block."""
+    words = [sys.executable, "-m", "idiolect", "deploy", "run", str(deployment.folder)]
+    return child_process(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def kill(deployment: Deployment, name: str) -> None:

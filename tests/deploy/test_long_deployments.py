@@ -50,15 +50,15 @@ def test_five_rounds_over_the_network_equal_five_of_a_simulation(deploy: Deploy,
 def test_killed_server_goes_on_after_the_last_complete_round(deploy: Deploy) -> None:
     deployment = deploy(OPTIONS, method="map", rounds=4, local_epochs=150)
     up(deployment)
-    run = start_run(deployment)
-    wait_for(is_at(deployment, 2), "two rounds")
-    wait_for(site_says(deployment, 0, "train, round 3"), "the third round")
-    loop = next(
-        process for process, command in marked(deployment.folder).items() if "flwr-serverapp" in command
-    )
-    kill(deployment, "server")
-    wait_for(lambda: loop not in marked(deployment.folder), "the end of the server's loop")
-    _, err = run.communicate(timeout=60)
+    with start_run(deployment) as run:
+        wait_for(is_at(deployment, 2), "two rounds")
+        wait_for(site_says(deployment, 0, "train, round 3"), "the third round")
+        loop = next(
+            process for process, command in marked(deployment.folder).items() if "flwr-serverapp" in command
+        )
+        kill(deployment, "server")
+        wait_for(lambda: loop not in marked(deployment.folder), "the end of the server's loop")
+        _, err = run.communicate(timeout=60)
     assert run.returncode == 2 and "go on with idiolect deploy run" in err
     found = find_checkpoint(folder_of(deployment, done=False))
     assert found is not None and found[0] == 2
@@ -105,11 +105,11 @@ def test_wire_of_a_whole_run_holds_no_private_tensor(deploy: Deploy) -> None:
             config = read_site(deployment.site_folder(member))
             write_site(replace(config, address=f"127.0.0.1:{tap.port}"))
         up(deployment)
-        run = start_run(deployment)
-        while run.poll() is None:
-            private |= held(stores)
-            time.sleep(0.2)
-        _, err = run.communicate()
+        with start_run(deployment) as run:
+            while run.poll() is None:
+                private |= held(stores)
+                time.sleep(0.2)
+            _, err = run.communicate()
         assert run.returncode == 0, err
         private |= held(stores)
         assert idiolect("deploy", "down", deployment.folder).returncode == 0

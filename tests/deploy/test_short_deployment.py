@@ -26,13 +26,13 @@ def test_site_killed_in_a_round_goes_on_from_its_own_model(deploy: Deploy) -> No
         local_epochs=LONG_ENOUGH,
     )
     up(deployment)
-    run = start_run(deployment)
-    wait_for(is_at(deployment, 1), "the first round")
-    before = status(deployment)["sites"]["site-1"]["digest"]
-    wait_for(site_says(deployment, 1, "train, round 2"), "the second round at site-1")
-    kill(deployment, "site-1")
-    up(deployment)
-    out, err = run.communicate(timeout=150)
+    with start_run(deployment) as run:
+        wait_for(is_at(deployment, 1), "the first round")
+        before = status(deployment)["sites"]["site-1"]["digest"]
+        wait_for(site_says(deployment, 1, "train, round 2"), "the second round at site-1")
+        kill(deployment, "site-1")
+        up(deployment)
+        out, err = run.communicate(timeout=150)
     assert run.returncode == 0, err
     assert "round 2/2" in err and "finished, round 2 of 2" in out
     assert any("site-1 asked again" in event for event in status(deployment)["events"])

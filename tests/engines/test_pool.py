@@ -30,6 +30,8 @@ from idiolect.experiments.setting import Setting, prepare
 from idiolect.federation import Store
 from idiolect.methods import method as read_method
 
+from ..child_process import child_process
+
 SCENE = Experiment(
     dataset="synthetic",
     partition="iid",
@@ -306,10 +308,10 @@ def test_balanced_hands_are_of_equal_size_and_no_work_could_be_handed_over_whole
 def test_ctrl_c_leaves_no_worker_behind(tmp_path: Any) -> None:
     command = [sys.executable, "-m", "idiolect", "run", "--method", "fedavg", "--rounds", "100000"]
     command += ["--engine", "pool", "--out", str(tmp_path), "--set", "evaluate_every=100000"]
-    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
-    workers = _wait_for_children(run.pid)
-    os.killpg(run.pid, signal.SIGINT)
-    _, errors = run.communicate(timeout=60)
+    with child_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+        workers = _wait_for_children(run.pid)
+        os.killpg(run.pid, signal.SIGINT)
+        _, errors = run.communicate(timeout=60)
     assert run.returncode == 130
     assert b"idiolect: interrupted" in errors and b"Traceback" not in errors
     deadline = time.monotonic() + 20

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ from idiolect.errors import UserError
 from idiolect.experiments import Experiment, prepare
 from idiolect.experiments.simulation import Simulation
 from idiolect.records import read_run
+
+from ..child_process import child_process
 
 SCENE = Experiment(
     method="fedper",
@@ -136,17 +138,13 @@ def holdings(engine: Any) -> dict[str, float]:
 @needs_ray
 @pytest.mark.slow
 def test_a_run_leaves_no_process_behind(tmp_path: Path) -> None:
-    run = subprocess.Popen(
-        command(*RUN, "--workers", "2", "--out", str(tmp_path)),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
+    words, pipe = command(*RUN, "--workers", "2", "--out", str(tmp_path)), subprocess.PIPE
     seen: set[int] = set()
-    while run.poll() is None:
-        seen |= family(run.pid)
-        time.sleep(0.2)
-    _, errors = run.communicate()
+    with child_process(words, stdout=pipe, stderr=pipe) as run:
+        while run.poll() is None:
+            seen |= family(run.pid)
+            time.sleep(0.2)
+        _, errors = run.communicate()
     assert run.returncode == 0, errors.decode()
     assert len(seen) > 4
     wait_until_gone(seen)
@@ -157,22 +155,18 @@ def test_a_run_leaves_no_process_behind(tmp_path: Path) -> None:
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_run_that_is_stopped_leaves_no_process_behind(how: signal.Signals, tmp_path: Path) -> None:
     endless = ["--method", "fedper", "--rounds", "100000", "--set", "evaluate_every=100000"]
-    run = subprocess.Popen(
-        command(*endless, "--workers", "2", "--out", str(tmp_path)),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
-    deadline = time.monotonic() + 120
-    while not any(tmp_path.glob("*.partial/checkpoint-*")):
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-    seen = family(run.pid)
-    assert len(seen) > 4
-    os.kill(run.pid, how)
-    _, errors = run.communicate(timeout=60)
-    assert b"Traceback" not in errors
-    wait_until_gone(seen)
+    words, pipe = command(*endless, "--workers", "2", "--out", str(tmp_path)), subprocess.PIPE
+    with child_process(words, stdout=pipe, stderr=pipe) as run:
+        deadline = time.monotonic() + 120
+        while not any(tmp_path.glob("*.partial/checkpoint-*")):
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        seen = family(run.pid)
+        assert len(seen) > 4
+        os.kill(run.pid, how)
+        _, errors = run.communicate(timeout=60)
+        assert b"Traceback" not in errors
+        wait_until_gone(seen)
 
 
 @needs_ray
@@ -206,28 +200,20 @@ def test_two_nodes_give_the_numbers_of_one_machine(tmp_path: Path) -> None:
     pandas.testing.assert_frame_equal(ours.rows, theirs.rows, rtol=1e-9, atol=1e-12)
 
 
-class node:
+@contextmanager
+def node(*options: str) -> Iterator[None]:
     """One node of a cluster, with one core; it ends with the block."""
-
-    def __init__(self, *options: str) -> None:
-        self._command = [
-            str(Path(sys.executable).with_name("ray")),
-            "start",
-            "--block",
-            "--num-cpus=1",
-            *options,
-        ]
-
-    def __enter__(self) -> None:
-        log, quiet = subprocess.DEVNULL, {**os.environ, "RAY_USAGE_STATS_ENABLED": "0"}
-        options = ["--object-store-memory=100000000", "--disable-usage-stats"]
-        self._process = subprocess.Popen([*self._command, *options], stdout=log, stderr=log, env=quiet)
-
-    def __exit__(self, *_: object) -> None:
-        seen = family(self._process.pid)
-        self._process.terminate()
-        self._process.wait(60)
-        wait_until_gone(seen)
+    words = [str(Path(sys.executable).with_name("ray")), "start", "--block", "--num-cpus=1", *options]
+    words += ["--object-store-memory=100000000", "--disable-usage-stats"]
+    log, quiet = subprocess.DEVNULL, {**os.environ, "RAY_USAGE_STATS_ENABLED": "0"}
+    with child_process(words, stdout=log, stderr=log, env=quiet) as process:
+        try:
+            yield
+        finally:
+            seen = family(process.pid)
+            process.terminate()
+            process.wait(60)
+            wait_until_gone(seen)
 
 
 def family(parent: int) -> set[int]:

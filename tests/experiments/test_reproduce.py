@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -25,6 +24,8 @@ from idiolect.experiments.reproduction.entry import Entry
 from idiolect.experiments.reproduction.files import write_files
 from idiolect.experiments.scenarios import find
 from idiolect.records import read_runs
+
+from ..child_process import child_process
 
 LOOP = {"engine": "loop", "device": "cpu"}
 
@@ -419,17 +420,12 @@ def test_killed_reproduction_goes_on_and_ends_with_the_same_numbers(tmp_path):
     subprocess.run(_command(whole), check=True, capture_output=True, env=surroundings, timeout=180)
     took = time.monotonic() - began
     assert took < 180
-    first = subprocess.Popen(
-        _command(killed), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=surroundings
-    )
-    try:
+    nowhere = subprocess.DEVNULL
+    with child_process(_command(killed), stdout=nowhere, stderr=nowhere, env=surroundings) as first:
         while not _checkpointed(killed):
             assert first.poll() is None, "ended before it could be killed"
             assert time.monotonic() < began + took + 180
             time.sleep(0.01)
-    finally:
-        first.send_signal(signal.SIGKILL)
-        first.wait()
     assert not (killed / "map-table2-quick").exists()
     finished = [path for path in killed.iterdir() if not path.name.endswith(".partial")]
     assert [path.name.partition("-")[0] for path in finished] == ["fedavg"]

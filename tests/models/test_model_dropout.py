@@ -2,14 +2,17 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from torch import fx
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from idiolect.errors import UserError
-from idiolect.models import PlannedDropout, planned_uniform
+from idiolect.models import PlannedDropout, crop_and_flip, planned_uniform
 from idiolect.models.dropout import _GOLDEN, _mix
 
 KEYS = torch.tensor([0, 1, 2**62, -1, -(2**63)])
+IMAGES = torch.ones(5, 2, 9, 9)
 
 
 def python_splitmix(key, layer, position):
@@ -26,10 +29,36 @@ def python_splitmix(key, layer, position):
 
 
 @settings(max_examples=50, deadline=None)
+@example(key=-(2**63), layer=2**31, position=2)  # the stream of `crop_and_flip`
 @given(key=st.integers(-(2**63), 2**63 - 1), layer=st.integers(0, 1000), position=st.integers(0, 200))
 def test_planned_uniform_equals_the_hash_in_exact_integers(key, layer, position):
     ours = planned_uniform(torch.tensor([key]), layer, position + 1)[0, position]
     assert ours.item() == python_splitmix(key, layer, position)
+
+
+class Positions(fx.Interpreter):
+    """Runs a graph and keeps what was computed from no input: from the positions of elements alone."""
+
+    def run_node(self, node):
+        value = super().run_node(node)
+        self.of_data = getattr(self, "of_data", set())
+        self.found = getattr(self, "found", [])
+        if node.op == "placeholder" or self.of_data.intersection(node.all_input_nodes):
+            self.of_data.add(node)
+        elif isinstance(value, torch.Tensor):
+            self.found.append(value)
+        return value
+
+
+@pytest.mark.parametrize(
+    "function", [lambda key: planned_uniform(key, 3, 300), lambda key: crop_and_flip(IMAGES, key)]
+)
+def test_positions_are_numbers_of_32_bits_until_they_meet_the_key(function):
+    """Inductor computes with them in the 32 bits of an index, whatever their type."""
+    positions = Positions(make_fx(function)(KEYS))
+    positions.run(KEYS)
+    whole = [value for value in positions.found if not value.is_floating_point()]
+    assert whole and all(value.abs().max() < 2**31 for value in whole)
 
 
 def test_splitmix_reproduces_its_published_stream():

@@ -9,9 +9,12 @@ import subprocess
 import tempfile
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from queue import Empty, Queue
 from typing import Any
+
+from ..child_process import child_process
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = [
@@ -30,21 +33,24 @@ PATIENCE = 60.0
 
 
 class Browser:
-    """One browser with one tab; messages are JSON ended by a zero byte, on file descriptors 3 and 4."""
+    """One browser with one tab; messages are JSON ended by a zero byte, on file descriptors 3 and 4.
 
-    def __init__(self) -> None:
+    Args:
+        until: ends the browser when it is closed.
+    """
+
+    def __init__(self, until: ExitStack) -> None:
         to_read, self._to_write = os.pipe()
         self._from_read, from_write = os.pipe()
         self._home = tempfile.mkdtemp(prefix="chromium-")
         os.set_inheritable(to_read, True)
         os.set_inheritable(from_write, True)
         command = " ".join(["exec", str(CHROMIUM), *FLAGS, f"--user-data-dir={self._home}", "about:blank"])
-        self._process = subprocess.Popen(
-            ["/bin/bash", "-c", f"{command} 3<&{to_read} 4>&{from_write}"],
-            pass_fds=(to_read, from_write),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        until.callback(shutil.rmtree, self._home, ignore_errors=True)
+        until.callback(os.close, self._to_write)
+        words = ["/bin/bash", "-c", f"{command} 3<&{to_read} 4>&{from_write}"]
+        pipes, nowhere = (to_read, from_write), subprocess.DEVNULL
+        until.enter_context(child_process(words, pass_fds=pipes, stdout=nowhere, stderr=nowhere))
         os.close(to_read)
         os.close(from_write)
         self.events: list[dict[str, Any]] = []
@@ -141,12 +147,6 @@ class Browser:
             e["params"]["request"]["url"] for e in self.events if e["method"] == "Network.requestWillBeSent"
         ]
         return [url for url in asked if not url.startswith("data:") and url != "about:blank"]
-
-    def close(self) -> None:
-        self._process.terminate()
-        self._process.wait(PATIENCE)
-        os.close(self._to_write)
-        shutil.rmtree(self._home, ignore_errors=True)
 
     def _listen(self) -> None:
         waiting = b""

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -53,9 +54,8 @@ def page(runs: list[Run], tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    found = Browser()
-    yield found
-    found.close()
+    with ExitStack() as until:
+        yield Browser(until)
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

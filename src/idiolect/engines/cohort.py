@@ -7,7 +7,6 @@ and run without vmap.
 from __future__ import annotations
 
 import gc
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -23,6 +22,7 @@ from idiolect.engines.flat_steps import MANY, FlatSteps
 from idiolect.engines.group import Outcome, round_of_group, settle_group
 from idiolect.engines.loop import Loop
 from idiolect.engines.packing import BATCHED_LAYERS, Packing
+from idiolect.engines.slower import warn_slower
 from idiolect.engines.workload import Workload
 from idiolect.errors import UserError, refuse_unknown_choice
 
@@ -131,10 +131,7 @@ class Cohort:
                     loop := Loop(self.work)
                 )  # a mistake that is not ours comes up here again, named
                 self._alone = loop
-                reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-                warnings.warn(
-                    f"the cohort runs client by client, it cannot be batched: {reason}", stacklevel=3
-                )
+                warn_slower("the cohort runs client by client, it cannot be batched", error)
                 return found
             self._make_room(len(privates))
         return alone(self._alone)

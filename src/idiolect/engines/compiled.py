@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import warnings
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +17,7 @@ from idiolect.engines.lane_memory import copy_all
 from idiolect.engines.packing import BATCHED_LAYERS, Packing
 from idiolect.engines.planning import Planner
 from idiolect.engines.replay import Replay
+from idiolect.engines.slower import compiling_quietly, warn_slower
 from idiolect.engines.stage_plan import StagePlan
 from idiolect.engines.steps import Step, new_step
 from idiolect.engines.traced_hooks import TracedHooks
@@ -127,7 +127,7 @@ class Compiled:
             except torch.OutOfMemoryError:
                 raise
             except Exception as error:
-                _say(f"stage {stage.name} of {program.method.name} runs uncompiled", error)
+                warn_slower(f"stage {stage.name} of {program.method.name} runs uncompiled", error)
                 self._steps[key] = None
         return self._steps[key]
 
@@ -141,13 +141,12 @@ class Compiled:
                 warm_up(step.traced.graph)
                 COMPILED[key] = BACKENDS[self.backend](step.traced.graph, plan.layout.apart)
             try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # a compiler's advice on what was decided elsewhere
+                with compiling_quietly():
                     replay = Replay(COMPILED[key], step, self.work, plan)
             except torch.OutOfMemoryError:
                 raise
             except Exception as error:
-                _say(f"a step runs without {self.backend}", error)
+                warn_slower(f"a step runs without {self.backend}", error)
                 COMPILED[key] = step.traced.graph
                 replay = Replay(COMPILED[key], step, self.work, plan)
             self._replays[same] = replay
@@ -159,9 +158,3 @@ def _rest() -> None:
     """Python's collector leaves alone what compiling has made: looking it through takes as long as ten rounds."""
     gc.collect()
     gc.freeze()
-
-
-def _say(sentence: str, error: Exception) -> None:
-    """Once, what is slower than it could be, and why."""
-    reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-    warnings.warn(f"{sentence}: {reason}", stacklevel=2)

@@ -20,6 +20,7 @@ __all__ = ["PlannedDropout", "planned_uniform"]
 
 # SplitMix64's constants, written as the signed integers with the same 64 bits; int64 products wrap around.
 _GOLDEN = 0x9E3779B97F4A7C15 - 2**64
+_PER_GOLDEN = 0xF1DE83E19937733D - 2**64  # golden * per_golden = 1 modulo 2**64
 _FIRST = 0xBF58476D1CE4E5B9 - 2**64
 _SECOND = 0x94D049BB133111EB - 2**64
 
@@ -33,8 +34,10 @@ def planned_uniform(key: Tensor, layer: int, n_positions: int) -> Tensor:
         n_positions: how many numbers each example needs.
     """
     stream = _mix(_mix(key) + _signed(_GOLDEN * (layer + 1)))
-    counter = torch.arange(1, n_positions + 1, device=key.device) * _GOLDEN
-    bits = _mix(stream.unsqueeze(-1) + counter)
+    # stream + position * golden.  A compiler that knows positions as indices of 32 bits must not multiply them by a
+    # constant of 64, so that they are added to the stream, which is data, before the multiplication.
+    positions = torch.arange(1, n_positions + 1, device=key.device)
+    bits = _mix(((stream * _PER_GOLDEN).unsqueeze(-1) + positions) * _GOLDEN)
     return _shift(bits, 40).to(torch.float32) * 2.0**-24
 
 

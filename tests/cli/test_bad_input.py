@@ -29,8 +29,14 @@ BAD: dict[str, tuple[list[str], list[str]]] = {
     "empty-method": (["--method", ""], ["cannot read the method ''"]),
     "lone-plus": (["--method", "fedavg +"], ["cannot read the method 'fedavg +'"]),
     "nameless-option": (["--method", "map(0.5)"], ["has an option without a name", "map(key=value"]),
-    "two-logit-maps": (["--method", "map + restricted_softmax()"], ["restricted_softmax stands twice"]),
-    "two-inherited": (["--method", "fedphp + inherited_model()"], ["inherited_teacher and inherited_model"]),
+    "two-logit-maps": (
+        ["--method", "map + restricted_softmax(alpha=0.5)"],
+        ["both bring the part restricted_softmax"],
+    ),
+    "two-inherited": (
+        ["--method", "fedphp + inherited_model()"],
+        ["(inherited_teacher) and inherited_model"],
+    ),
     "methods-map-fedrod": (["--method", "map + fedrod"], ["cannot be combined", "inherited_model + fedrod"]),
     "methods-fedphp-map": (
         ["--method", "fedphp + map"],

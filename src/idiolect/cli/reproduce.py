@@ -35,7 +35,11 @@ def reproduce_command(
     ] = None,
     preset: Preset = "paper",
     best_of_grid: Annotated[
-        bool, typer.Option("--best-of-grid", help="Run all settings of MAP's authors and take the best.")
+        bool,
+        typer.Option(
+            "--best-of-grid",
+            help="Run all settings of MAP's authors and take each scene's best; MAP's tables and map-fig9.",
+        ),
     ] = False,
     quick: Annotated[
         bool, typer.Option("--quick", help="Embedded data and few rounds; never compared with the paper.")

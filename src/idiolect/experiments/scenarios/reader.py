@@ -1,6 +1,7 @@
 """From TOML to scenarios; what is not as it should be is refused on loading, by name.
 
-A scenario starts from what is ``common`` in its file, then from the one it is ``like``; its own words come last.
+A scenario starts from what is ``common`` in its file, then from the one it is ``like``; its own words come last, and
+what it states as the paper's is not chosen here any more, nor the other way round.
 """
 
 from __future__ import annotations
@@ -42,6 +43,9 @@ def _over(below: Block, above: Block) -> dict[str, Any]:
             found[table] = {name: {**low.get(name, {}), **high.get(name, {})} for name in {**low, **high}}
         else:
             found[table] = {**low, **high}
+    for own, other in (("paper", "inferred"), ("inferred", "paper")):
+        stated = set(above.get(own, {})) - set(above.get(other, {}))
+        found[other] = {key: value for key, value in found[other].items() if key not in stated}
     return found
 
 

@@ -41,10 +41,9 @@ def given_options(term: str) -> tuple[str, dict[str, Any]]:
         return name, options
     presets = METHODS[name].presets
     chosen = options.pop("preset", None)
-    if chosen is not None and chosen not in ("paper", *presets):
-        known = ", ".join(("paper", *presets))
-        raise UserError(f"{name} has no preset {chosen!r}; known: {known}")
-    return name, {**presets.get(chosen or "paper", {}), **options}
+    if chosen is not None and chosen not in presets:
+        raise UserError(f"{name} has no preset {chosen!r}; known: {', '.join(presets) or 'it has none'}")
+    return name, {**presets.get(chosen, {}), **options}
 
 
 def make_of(name: str) -> Callable[..., Method | Part]:

@@ -83,7 +83,7 @@ class Scenario:
     def method_text(self, method: str, preset: str = "paper") -> str:
         """The method with the options that it has in this scenario; options in the text win.
 
-        A preset of the scenario is the method's too where it has one of that name.
+        The authors' settings of a method come with the preset ``official``.
         """
         first, *others = split_outside_brackets(method, "+")
         name = _name(first)
@@ -93,8 +93,8 @@ class Scenario:
         known = dict(self.options.get(name, {}))
         if preset == "official":
             known |= self.official_options.get(name, {})
-        if preset in METHODS[name].presets:
-            known = {"preset": preset, **known}
+            if preset in METHODS[name].presets:
+                known = {"preset": preset, **known}
         return " + ".join([write_call(name, known | given), *others])
 
     def experiment(self, method: str = "fedavg", preset: str = "paper") -> Experiment:

@@ -5,6 +5,7 @@ After a deliberate change of a scene or grid, `python tests/experiments/test_res
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,10 +13,13 @@ from typing import Any
 
 import pytest
 
-from idiolect.calls import write_call
+from idiolect.calls import parse_call, write_call
+from idiolect.core import Method
 from idiolect.experiments.papers import combinations, figures, grid, grids, tables
 from idiolect.experiments.reproduction.plan import with_options
-from idiolect.experiments.scenarios import Scenario, scenarios
+from idiolect.experiments.scenarios import Scenario, find, scenarios
+from idiolect.methods.catalogue import METHODS
+from idiolect.methods.moon import moon
 from idiolect.methods.resolution import resolved
 
 STORED = Path(__file__).with_name("resolved_options.json")
@@ -57,7 +61,7 @@ def options_of_grids() -> dict[str, list[str]]:
     return {
         f"{name}, {method}": [written(write_call(method, options)) for options in tried]
         for name, found in grids().items()
-        for method, tried in found.methods.items()
+        for method, tried in found.settings(in_scene=False).items()
     }
 
 
@@ -77,6 +81,42 @@ def test_options_of_scenes_and_grids_are_those_that_are_stored(kind):
     assert set(found) - {"map, preset clipped"} == set(stored)
     for where in stored:
         assert found[where] == stored[where], where
+
+
+# ---- no scene and no grid leans on a default
+
+
+def signature(name: str) -> set[str]:
+    return set(inspect.signature(METHODS[name].make).parameters)
+
+
+@pytest.mark.parametrize("scenario", scenarios(), ids=lambda scenario: scenario.name)
+def test_scene_states_every_option_of_the_methods_of_its_paper(scenario):
+    names = {parse_call(text)[0] for preset in scenario.presets for text in asked(scenario, preset)}
+    for name in names:
+        stated = {*scenario.options.get(name, {}), *scenario.defaults.get(name, {})}
+        assert stated == signature(name), name
+
+
+@pytest.mark.parametrize("name", grids())
+def test_grid_states_every_option_of_its_methods(name):
+    for method, tried in grid(name).methods.items():
+        for options in tried:
+            assert {*options, *grid(name).defaults.get(method, {})} == signature(method), method
+
+
+def test_change_of_a_default_changes_no_scene_and_no_grid(monkeypatch):
+    before = current()
+
+    def changed(weight: float = 7.0, temperature: float = 0.7, previous_init: str = "theta0") -> Method:
+        return moon(weight, temperature, previous_init)
+
+    monkeypatch.setitem(METHODS, "moon", METHODS["moon"]._replace(make=changed))
+    assert resolved("moon") == [("moon", {"weight": 7.0, "temperature": 0.7, "previous_init": "theta0"})]
+    assert current() == before
+    text = find("map-fa-lenet").method_text
+    assert text("moon") == "moon(temperature=0.5, previous_init=received, weight=0.01)"
+    assert text("moon", "official") == "moon(preset=official, temperature=0.5, weight=0.01)"
 
 
 if __name__ == "__main__":

@@ -20,3 +20,6 @@ def fedper(count: int = 1, head_init: str = "random", fine_tune_epochs: float = 
         fine_tune_epochs: epochs on the private layers alone before each round (appendix A.3: 1).
     """
     return chain(average(), private_layers(count, head_init, fine_tune_epochs), name="fedper")
+
+
+presets = {"paper": {"count": 2, "head_init": "random", "fine_tune_epochs": 0}}

@@ -51,3 +51,7 @@ def persfl_gd(
     """
     part = optimal_teacher(lambdas, temperatures, epochs, lr_scale, teacher, "soft_cross_entropy")
     return chain(average(), part, name="persfl_gd")
+
+
+gd_presets = {"paper": {"lambdas": LAMBDAS, "temperatures": TEMPERATURES, "teacher": "optimal"}}
+presets = {"paper": {**gd_presets["paper"], "soft_loss": "kl"}}

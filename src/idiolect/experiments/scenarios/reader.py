@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any
 
+from idiolect.experiments.papers.grids import with_none
 from idiolect.experiments.scenarios.scenario import FIELDS, ORIGINS, Scenario
 
 __all__ = ["read_scenarios"]
@@ -17,8 +18,8 @@ __all__ = ["read_scenarios"]
 Block = Mapping[str, Any]
 
 OWN = {"name", "like", "line", "expected_clients", "differs", "warning", "cannot"}
-TABLES = (*ORIGINS, "because", "options", "official_options", "settings")
-DEEP = ("options", "official_options", "settings")
+TABLES = (*ORIGINS, "because", "options", "defaults", "official_options", "settings")
+DEEP = ("options", "defaults", "official_options", "settings")
 
 
 def read_scenarios(text: str) -> list[Scenario]:
@@ -67,6 +68,7 @@ def _scenario(paper: str, block: Block) -> Scenario:
         layers=layers,
         reasons=block["because"],
         options=block["options"],
+        defaults=with_none(block["defaults"]),
         official_options=block["official_options"],
         method_settings=block["settings"],
     )

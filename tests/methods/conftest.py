@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from idiolect.core import Initial, Method, Model, derive
+from idiolect.core import Initial, Method, Model, broadcast, derive
 from idiolect.engines import ENGINES, make_task, place, structure_of
 from idiolect.experiments import Experiment
 from idiolect.experiments.setting import Setting, prepare
@@ -169,6 +169,14 @@ class Lab:
             privates.append(simulation.store.rows(everyone))
         simulation.finish()
         return Trace(simulation, servers, privates, simulation.store.rows(everyone))
+
+    def after_local(self, trace: Trace) -> list[dict[str, Tensor]]:
+        """Of every predictor on every client's test split, after one more round of local training and before any merge."""
+        simulation = trace.simulation
+        setting, everyone = simulation.setting, trace.privates[-1]
+        sent = broadcast(setting.method, trace.servers[-1])
+        outcomes = simulation.engine.round(setting.program(simulation.round), sent, everyone, True)
+        return [outcome.after for outcome in outcomes]
 
     def same(self, a: Any, b: Any) -> None:
         """Bit for bit."""

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from idiolect.core import broadcast
 from idiolect.federation import select
 
 PART, OWN = "class_prototypes", "private_layers"
@@ -101,6 +102,55 @@ def test_distance_over_dimensions_is_a_mean_or_a_sum(lab, three):
     assert lab.differ(mean.slot(OWN, 0, 3), lab.run("fedproto(weight=1)", **three).slot(OWN, 0, 3))
     for client in range(3):
         lab.close(total.slot(OWN, client, 3), mean.slot(OWN, client, 3))
+
+
+def nearest(h, prototypes):
+    """By example the class of the nearest prototype there is, looked at one by one."""
+    found = []
+    for row in h:
+        gaps = {c: float((row - p).norm()) for c, p in enumerate(prototypes) if not p.isnan().any()}
+        found.append(min(gaps, key=gaps.get))
+    return torch.tensor(found)
+
+
+@ENGINES
+@NETS
+def test_nearest_shared_prototype_predicts_beside_the_classifier(lab, plain, net, engine):
+    """Nobody holds class 3, so that it has no prototype and is never predicted."""
+    federation = lab.federation((9, 6, 4), held=((0, 1), (1, 2), (0, 2)))
+    trace = lab.run("fedproto", rounds=2, net=net, engine=engine, federation=federation)
+    assert prototypes(trace, 2)[3].isnan().all() and prototypes(trace, 2)[:3].isfinite().all()
+    check = plain(trace)
+    for client, found in enumerate(trace.logits()):
+        logits = found["nearest-prototype"]
+        assert set(found) == {"composed", "nearest-prototype"} and logits.isfinite().all()
+        assert 3 not in logits.argmax(1)
+        if net == "mlp":
+            h, z = check.forward(trace.slot(OWN, client, 2), check.rows(client, "test")[0])
+            assert torch.equal(logits.argmax(1), nearest(h, prototypes(trace, 2)))
+            lab.close(found["composed"], z)
+    assert trace.simulation.setting.method.headline == "composed"
+
+
+def test_nearest_prototype_after_local_training_is_of_the_trained_features(lab, plain, three):
+    trace = lab.run("fedproto(weight=0)", **three)
+    check = plain(trace)
+    for client, found in enumerate(lab.after_local(trace)):
+        batches = check.batches(client, 3, check.steps(client, 1))
+        w = check.sgd(trace.slot(OWN, client, 3), batches, check.cross_entropy)
+        h, _ = check.forward(w, check.rows(client, "test")[0])
+        known = prototypes(trace, 3).isfinite().all(1)
+        gaps = ((h[:, None] - prototypes(trace, 3)[known]) ** 2).sum(-1)
+        lab.close(found["nearest-prototype"][:, known], -gaps, rtol=1e-8)
+
+
+def test_classifier_predicts_until_there_are_prototypes(lab, three):
+    simulation = lab.start("fedproto", **three)
+    rows = simulation.store.rows(range(3))
+    for found in simulation.engine.evaluate(
+        simulation.setting.program(0), broadcast(simulation.setting.method, simulation.server), rows, "test"
+    ):
+        lab.same(found["nearest-prototype"], found["composed"])
 
 
 @ENGINES

@@ -119,9 +119,44 @@ def test_composed_predictor_adds_the_private_logits_to_the_shared_ones(lab, plai
 
 
 @ENGINES
+def test_heads_after_local_training_read_the_features_that_were_trained(lab, plain, three, engine):
+    trace = lab.run("fedrod", engine=engine, **three)
+    check = plain(trace)
+    for client, found in enumerate(lab.after_local(trace)):
+        w, head = trained_apart(check, trace.params[2], trace.slot(PART, client, 2)["weight"], client, 2)
+        x, _ = check.rows(client, "test")
+        h, z = check.forward(w, x)
+        lab.close(found["composed"], z + h @ head.T)
+        lab.close(found["after-local"], z)
+        received_h, received_z = check.forward(trace.params[2], x)
+        assert lab.differ(found["composed"], received_z + received_h @ head.T)
+        lab.close(found["global"], received_z)
+
+
+def trained_apart(check, w, head, client, t, gamma=1.0, prior="additive"):
+    """The shared model first, without any private head; then the head on what the shared path went through."""
+    n, seen = check.counts(client), []
+
+    def balanced(v, x, y):
+        h, z = check.forward(v, x)
+        seen.append((h.detach(), z.detach(), y))
+        if prior == "multiplicative":
+            return F.cross_entropy(z * (4 * n / n.sum()) ** gamma, y)
+        held = n > 0  # classes without a sample leave the softmax
+        position = held.cumsum(0) - 1
+        return F.cross_entropy((z + gamma * n.log())[:, held], position[y])
+
+    def private(v, number, _):
+        h, z, y = seen[number]
+        return F.cross_entropy(z + h @ v["head"].T, y)
+
+    w = check.sgd(w, check.batches(client, t, check.steps(client, 1)), balanced)
+    return w, check.sgd({"head": head}, ((i, None) for i in range(len(seen))), private)["head"]
+
+
+@ENGINES
 @pytest.mark.parametrize(("gamma", "prior"), [(1.0, "additive"), (0.5, "additive"), (0.5, "multiplicative")])
 def test_reference_of_two_rounds_agrees(lab, plain, three, gamma, prior, engine):
-    """The shared model first, without any private head; then the head on what the shared path went through."""
     trace = lab.run(
         f"fedrod(gamma={gamma}, prior={prior})",
         weight_decay=0.01,
@@ -133,24 +168,7 @@ def test_reference_of_two_rounds_agrees(lab, plain, three, gamma, prior, engine)
     heads = {client: torch.zeros(4, 5).double() for client in range(3)}
 
     def local(w, client, t):
-        n, seen = check.counts(client), []
-
-        def balanced(v, x, y):
-            h, z = check.forward(v, x)
-            seen.append((h.detach(), z.detach(), y))
-            if prior == "multiplicative":
-                return F.cross_entropy(z * (4 * n / n.sum()) ** gamma, y)
-            held = n > 0  # classes without a sample leave the softmax
-            position = held.cumsum(0) - 1
-            return F.cross_entropy((z + gamma * n.log())[:, held], position[y])
-
-        def private(v, number, _):
-            h, z, y = seen[number]
-            return F.cross_entropy(z + h @ v["head"].T, y)
-
-        w = check.sgd(w, check.batches(client, t, check.steps(client, 1)), balanced)
-        numbers = ((i, None) for i in range(len(seen)))
-        heads[client] = check.sgd({"head": heads[client]}, numbers, private)["head"]
+        w, heads[client] = trained_apart(check, w, heads[client], client, t, gamma, prior)
         return w
 
     lab.close(trace.params, check.federated(trace.params[0], local))

@@ -92,6 +92,32 @@ def test_composed_predictor_is_the_gated_mixture_and_global_the_shared_model_alo
         lab.close(found["global"], check.forward(trace.params[3], x)[1])
 
 
+def trained_together(check, w, own, gate, client, t):
+    """Shared model, private model and gate after one local training: one loss, one optimiser."""
+
+    def loss(v, x, y):
+        slot = {"own": {n: v[f"own {n}"] for n in w}, "v": v["v"], "b": v["b"]}
+        return F.cross_entropy(gated(check, {n: v[n] for n in w}, slot, x), y)
+
+    all_three = {**w, **{f"own {n}": p for n, p in own.items()}, **gate}
+    all_three = check.sgd(all_three, check.batches(client, t, check.steps(client, 1)), loss)
+    own, gate = {n: all_three[f"own {n}"] for n in w}, {n: all_three[n] for n in ("v", "b")}
+    return {n: all_three[n] for n in w}, own, gate
+
+
+@ENGINES
+def test_mixture_after_local_training_is_made_of_all_that_was_trained(lab, plain, engine):
+    trace = lab.run("flda", rounds=1, engine=engine)
+    check = plain(trace)
+    for client, found in enumerate(lab.after_local(trace)):
+        slot = trace.slot(PART, client, 1)
+        w, own, gate = trained_together(check, trace.params[1], slot["own"], slot["gate"], client, 1)
+        x, _ = check.rows(client, "test")
+        lab.close(found["composed"], gated(check, w, {"own": own, **gate}, x))
+        assert lab.differ(found["composed"], gated(check, trace.params[1], {"own": own, **gate}, x))
+        lab.close(found["global"], check.forward(trace.params[1], x)[1])
+
+
 @ENGINES
 def test_reference_of_three_rounds_agrees(lab, plain, engine):
     """Shared model, private model and gate in one loss and one optimiser; the shared model is averaged."""
@@ -107,15 +133,8 @@ def test_reference_of_three_rounds_agrees(lab, plain, engine):
     gate = {c: {"v": torch.zeros(5).double(), "b": torch.zeros(()).double()} for c in range(2)}
 
     def local(w, client, t):
-        def loss(v, x, y):
-            slot = {"own": {n: v[f"own {n}"] for n in w}, "v": v["v"], "b": v["b"]}
-            return F.cross_entropy(gated(check, {n: v[n] for n in w}, slot, x), y)
-
-        all_three = {**w, **{f"own {n}": p for n, p in own[client].items()}, **gate[client]}
-        all_three = check.sgd(all_three, check.batches(client, t, check.steps(client, 1)), loss)
-        own[client] = {n: all_three[f"own {n}"] for n in w}
-        gate[client] = {n: all_three[n] for n in ("v", "b")}
-        return {n: all_three[n] for n in w}
+        w, own[client], gate[client] = trained_together(check, w, own[client], gate[client], client, t)
+        return w
 
     lab.close(trace.params, check.federated(trace.params[0], local))
     for client in range(2):

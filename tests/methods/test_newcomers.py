@@ -27,7 +27,7 @@ class Case(NamedTuple):
 
 def newcomer(lab, method: str, **settings: Any) -> Case:
     federation = replace(lab.federation(), newcomers=(NEW,))
-    trace = lab.run(method, federation=federation, **TRAINING, **settings)
+    trace = lab.run(method, federation=federation, **{**TRAINING, **settings})
     simulation = trace.simulation
     assert set(trace.privates[0]) == set(range(4))
     joined = join(simulation.setting, simulation.engine, simulation.server, simulation.round)
@@ -171,6 +171,24 @@ def test_mixing_coefficient_is_chosen_on_the_newcomers_validation_data(lab):
     test = rows[(rows["split"] == "test") & (rows["moment"] == "after")].set_index("predictor")["value"]
     assert test["mix(validated)"] == test[picked]
     assert test["mix(oracle)"] == test[[f"mix({a / 10:.1f})" for a in range(11)]].max()
+
+
+def test_coefficient_is_chosen_for_the_models_that_are_scored(lab):
+    """Validation and test scores of a mixture are those of one model: the trained shared one mixed with the own."""
+    case = newcomer(lab, "superfed_mm(orthogonality=0, proximity=0)", local_epochs=4)
+    setting = case.trace.simulation.setting
+    program, sent = case.joined.program, broadcast(setting.method, case.server)
+    as_sent = case.trace.simulation.engine.evaluate(program, sent, case.joined.privates, "valid")[0]
+    lab.close(case.joined.valid[0]["mix(1.0)"], as_sent["mix(1.0)"])
+    assert lab.differ(case.joined.valid[0]["mix(0.0)"], as_sent["mix(0.0)"])
+    lab.close(after(case, "mix(0.0)"), after(case, "after-local"))
+
+
+@pytest.mark.parametrize("method", ["fedrod + fine_tune", "flda + fine_tune"])
+def test_later_stages_add_models_and_leave_those_of_the_round(lab, method):
+    case, without = newcomer(lab, method), newcomer(lab, method.partition(" ")[0])
+    lab.same(after(case, "composed"), after(without, "composed"))
+    assert "LU" in case.joined.after[0]
 
 
 def test_companion_is_trained_from_its_start_near_the_final_model(lab, plain):

@@ -8,6 +8,7 @@ import torch
 from idiolect.core import Out
 from idiolect.core.server import weighted_mean
 from idiolect.parts import class_prototypes
+from idiolect.parts.class_prototypes import nearness
 
 NAN = float("nan")
 
@@ -67,3 +68,16 @@ def test_merge_weighs_clients_by_the_samples_of_each_class():
 def test_traffic_is_one_row_and_one_count_for_every_observed_class():
     value = {"sum": torch.zeros(5, 3), "count": torch.tensor([2.0, 0.0, 1.0, 0.0, 0.0])}
     assert class_prototypes().scalars(value) == 2 * (3 + 1)
+
+
+def test_nearness_is_minus_the_squared_distance_and_puts_absent_classes_last():
+    found = nearness(FEATURES, PROTOTYPES)
+    torch.testing.assert_close(found[:, 0], -tensor(1.0, 32.0, 5.0, 9.0))
+    torch.testing.assert_close(found[:, 2], -tensor(5.0, 34.0, 9.0, 5.0))
+    assert bool((found[:, 1] < found[:, [0, 2]].amin(1)).all()) and found.isfinite().all()
+
+
+def test_absent_class_is_not_predicted_even_at_its_placeholder():
+    """A feature of zeros beside prototypes far away: what stands in for the absent one must not win."""
+    found = nearness(torch.zeros(1, 2).double(), tensor([1e3, 1e3], [NAN, NAN], [1e3, -1e3]))
+    assert int(found.argmax()) != 1

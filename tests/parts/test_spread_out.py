@@ -1,4 +1,4 @@
-"""The spread-out loss against a sum over pairs written out (Yu et al., ICML 2020)."""
+"""The spread-out loss against a mean over pairs written out (Yu et al., ICML 2020)."""
 
 import numpy as np
 import pytest
@@ -14,15 +14,22 @@ def in_numpy(rows, margin):
             if i != j:
                 distance = (1 - a @ b / np.linalg.norm(a) / np.linalg.norm(b)) / 2
                 total += max(0.0, margin - distance) ** 2
-    return total
+    return total / len(rows) ** 2  # a pair of a class with itself counts as nothing
 
 
 @pytest.mark.parametrize("margin", [0.0, 0.3, 0.5, 0.9, 1.0])
-def test_sum_over_pairs_agrees_with_numpy(margin):
+def test_mean_over_pairs_agrees_with_numpy(margin):
     rows = np.random.default_rng(2).standard_normal((6, 3))
     found = float(spread_loss(torch.from_numpy(rows), margin))
     assert found == pytest.approx(in_numpy(rows, margin), rel=1e-12)
     assert (found > 0) is (margin > 0)
+
+
+@pytest.mark.parametrize("n_classes", [10, 100])
+def test_strength_does_not_grow_with_the_number_of_classes(n_classes):
+    """Of rows that all point the same way every pair costs margin^2, whatever their number."""
+    found = float(spread_loss(torch.ones(n_classes, 3, dtype=torch.float64), 0.9))
+    assert found == pytest.approx(0.81 * (1 - 1 / n_classes))
 
 
 def test_row_beside_itself_costs_nothing():

@@ -161,7 +161,7 @@ class Program:
         return self._settle("personalise", context)
 
     def predictors(self, context: Context) -> dict[str, Predictor]:
-        """Every model that evaluation should look at, by name."""
+        """Every model that evaluation should look at, by name: after local work, made of what the client has then."""
         found: dict[str, Predictor] = {}
         results = context.results or None
         for part in self.method.parts:

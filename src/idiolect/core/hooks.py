@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from idiolect.core.context import Context
+from idiolect.core.context import UPLOAD, Context
 from idiolect.core.method import Method
 from idiolect.core.part import Clock, Model, Part, Scene, Task, View
 
@@ -33,6 +33,7 @@ def view_of(
         return View(
             origin=origin,
             received=origin,
+            current=origin,
             server=context.server["slots"][name] if broadcast else {},
             private=context.private["slots"].get(name, {}),
             facts=context.facts,
@@ -47,4 +48,7 @@ def view_of(
     for keeper in method.parts:
         if keeper.private and keeper.start:
             params, buffers = call(keeper, "start", params, buffers, seen_by(keeper))
-    return replace(seen_by(part), received=Model(params["model"], buffers["model"]))
+    received = Model(params["model"], buffers["model"])
+    trained = context.results.get(UPLOAD)
+    current = Model(trained.params["model"], trained.buffers["model"]) if trained else received
+    return replace(seen_by(part), received=received, current=current)

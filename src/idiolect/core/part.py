@@ -153,6 +153,7 @@ class View:
 
     origin: Model  # the model as received: shared tensors, and the client's own buffers
     received: Model  # the same with the layers that the client keeps private in their place
+    current: Model  # what the client has of that model now: as received, from the upload mark on as trained
     server: Tree  # this part's server slot, where it is broadcast
     private: Tree  # this part's slot on this client
     facts: Facts
@@ -229,7 +230,7 @@ class Part(NamedTuple):
     merge: Callable[[Flat, Tree, Tree, Clock], tuple[Flat, Tree]] | None = None  # on the server
     serve: Callable[[Results, View, Model], Model] | None = None  # after the server's own stages
     shared_model: Callable[[Model, Tree, Task], Predictor] | None = None  # what "global" means on the server
-    predictors: Callable[[View, Results | None], dict[str, Predictor]] | None = None
+    predictors: Callable[[View, Results | None], dict[str, Predictor]] | None = None  # after local work: results
     remarks: Callable[[View], dict[str, Tensor]] | None = None  # numbers about a client worth recording
     check: Callable[[Structure, Scene], None] | None = None  # refuses nets and scenes it cannot serve
     draws: Callable[[Structure], int] | None = None  # U(0,1) draws per step

@@ -144,7 +144,7 @@ class Site:
         round, engine = header["round"], Loop(self.setting.work)
         joined = join(self.setting, engine, sent, round, [self.client])
         self.store.write(Position(round, JOIN), joined.privates[self.client], known)
-        arrival = examine_joined(self.setting, engine, sent, joined)
+        arrival = examine_joined(self.setting, joined)
         return {"arrival": arrival, "digest": digest(joined.privates[self.client])}, {}
 
     def _private(self, known: Position | None, asked: Position) -> tuple[Tree, dict[str, Any]]:

@@ -25,6 +25,7 @@ class Outcome(NamedTuple):
     loss: Tensor
     before: Logits  # of the test split, before and after local training; empty unless observed
     after: Logits
+    after_valid: Logits = {}  # of the validation split, where something is chosen for a newcomer
 
 
 def run_stages(
@@ -88,11 +89,14 @@ def round_of_group(
     feed = _feed(work, packing, program, clients)
     context, messages = run_round(program, packing, context, feed)
     after = evaluate_context(program, work, packing, context, clients, "test") if observe else None
+    chooses = observe and program.clock.newcomer and program.method.choices
+    valid = evaluate_context(program, work, packing, context, clients, "valid") if chooses else None
     rows = packing.unpack((context.private, messages, context.results[UPLOAD].loss), len(clients))
     if isinstance(rows, Rows) and not observe:
         return Rows(Outcome(*rows.stacked, {}, {}), len(clients))
     return [
-        Outcome(*row, before[i] if before else {}, after[i] if after else {}) for i, row in enumerate(rows)
+        Outcome(*row, *(found[i] if found else {} for found in (before, after, valid)))
+        for i, row in enumerate(rows)
     ]
 
 

@@ -65,13 +65,10 @@ def examine_outcomes(setting: Setting, cohort: list[int], outcomes: list[Outcome
     }
 
 
-def examine_joined(setting: Setting, engine: Engine, server: Tree, joined: Joined) -> Arrival:
+def examine_joined(setting: Setting, joined: Joined) -> Arrival:
     """Newcomers on their test splits, and on validation data where something is chosen there."""
-    clients, valid = list(joined.privates), {}
-    if setting.method.choices:
-        sent = broadcast(setting.method, server)
-        logits = engine.evaluate(joined.program, sent, joined.privates, "valid")
-        valid = _score(setting, logits, clients, "valid")
+    clients = list(joined.privates)
+    valid = _score(setting, joined.valid, clients, "valid")
     before, after = (_score(setting, logits, clients, "test") for logits in (joined.before, joined.after))
     return Arrival(before, Examined(clients, after, valid))
 

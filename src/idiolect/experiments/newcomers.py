@@ -23,12 +23,14 @@ class Joined(NamedTuple):
     program: the method as newcomers run it.
     privates: their private state afterwards.
     before, after: logits on their test splits, as they arrive and when they have joined.
+    valid: logits on their validation splits when they have joined, where something is chosen on them.
     """
 
     program: Program
     privates: dict[int, Tree]
     before: list[Logits]
     after: list[Logits]
+    valid: list[Logits]
 
 
 def join(
@@ -41,10 +43,20 @@ def join(
     fresh = {client: setting.first_private(client) for client in clients}
     outcomes = engine.round(program, sent, fresh, observe=True)
     privates = dict(zip(clients, (outcome.private for outcome in outcomes), strict=True))
+    after = [outcome.after for outcome in outcomes]
     plan = program.method.plan(program.scene, program.clock)
-    for phase in ("merged", "end"):
-        if getattr(plan, phase):
+    phases = [phase for phase in ("merged", "end") if getattr(plan, phase)]
+    if phases:
+        earlier = engine.evaluate(program, sent, privates, "test")
+        for phase in phases:
             privates = dict(zip(clients, engine.settle(program, phase, sent, privates), strict=True))
-    settled = engine.evaluate(program, sent, privates, "test")
-    after = [{**outcome.after, **found} for outcome, found in zip(outcomes, settled, strict=True)]
-    return Joined(program, privates, [outcome.before for outcome in outcomes], after)
+        later = engine.evaluate(program, sent, privates, "test")
+        settled = [_changed(*pair) for pair in zip(earlier, later, strict=True)]
+        after = [{**trained, **found} for trained, found in zip(after, settled, strict=True)]
+    before, valid = ([getattr(o, name) for o in outcomes] for name in ("before", "after_valid"))
+    return Joined(program, privates, before, after, valid)
+
+
+def _changed(earlier: Logits, later: Logits) -> Logits:
+    """What became of a newcomer's predictors after its round; the others are made of what the round left it with."""
+    return {n: logits for n, logits in later.items() if n not in earlier or not logits.equal(earlier[n])}

@@ -125,7 +125,7 @@ class Simulation:
                     self._recorder().remarks(client, found)
         if self.setting.federation.newcomers:
             joined = join(self.setting, self.engine, self.server, self.round)
-            arrival = examine_joined(self.setting, self.engine, self.server, joined)
+            arrival = examine_joined(self.setting, joined)
             self.picks |= self._recorder().newcomers(arrival)
 
     def _recorder(self) -> Recorder:

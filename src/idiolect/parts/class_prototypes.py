@@ -2,6 +2,7 @@
 
 local   CE + lambda mean_{i, dim} (h_i - pbar_{y_i})^2     over classes with a shared prototype
 up      mean feature and count of every class observed;   server: pbar_c = sum_k n_kc p_kc / sum_k n_kc
+nearest argmin_c ||h(x) - pbar_c||                        beside the classifier
 Tan et al., AAAI 2022, https://arxiv.org/abs/2105.00243
 """
 
@@ -15,6 +16,7 @@ from idiolect.core import (
     Batch,
     Clock,
     Flat,
+    Forward,
     Initial,
     Loss,
     Measure,
@@ -23,6 +25,7 @@ from idiolect.core import (
     Out,
     Part,
     Plan,
+    Predictor,
     Results,
     Scene,
     Stage,
@@ -53,6 +56,18 @@ def class_sums() -> Measure:
     return Measure(init, add)
 
 
+def nearness(features: Tensor, prototypes: Tensor) -> Tensor:
+    """Minus the squared distance of every row [B, d] to every prototype [K, d], as logits [B, K].
+
+    A class without a prototype stands behind all the others, so that it is never predicted.
+    """
+    known = ~prototypes.isnan().any(-1)
+    filled = torch.where(known[:, None], prototypes, 0)
+    squares = (features**2).sum(-1)[:, None] + (filled**2).sum(-1) - 2 * features @ filled.T
+    distance = torch.where(known, squares.clamp(min=0), 0)
+    return -torch.where(known, distance, 2 * distance.amax(-1, keepdim=True) + 1)
+
+
 def class_prototypes(weight: float = 1.0, reduction: str = "mean") -> Part:
     """Pulls features towards the prototypes that all clients share, and sends the client's own.
 
@@ -61,7 +76,9 @@ def class_prototypes(weight: float = 1.0, reduction: str = "mean") -> Part:
         reduction: over the dimensions of a feature, ``mean`` (the authors' code) or ``sum``.
 
     Deviations: a class without a shared prototype adds no term.  Absent prototypes are NaN on the
-    server; a class that nobody sent in a round keeps the prototype it had.
+    server; a class that nobody sent in a round keeps the prototype it had.  The headline is the client's own classifier;
+    the paper's prediction by the nearest shared prototype is scored beside it as ``nearest-prototype``.  A class that
+    nobody ever sent is never predicted so, and before the first prototypes exist the classifier predicts in their place.
     """
     refuse_outside("weight (lambda)", weight, 0)
     refuse_unknown_choice("reduction", reduction, ("mean", "sum"))
@@ -100,6 +117,19 @@ def class_prototypes(weight: float = 1.0, reduction: str = "mean") -> Part:
         fresh = mean["sum"] / mean["count"].clamp(min=1e-12)[:, None]
         return params, {"prototypes": torch.where(seen[:, None], fresh, slot["prototypes"])}
 
+    def nearest(view: View) -> Forward:
+        def forward(params: Tree, buffers: Tree, batch: Batch, train: bool) -> tuple[Out, Tree]:
+            out, new = view.task.bare(params, buffers, batch, train)
+            prototypes = params["shared"]["prototypes"]
+            logits = torch.where(prototypes.isnan().all(), out.logits, nearness(out.features, prototypes))
+            return out._replace(logits=logits), new
+
+        return forward
+
+    def predictors(view: View, results: Results | None) -> dict[str, Predictor]:
+        params = {"model": view.current.params, "shared": view.server}
+        return {"nearest-prototype": Predictor(params, {"model": view.current.buffers}, nearest(view))}
+
     return Part(
         NAME,
         init_server=init_server,
@@ -108,5 +138,6 @@ def class_prototypes(weight: float = 1.0, reduction: str = "mean") -> Part:
         upload=upload,
         scalars=scalars,
         merge=merge,
+        predictors=predictors,
         broadcasts=True,
     )

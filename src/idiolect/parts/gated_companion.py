@@ -70,8 +70,8 @@ def gated_companion(companion_init: str = "fresh", fixed_gate: float | None = No
 
     def predictors(view: View, results: Results | None) -> dict[str, Predictor]:
         slot = view.private
-        params = {"model": view.origin.params, "own": slot["own"], "gate": slot["gate"]}
-        buffers = {"model": view.origin.buffers, "own": slot["buffers"]}
+        params = {"model": view.current.params, "own": slot["own"], "gate": slot["gate"]}
+        buffers = {"model": view.current.buffers, "own": slot["buffers"]}
         return {"composed": Predictor(params, buffers, forward(view.task.bare, view))}
 
     return Part(

@@ -92,7 +92,7 @@ def mixed_companion(alpha: float = 0.5, learned: bool = False, shared_first: boo
 
     def predictors(view: View, results: Results | None) -> dict[str, Predictor]:
         own = view.private
-        mixture = interpolate(view.received.params, own["params"], own["alpha"])
+        mixture = interpolate(view.current.params, own["params"], own["alpha"])
         return {"mix(alpha)": Predictor.of(Model(mixture, own["buffers"]), recalibrate=True)}
 
     def remarks(view: View) -> dict[str, torch.Tensor]:

@@ -124,10 +124,10 @@ def mixed_subspace(
 
     def predictors(view: View, results: Results | None) -> dict[str, Predictor]:
         grid = GRID if mixes(view.clock) else (0.0,)
-        shared, own = view.received.params, view.private
+        shared, own = view.current, view.private
         return {
             f"mix({alpha:.1f})": Predictor.of(
-                Model(interpolate(shared, own, alpha), view.origin.buffers), recalibrate=True
+                Model(interpolate(shared.params, own, alpha), shared.buffers), recalibrate=True
             )
             for alpha in grid
         }

@@ -101,8 +101,8 @@ def personal_head(gamma: float = 1.0, prior: str = "additive", head_init: str = 
         return forward
 
     def predictors(view: View, results: Results | None) -> dict[str, Predictor]:
-        params = {"model": view.origin.params, "head": view.private}
-        return {"composed": Predictor(params, {"model": view.origin.buffers}, summed(view))}
+        params = {"model": view.current.params, "head": view.private}
+        return {"composed": Predictor(params, {"model": view.current.buffers}, summed(view))}
 
     return Part(
         NAME,

@@ -104,7 +104,7 @@ def private_layers(
         return {name: trained[name] for name in view.private}
 
     def predictors(view: View, results: Results | None) -> dict[str, Predictor]:
-        return {"composed": Predictor.of(view.received)}
+        return {"composed": Predictor.of(view.current)}
 
     return Part(
         "private_layers",

@@ -1,6 +1,6 @@
 """Spread-out classifier: after the average, the server pushes the classes' proxies apart (FedAwS).
 
-min_W  sum_{c != c'} max(0, nu - d(w_c, w_c'))^2,    d = (1 - cos(w_c, w_c')) / 2
+min_W  1/K^2 sum_{c != c'} max(0, nu - d(w_c, w_c'))^2,    d = (1 - cos(w_c, w_c')) / 2
 Yu et al., ICML 2020, https://arxiv.org/abs/2004.10342
 """
 
@@ -35,11 +35,11 @@ STAGE = "spread"
 
 
 def spread_loss(rows: Tensor, margin: float) -> Tensor:
-    """The sum over pairs of different classes; rows is [K, d]."""
+    """The mean over all K x K pairs, in which a class beside itself counts as nothing; rows is [K, d]."""
     unit = F.normalize(rows, dim=-1)
     distance = (1 - unit @ unit.T) / 2
     others = 1 - torch.eye(len(rows), dtype=rows.dtype, device=rows.device)
-    return ((margin - distance).clamp(min=0) ** 2 * others).sum()
+    return ((margin - distance).clamp(min=0) ** 2 * others).mean()
 
 
 def spread_out(
@@ -53,7 +53,10 @@ def spread_out(
         learning_rate, momentum: of the server's SGD; the MAP authors pair (margin, steps, rate) as
             (0.9, 20, 1), (0.8, 30, 0.1) and (0.5, 50, 0.01).
 
-    Deviations: none.  Pairs of a class with itself are left out; row norms are free.
+    Deviations: the paper's clients hold examples of one class each and train with a loss on positives alone; here they
+    train as in FedAvg.  Its server makes one step a round on the sum over pairs, times a multiplier lambda; here it
+    makes ``steps`` steps of SGD with momentum on the mean over K x K pairs, to which the MAP authors' rates belong.  So
+    a rate of 1 here moves the rows like a rate of 1/K^2 on the sum.  Row norms are free.
     """
     refuse_outside("margin (nu)", margin, 0, 1)
     refuse_outside("steps", steps, 0)

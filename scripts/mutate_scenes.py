@@ -82,10 +82,10 @@ def changed(leaf: Leaf, alike: list[Any], draw: random.Random) -> Any:
     value = leaf.value
     if isinstance(value, bool):
         return not value
-    if isinstance(value, int | float):
-        return draw.choice(
-            [value + 1, value * 2 or 1, value / 10 if isinstance(value, float) and value else value + 10]
-        )
+    if isinstance(value, float):
+        return draw.choice([value + 1, value * 2 or 10.0, value / 10 or 0.1])
+    if isinstance(value, int):
+        return draw.choice([value + 1, value * 2 or 10])
     if value == MISSING:
         return 1.0
     others = sorted({other for other in alike if isinstance(other, str) and other not in (value, MISSING)})

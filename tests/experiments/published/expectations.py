@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from idiolect.experiments.papers import Column, Figure, Number, Table
+from idiolect.experiments.papers import Column, Figure, Number, Paper, Table
 from idiolect.experiments.scenarios import Scenario
 
 Block = Mapping[str, Any]
 
 PROSE = {
     Scenario: {"line", "differs", "warning", "cannot", "reasons"},
+    Paper: {"title", "citation"},
     Table: {"caption", "notes"},
     Column: {"label", "note"},
     Figure: {"caption", "notes"},
@@ -52,12 +53,21 @@ def over(common: Block, own: Block) -> dict[str, dict[str, Any]]:
 
 
 def scene(
-    paper: Block, chosen: Block, code: Block | None = None, clipped: Block | None = None
+    common: tuple[Block, Block],
+    own: tuple[Block, Block],
+    code: Block | None = None,
+    clipped: Block | None = None,
 ) -> dict[str, dict[str, tuple[Any, str]]]:
-    """Every setting with its origin in every preset: what the paper states, what was chosen here, what the authors'
-    code has instead, and the variant with that code's clipping alone."""
-    base = {key: (value, "paper") for key, value in paper.items()}
-    base |= {key: (value, "inferred") for key, value in chosen.items()}
+    """Every setting with its origin in every preset.
+
+    Args:
+        common, own: what the paper states and what was chosen here, for all its scenes and then for this one.
+        code: what the authors' code has instead; ``clipped``: its clipping alone.
+    """
+    base: dict[str, tuple[Any, str]] = {}
+    for stated, chosen in (common, own):
+        base |= {key: (value, "paper") for key, value in stated.items()}
+        base |= {key: (value, "inferred") for key, value in chosen.items()}
     presets = {"paper": base}
     for name, changed in (("official", code), ("clipped", clipped)):
         if changed:
@@ -91,8 +101,11 @@ def cell(
     return known | {"options": dict(options or {}), "reading": PLAIN | dict(reading)}
 
 
-def line(label: str, scenarios: Sequence[str], method: str, reading: Block) -> dict[str, Any]:
-    return {"label": label, "scenarios": list(scenarios), "method": method, "reading": PLAIN | dict(reading)}
+def line(
+    label: str, scenarios: Sequence[str], method: str, reading: Block, settings: Block | None = None
+) -> dict[str, Any]:
+    known = {"label": label, "scenarios": list(scenarios), "method": method}
+    return known | {"reading": PLAIN | dict(reading), "settings": dict(settings or {})}
 
 
 def figure(
@@ -102,9 +115,9 @@ def figure(
     numbers: Sequence[Block] = (),
     **more: Any,
 ) -> dict[str, Any]:
-    """``more``: ``options`` and ``settings`` that are varied, ``tables`` and their ``column``, ``mark``."""
+    """``more``: varied ``options`` and ``settings``, ``compared`` lines, ``tables``, ``column`` and ``mark``."""
     known = {"kind": kind, "scenarios": list(scenarios), "lines": list(lines), "numbers": list(numbers)}
-    rest = {"options": {}, "settings": {}, "tables": [], "column": "", "mark": None}
+    rest = {"options": {}, "settings": {}, "compared": [], "tables": [], "column": "", "mark": None}
     assert more.keys() <= rest.keys()
     return known | rest | more
 

@@ -13,13 +13,14 @@ from .expectations import (
     table,
 )
 
-METHOD = "map"
+METHOD, SEEDS = "map", 1
 
 # Section 5.2.1: 100 clients, T, Q, B, momentum, weight decay, a constant rate, a fifth of the samples for testing;
 # section 5.2.2: 500 samples of the global test set for FedDF.
 STATED = {"partition": "map_incomplete", "clients": 100, "rounds": 150, "participation_rate": 0.2}
 STATED |= {"batch_size": 64, "momentum": 0.9, "weight_decay": 1e-5, "lr_decay": 1.0, "warmup_rounds": 0}
-STATED |= {"weighting": "uniform", "test": 0.2, "public": 500, "public_in_test": True}
+STATED |= {"weighting": "uniform", "pool": "train", "client_test": "split", "test": 0.2}
+STATED |= {"public": 500, "public_in_test": True}
 CHOSEN = {"initialisation": "default", "clip_norm": None, "min_local_steps": 0, "buffers": "average"}
 CHOSEN |= {"valid": 0.0, "augmentation": "none", "evaluate_every": 10, "observe": "evaluated"}
 CHOSEN |= {"calibration": "whole", "newcomers": 0}
@@ -54,7 +55,7 @@ TRIPLES = {
         for (x, _, k), rate in zip(_PFEDME, (9.0, 75.0, 500.0), strict=True)
     ],
     "perfedavg_fo": [{"inner_rate": 0.03, "outer_rate": x} for x in (0.1, 0.05, 0.01)],
-    "fedproto": [{"weight": x} for x in (0.1, 0.01, 0.001)],
+    "fedproto": [{"weight": x, "reduction": "sum"} for x in (0.1, 0.01, 0.001)],
     "ditto": [{"weight": x} for x in (0.1, 0.01, 0.001)],
     "fedrod": [{"gamma": x} for x in (1.0, 0.5, 0.25)],
     "fedrs": [{"alpha": x} for x in (0.9, 0.5, 0.1)],
@@ -77,6 +78,44 @@ assert all(
     abs(t["weight"] * t["outer_rate"] - p[1]) < 1e-12 for t, p in zip(TRIPLES["pfedme"], _PFEDME, strict=True)
 )
 
+# Equation 8: a class is observed or missing.  Algorithm 1: two halves of the epochs at one rate.  Section 4.2: mu = 0.9
+# and temperature 4.  Elsewhere the values of the methods' own papers.
+RS = {"rule": "paper", "min_count": 1}
+INHERITED_DEFAULTS = {
+    "temperature": 4.0,
+    "kd_form": "kl",
+    "momentum": 0.9,
+    "schedule": "mu_a",
+    "hpm_init": "lazy",
+}
+INHERITED_DEFAULTS |= {"momentum_max": 1.0}
+TWO_STAGES = RS | INHERITED_DEFAULTS | {"hpm_statistics": "ema", "shared_share": 0.5, "private_share": 0.5}
+TWO_STAGES |= {"private_lr_scale": 1.0, "private_min_steps": 0, "rounding": "ceil"}
+GRID_METHODS = {
+    "fedprox": {"form": "sq_half"},
+    "scaffold": {"control": "mean_gradient", "momentum": 0.0},
+    "feddf": {"weight_decay": 0.0, "every": 1},
+    "fedavgm": {"nesterov": False},
+    "fedaws": {"momentum": 0.9},
+    "moon": {"temperature": 0.5, "previous_init": "received"},
+    "perfedavg_fo": {"adapt_steps": 1},
+    "ditto": {"epochs": None, "form": "sq_half"},
+    "fedrod": {"prior": "additive", "head_init": "zero"},
+    "fedrs": RS,
+    "fedphp": INHERITED_DEFAULTS | {"inference": "hpm"},
+    "dittors": RS | {"epochs": None, "form": "sq_half"},
+    "scars": RS | {"momentum": 0.0},
+    "map": TWO_STAGES,
+    "scamap": TWO_STAGES,
+}
+DEFAULTS = GRID_METHODS | {
+    "pfedme": {"beta": 1.0, "steps": None},
+    "fedavg_lu": {"epochs": 1, "lr_scale": 1.0},
+    "fedper": {"count": 1, "head_init": "random", "fine_tune_epochs": 0},
+    "fedrep": {"count": 1, "head_epochs": 10, "body_epochs": 1, "head_init": "random"},
+    "flda": {"companion_init": "fresh", "fixed_gate": None},
+}
+
 # Section 5.4: restricted softmax by class frequency; the authors' code divides by the largest one.
 FREQUENCY = {"fedrs": {"rule": "freq"}, "map": {"rule": "freq"}}
 CODE_FREQUENCY = {"fedrs": {"rule": "freq_max"}, "map": {"rule": "freq_max"}}
@@ -92,7 +131,9 @@ CODE_LENET = {"model": "lenet_map", "batch_size": 32}
 DIRICHLET = {"partition": "dirichlet_client(alpha=0.5)"}
 FEMNIST = {"dataset": "femnist", "partition": "natural", "clients": 0, "model": "femnistnet", "rounds": 100}
 FEMNIST |= {"learning_rate": 0.004}
-FEMNIST_CHOSEN = {"batch_size": 64, "public": 0, "public_in_test": False}
+# Neither there nor in section 5.1 are batch size and weight decay stated.
+UNSTATED = {"batch_size": 64, "weight_decay": 1e-5}
+FEMNIST_CHOSEN = UNSTATED | {"public": 0, "public_in_test": False}
 # Sections 5.1.1 and 5.1.2: networks trained for 50 epochs without a federation; 5.1.3: two clients.
 STUDY = {"partition": "iid", "clients": 1, "participation_rate": 1.0, "rounds": 50, "local_epochs": 1}
 FLAT = {"dataset": "mnist", "model": "lenet_2d", "learning_rate": 0.01}
@@ -114,15 +155,18 @@ OWN = {
     "map-cinic-resnet56": (CINIC | {"model": "resnet56"}, {}, CROP, 100, {}, {}),
     "map-o2": (
         STUDY | {"dataset": "cifar10", "model": "vgg11(normalised=True)", "learning_rate": 0.03},
-        *({}, {}, 1, {}, {}),
+        *(UNSTATED, {}, 1, {}, {}),
     ),
     "map-o3": (
         STUDY | {"dataset": "cifar100", "model": "vgg16_bn", "learning_rate": 0.03},
-        *({}, {}, 1, {}, {}),
+        *(UNSTATED, {}, 1, {}, {}),
     ),
-    "map-o4": (DEMO, {"learning_rate": 0.01, "evaluate_every": 1}, {}, 2, {}, {}),
+    "map-o4": (
+        *(DEMO, UNSTATED | {"learning_rate": 0.01, "momentum": 0.9, "evaluate_every": 1}),
+        *({}, 2, {}, {}),
+    ),
 }
-OWN |= {f"map-o1-{n}": (STUDY | FLAT, {}, {}, 1, {}, {}) for n in (8, 5, 2)}
+OWN |= {f"map-o1-{n}": (STUDY | FLAT, UNSTATED, {}, 1, {}, {}) for n in (8, 5, 2)}
 for like in ("fa-lenet", "c10-tfcnn", "c100-vgg8bn"):
     stated, chosen, code, clients, *_ = OWN[f"map-{like}"]
     OWN[f"map-dir-{like}"] = (stated | DIRICHLET, chosen, code, clients, FREQUENCY, CODE_FREQUENCY)
@@ -133,9 +177,10 @@ for percent in (10, 30):
 
 SCENES = {
     name: {
-        "presets": scene(STATED | stated, CHOSEN | chosen, CODE | code, CLIPPED),
+        "presets": scene((STATED, CHOSEN), (stated, chosen), CODE | code, CLIPPED),
         "expected_clients": clients,
         "options": over(OPTIONS, own),
+        "defaults": DEFAULTS,
         "official_options": code_options,
         "method_settings": {},
     }
@@ -274,4 +319,8 @@ GRIDS = {
             for weight in LAMBDAS
         ]
     },
+}
+GRID_DEFAULTS = {
+    "map": GRID_METHODS | {"feddml": {"companion_init": "fresh"}, "pfedme": {"steps": None}},
+    "map-study": {"map": TWO_STAGES},
 }

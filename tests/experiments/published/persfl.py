@@ -2,10 +2,11 @@
 
 from .expectations import EVERYONE, cell, figure, line, over, scene, table
 
-METHOD = "persfl"
+METHOD, SEEDS = "persfl", 5  # section 5.1: averages over five runs
 
 # Section 5: ten users, all active, 60 % - 20 % - 20 %; equation 4 is the plain mean.
 STATED = {"clients": 10, "participation_rate": 1.0, "weighting": "uniform", "valid": 0.2, "test": 0.2}
+STATED |= {"pool": "train_and_test", "client_test": "split"}  # 60,000 and 70,000 instances
 # Local epochs, batch size and learning rate are not stated.
 CHOSEN = {"local_epochs": 4, "batch_size": 128, "learning_rate": 0.01, "momentum": 0.0, "weight_decay": 0.0}
 CHOSEN |= {"initialisation": "default", "clip_norm": None, "min_local_steps": 0, "warmup_rounds": 0}
@@ -29,17 +30,20 @@ SPLITS = {
 }
 # FedPer keeps the last layer.  pFedMe: R = 20 batches, K = 5.
 OPTIONS = {"fedper": {"count": 1}, "pfedme": {"inner_steps": 5, "steps": 20}}
+# The grid is what the averages of table 5 allow.
+LAMBDAS, TEMPERATURES = [0.0, 0.25, 0.5, 0.75, 1.0], [1.0, 5.0, 25.0]
+STUDENT_DEFAULTS = {"epochs": 20, "lr_scale": 1.0, "teacher": "optimal"}
+SEARCHED = STUDENT_DEFAULTS | {"lambdas": LAMBDAS, "temperatures": TEMPERATURES}
+DEFAULTS = {"fedper": {"head_init": "random", "fine_tune_epochs": 0}, "perfedavg_fo": {"adapt_steps": 1}}
+DEFAULTS |= {"persfl": SEARCHED | {"soft_loss": "kl"}, "persfl_gd": SEARCHED}
 
 
 def _scene(data, split, rounds, moreau, meta):
     """``rounds`` and the two rates differ from method to method."""
     eta, eta_p, weight, beta, batch = moreau
     averaged, distilled, moreau_rounds, meta_rounds = rounds
-    stated, chosen = STATED | data | {"rounds": averaged}, CHOSEN
-    if split == DS1:  # the exact split is not public
-        chosen = chosen | {"partition": split}
-    else:
-        stated = stated | {"partition": split}
+    stated, chosen = data | {"rounds": averaged}, {}
+    (chosen if split == DS1 else stated)["partition"] = split  # the rule of DS-1 is not printed
     pfedme = {"outer_rate": eta, "inner_rate": eta_p, "weight": weight, "beta": beta}
     settings = {"pfedme": {"rounds": moreau_rounds} | ({"batch_size": batch} if batch != 128 else {})}
     # 20 iterations of Per-FedAvg: as many steps at the least, and next to no epochs
@@ -47,11 +51,12 @@ def _scene(data, split, rounds, moreau, meta):
     if distilled != averaged:
         settings |= {name: {"rounds": distilled} for name in ("persfl", "persfl_gd")}
     return {
-        "presets": scene(stated, chosen),
+        "presets": scene((STATED, CHOSEN), (stated, chosen)),
         "expected_clients": 10,
         "options": over(
             OPTIONS, {"pfedme": pfedme, "perfedavg_fo": {"inner_rate": meta[0], "outer_rate": meta[1]}}
         ),
+        "defaults": DEFAULTS,
         "official_options": {},
         "method_settings": settings,
     }
@@ -128,8 +133,7 @@ TABLES["persfl-table7"] = table(
     },
 )
 
-# Figures 3 to 8: lambda without 1; the grid is what the averages of table 5 allow.
-LAMBDAS, TEMPERATURES = (0.0, 0.25, 0.5, 0.75, 1.0), (1.0, 5.0, 25.0)
+# Figures 3 to 8: lambda without 1.
 TEACHER = {"metric": "teacher round", "split": "none", "population": "all", "moment": "end"}
 FIGURES = {
     "persfl-fig1": figure("schematic"),
@@ -148,3 +152,4 @@ for number, name in enumerate(SCENES, start=3):
 GRIDS = {
     "persfl": {"persfl": [{"lambdas": [x], "temperatures": [t]} for x in LAMBDAS for t in TEMPERATURES]},
 }
+GRID_DEFAULTS = {"persfl": {"persfl": STUDENT_DEFAULTS | {"soft_loss": "kl"}}}

@@ -2,12 +2,12 @@
 
 from .expectations import AGGREGATION, EVERYONE, cell, figure, line, number, over, scene, table
 
-METHOD = "superfed_mm"
+METHOD, SEEDS = "superfed_mm", 1
 
 # Datasets and settings: B, E, C, eta, momentum, K, 80 % and 20 %; algorithm 1 weights by samples.
 STATED = {"model": "superfed_cnn", "partition": "pathological_shards", "clients": 100, "batch_size": 20}
 STATED |= {"participation_rate": 0.1, "local_epochs": 10, "learning_rate": 0.01, "momentum": 0.9}
-STATED |= {"weighting": "samples", "test": 0.2}
+STATED |= {"weighting": "samples", "pool": "train", "client_test": "split", "test": 0.2}
 CHOSEN = {"initialisation": "default", "weight_decay": 0.0, "clip_norm": None, "min_local_steps": 0}
 CHOSEN |= {"warmup_rounds": 0, "lr_decay": 1.0, "buffers": "average", "public": 0, "public_in_test": False}
 CHOSEN |= {"augmentation": "none", "evaluate_every": 20, "observe": "evaluated", "calibration": "whole"}
@@ -21,6 +21,18 @@ OPTIONS = {"superfed_mm": MIXED, "superfed_lm": MIXED}
 # From the authors' code: the baselines' weights, and personal or shared layers, which are the classifier.
 OPTIONS |= {"fedprox": {"weight": 0.01}, "fedprox_lu": {"weight": 0.01}, "apfl": {"alpha": 0.25}}
 OPTIONS |= {"fedper": {"count": 1}, "lg_fedavg": {"count": 1}}
+# Algorithm 1: one w_l(0) for all clients, the squared distance, alpha drawn for every batch.
+MIXED_DEFAULTS = {"own_init": "shared", "fixed_alpha": None, "proximity_form": "sq"}
+DEFAULTS = {
+    "fedavg_lu": {"epochs": 1, "lr_scale": 1.0},
+    "fedprox": {"form": "sq_half"},
+    "fedprox_lu": {"form": "sq_half", "epochs": 1, "lr_scale": 1.0},
+    "fedper": {"head_init": "random", "fine_tune_epochs": 0},
+    "lg_fedavg": {"body_init": "shared"},
+    "apfl": {"learned": False, "shared_first": False},
+    "superfed_mm": MIXED_DEFAULTS,
+    "superfed_lm": MIXED_DEFAULTS,
+}
 CODE_OPTIONS = {"fedprox": {"form": "norm"}, "fedprox_lu": {"form": "norm"}}
 
 EMNIST = {"dataset": "emnist(split=byclass)", "partition": "semantic_emnist", "clients": 0}
@@ -41,9 +53,10 @@ OWN = {
 }
 SCENES = {
     name: {
-        "presets": scene(STATED | stated | {"rounds": rounds}, CHOSEN | chosen, CODE | code),
+        "presets": scene((STATED, CHOSEN), (stated | {"rounds": rounds}, chosen), CODE | code),
         "expected_clients": clients,
         "options": over(OPTIONS, own),
+        "defaults": DEFAULTS,
         "official_options": CODE_OPTIONS,
         "method_settings": {},
     }
@@ -145,4 +158,10 @@ GRIDS = {
     "superfed-phase": {
         method: [{"phase_one": tenth / 10} for tenth in range(10)] for method in SCHEMES.values()
     },
+}
+GRID_DEFAULTS = {
+    "superfed": dict.fromkeys(SCHEMES.values(), MIXED_DEFAULTS | {"phase_one": 0.4}),
+    "superfed-phase": dict.fromkeys(
+        SCHEMES.values(), MIXED_DEFAULTS | {"orthogonality": 2.0, "proximity": 0.01}
+    ),
 }

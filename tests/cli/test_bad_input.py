@@ -72,10 +72,6 @@ BAD: dict[str, tuple[list[str], list[str]]] = {
         ["--method", "persfl", "--set", "valid=0"],
         ["persfl chooses on validation data and client 0 holds none; set valid above 0"],
     ),
-    "superfed-unvalidated": (
-        ["--method", "superfed_mm", "--set", "valid=0"],
-        ["superfed_mm chooses on validation data and client 0 holds none; set valid above 0"],
-    ),
     "diverged": (
         ["--set", "learning_rate=1e30"],
         ["client 0 ", "not finite in round 1; lower learning_rate"],

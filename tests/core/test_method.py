@@ -124,7 +124,7 @@ def test_plan_is_edited_by_the_parts_in_order():
 
 def test_choice_on_validation_data_is_declared():
     assert method("persfl").needs_validation
-    assert method("superfed_mm").needs_validation
+    assert method("superfed_mm").uses_validation and not method("superfed_mm").needs_validation
     assert not method("map").needs_validation
 
 

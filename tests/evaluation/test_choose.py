@@ -47,6 +47,11 @@ def test_oracle_looks_at_test_and_is_named_so():
     assert set(found) == {"mix(validated)", "mix(oracle)"}
 
 
+def test_without_validation_scores_the_oracle_is_alone():
+    found, picks = choose([CHOICE], {}, TEST)
+    assert picks == {"mix(oracle)": "mix(1)"} and set(found) == {"mix(oracle)"}
+
+
 def test_tie_goes_to_the_first():
     even = scores(a=[0.2, 0.2], b=[0.3, 0.3], c=[0.3, 0.3])
     assert choose([CHOICE], even, even)[1] == {"mix(validated)": "mix(0.5)", "mix(oracle)": "mix(0.5)"}

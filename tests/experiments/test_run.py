@@ -213,6 +213,43 @@ def test_comparison_holds_out_a_tenth_of_the_training_part_for_all(test, valid, 
     assert [r.manifest["spec"]["valid"] for r in done.runs] == pytest.approx([valid, valid])
 
 
+def test_mixing_coefficient_needs_no_validation_data_where_an_oracle_picks_it(tiny, tmp_path):
+    found = run(replace(tiny, method="superfed_mm(phase_one=0)"), valid=0.0, out=tmp_path, **LOOP)
+    assert found.manifest["headline"] == "mix(oracle)" and set(found.manifest["choices"]) == {"mix(oracle)"}
+    assert any("mix(oracle) is picked on test data" in note for note in found.manifest["notes"])
+    rows = found.rows.query("metric == 'accuracy' and round == 2 and population == 'all' and split == 'test'")
+    means = rows.groupby("predictor")["value"].mean()
+    family = [f"mix({a / 10:.1f})" for a in range(11)]
+    assert set(means.index) == {"global", "mix(oracle)", *family}
+    assert means["mix(oracle)"] == means[family].max()
+    assert set(found.rows["split"]) == {"test", "server"}
+    train = [sum(counts) for counts in found.manifest["class_counts"]]
+    assert train == [16] * 4  # 80 % of 20, as the paper trains
+
+
+def test_comparison_that_asks_for_no_validation_data_shows_the_oracle(tiny, tmp_path):
+    done = compare(["fedavg", "superfed_mm"], experiment=tiny, valid=0.0, out=tmp_path, **LOOP)
+    assert [r.manifest["spec"]["valid"] for r in done.runs] == [0.0, 0.0]
+    assert [r.manifest["headline"] for r in done.runs] == ["global", "mix(oracle)"]
+    assert "mix(oracle)" in (done.folder / "table.md").read_text()
+
+
+def test_method_that_cannot_do_without_validation_data_overrules_the_comparison(tiny, tmp_path):
+    persfl = "persfl(lambdas=(0.5,), temperatures=(1.0,), epochs=1)"
+    done = compare([persfl, "superfed_mm"], experiment=tiny, valid=0.0, out=tmp_path, **LOOP)
+    assert [r.manifest["spec"]["valid"] for r in done.runs] == pytest.approx([0.08, 0.08])
+    assert done.runs[1].manifest["headline"] == "mix(validated)"
+
+
+@pytest.mark.parametrize("engine", ["loop", "cohort"])
+def test_newcomers_without_validation_data_are_scored_by_the_oracle(engine, tiny, tmp_path):
+    experiment = replace(tiny, method="superfed_mm", newcomers=1, participation_rate=0.5)
+    found = run(experiment, valid=0.0, out=tmp_path, engine=engine, device="cpu")
+    new = found.rows.query("population == 'new' and moment == 'after'")
+    assert "mix(oracle)" in set(new["predictor"]) and "mix(validated)" not in set(new["predictor"])
+    assert set(new["split"]) == {"test"} and new["value"].notna().all()
+
+
 def test_comparison_with_validation_data_keeps_its_share(tiny, tmp_path):
     done = compare(["fedavg", "superfed_mm"], experiment=tiny, out=tmp_path, **LOOP)
     assert [r.manifest["spec"]["valid"] for r in done.runs] == [0.2, 0.2]

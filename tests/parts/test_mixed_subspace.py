@@ -68,3 +68,17 @@ def test_private_model_is_not_held_near_the_received_one():
     shared, own = (leaves(tree) for tree in models())
     penalty(shared, own, models()[1], proximity=0.5).backward()
     assert all(w.grad is None or w.grad.abs().max() == 0 for w in own.values())
+
+
+@pytest.mark.parametrize(
+    ("share", "rounds", "length"),
+    [(0.4, 4, 1), (0.4, 40, 16), (0.29, 100, 29), (0.3, 5, 1), (0.9, 5, 4), (0.0, 3, 0), (1.0, 3, 3)],
+)
+def test_first_phase_has_the_floor_of_its_share_of_the_rounds(share, rounds, length):
+    """0.29 * 100 is 28.999... in floating point."""
+    part = mixed_subspace(phase_one=share)
+    views = [
+        SimpleNamespace(private={}, clock=SimpleNamespace(round=t, rounds=rounds)) for t in range(rounds)
+    ]
+    mixed = ["own" in part.start({"model": {}}, {}, view)[0] for view in views]
+    assert mixed == [t >= length for t in range(rounds)]

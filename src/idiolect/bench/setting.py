@@ -21,7 +21,7 @@ def setting_of(cell: Cell, method: str) -> Setting:
     """Args:
     method: the text of the method, with the options that the cell's plain loop knows.
     """
-    valid = VALID if read_method(method).needs_validation else 0.0
+    valid = VALID if read_method(method).uses_validation else 0.0
     experiment = Experiment(
         method=method,
         dataset="random images",

@@ -65,8 +65,14 @@ class Method:
         return any(p.needs_public for p in self.parts)
 
     @property
+    def uses_validation(self) -> bool:
+        """Whether something is chosen on validation data; a ``Choice`` can go without, its oracle being left."""
+        return bool(self.choices) or self.needs_validation
+
+    @property
     def needs_validation(self) -> bool:
-        return bool(self.choices) or any(p.needs_validation for p in self.parts)
+        """Whether the method cannot run without validation data."""
+        return any(p.needs_validation for p in self.parts)
 
     def check(self, structure: Structure, scene: Scene) -> None:
         for part in self.parts:

@@ -188,8 +188,8 @@ class Choice:
     Args:
         name: what the picked predictor is called in results.
         family: prefix of the predictors to pick from.
-        oracle: name of the pick made on test data, reported beside it; it must hold the word ``oracle``, and
-            ``name`` must not.
+        oracle: name of the pick made on test data, reported beside it, and alone where there are no validation data;
+            it must hold the word ``oracle``, and ``name`` must not.
     """
 
     name: str
@@ -239,7 +239,7 @@ class Part(NamedTuple):
     )
     broadcasts: bool = False  # the server slot travels to the clients
     individual: bool = False  # the server looks at single uploads, not only at their mean
-    needs_validation: bool = False  # chooses something on the validation split
+    needs_validation: bool = False  # cannot work without a validation split
     needs_public: bool = False  # trains on unlabelled public data on the server
     needs_whole: bool = False  # works on the whole shared model: no part may keep layers of it private
     roles: tuple[str, ...] = ()  # exclusive roles; two parts with one role cannot be chained

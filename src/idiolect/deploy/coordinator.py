@@ -207,7 +207,7 @@ class Coordinator:
             self.progress.heard(name, f"is back after {self.round - known.round - 1} rounds without it")
 
     def _note_accuracies(self, members: list[Member], examined: list[Examined]) -> None:
-        headline = self.setting.method.headline
+        headline = self.setting.headline
         for member, one in zip(members, examined, strict=True):
             if headline in one.test:
                 self.progress.note(member.name, accuracy=one.test[headline]["accuracy"][0])

@@ -90,6 +90,7 @@ def round_of_group(
     context, messages = run_round(program, packing, context, feed)
     after = evaluate_context(program, work, packing, context, clients, "test") if observe else None
     chooses = observe and program.clock.newcomer and program.method.choices
+    chooses = chooses and all(len(work.federation.clients[c].valid) for c in clients)
     valid = evaluate_context(program, work, packing, context, clients, "valid") if chooses else None
     rows = packing.unpack((context.private, messages, context.results[UPLOAD].loss), len(clients))
     if isinstance(rows, Rows) and not observe:

@@ -32,7 +32,7 @@ def choose(choices: Sequence[Choice], valid: Scores, test: Scores) -> tuple[Scor
     """The scores on test data of each chosen predictor and of an oracle's, and which members they are.
 
     One member of the family serves all clients: the one with the best mean validation accuracy, the first of
-    several.  The oracle looks at the test accuracy instead and is named so.
+    several.  The oracle looks at the test accuracy instead and is named so; without validation scores it is alone.
     """
     found: Scores = {}
     picks: dict[str, str] = {}
@@ -40,7 +40,8 @@ def choose(choices: Sequence[Choice], valid: Scores, test: Scores) -> tuple[Scor
         family = [name for name in test if name.startswith(choice.family)]
         if not family:
             raise UserError(f"no predictor {choice.family}...) to choose {choice.name} from")
-        for name, judged_on in ((choice.name, valid), (choice.oracle, test)):
+        rules = {choice.name: valid} if valid else {}
+        for name, judged_on in (rules | {choice.oracle: test}).items():
             picks[name] = _best(family, judged_on)
             found[name] = test[picks[name]]
     return found, picks

@@ -45,7 +45,7 @@ def examine(
         chunks: private state of some clients at a time; how many changes no number.
     """
     sent = broadcast(setting.method, server)
-    held_out = bool(setting.method.choices) or setting.experiment.score_valid
+    held_out = (setting.validates and bool(setting.method.choices)) or setting.experiment.score_valid
     found = Examined([], {}, {})
     for privates in chunks:
         clients = list(privates)

@@ -33,7 +33,7 @@ def describe_run(setting: Setting, where: Where) -> dict[str, Any]:
         "label": label(experiment.method),
         "parts": [part.name for part in setting.method.parts],
         "seed": experiment.seed,
-        "headline": setting.method.headline,
+        "headline": setting.headline,
         "metrics": {
             name: {"higher_is_better": m.higher_is_better, "low": m.low, "high": m.high}
             for name, m in setting.metrics.items()

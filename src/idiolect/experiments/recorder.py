@@ -51,7 +51,7 @@ class Recorder:
     def everyone(self, program: Program, examined: Examined, moment: str) -> Glimpse:
         """Every predictor on every client's splits, and the shared model on the server's test set."""
         picks = self._record(examined, moment, "all")
-        headline, numbers = examined.test.get(self.setting.method.headline), {}
+        headline, numbers = examined.test.get(self.setting.headline), {}
         if headline:
             numbers["personal"] = sum(headline["accuracy"]) / len(examined.clients)
         if self._has_shared_model() and moment == "before":
@@ -66,7 +66,7 @@ class Recorder:
 
     def remarks(self, client: int, remarks: dict[str, float]) -> None:
         """Numbers about a client that a part wants kept."""
-        headline = self.setting.method.headline
+        headline = self.setting.headline
         for metric, value in remarks.items():
             self.rows.add(self.round, client, "none", headline, "end", "all", metric, value)
 
@@ -86,14 +86,11 @@ class Recorder:
         return scores["global"]["accuracy"][0]
 
     def _record(self, examined: Examined, moment: str, population: str) -> dict[str, str]:
-        """Writes the rows of both splits; what is chosen on validation data joins those of the test split."""
-        picks: dict[str, str] = {}
+        """Writes the rows of both splits; what is chosen, by an oracle too, joins those of the test split."""
         clients, scores, valid = examined
-        if valid:
-            self._write(clients, "valid", moment, population, valid)
-            chosen, picks = choose(self.setting.method.choices, valid, scores)
-            scores = scores | chosen
-        self._write(clients, "test", moment, population, scores)
+        self._write(clients, "valid", moment, population, valid)
+        chosen, picks = choose(self.setting.method.choices, valid, scores)
+        self._write(clients, "test", moment, population, scores | chosen)
         return picks
 
     def _write(self, clients: list[int], split: str, moment: str, population: str, scores: Scores) -> None:

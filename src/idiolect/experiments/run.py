@@ -157,14 +157,17 @@ def compare(
         log: trackers of every run; see ``run``.
         experiment: what all methods have in common, or a function that gives each method its experiment.
         notes: sentences kept in every record, which change nothing.
-        settings: fields of ``Experiment``, the same for all methods.
+        settings: fields of ``Experiment``, the same for all methods.  Where a method chooses on validation data and
+            ``experiment`` holds none out, a tenth of the training part is held out for all; ``valid=0`` given here
+            holds out nothing, and what such a method then reports is the choice of an oracle, named so.
     """
     if not methods or not seeds:
         raise UserError("a comparison needs at least one method and one seed")
     if len(set(methods)) < len(methods):
         raise UserError(f"a method stands twice in {', '.join(methods)}; give each once")
     one_each = experiment if callable(experiment) else _with_method(experiment or Experiment())
-    bases = [_with_what_is_needed(with_settings(one_each(m), settings), methods) for m in methods]
+    explicit = "valid" in settings
+    bases = [_with_what_is_needed(with_settings(one_each(m), settings), methods, explicit) for m in methods]
     where = place(engine, device, workers, ray_address, gpus_per_worker)
     open_log(log, out)  # refused before anything is prepared
     experiments = [replace(base, seed=seed) for base in bases for seed in seeds]
@@ -208,10 +211,14 @@ def _with_method(base: Experiment) -> Callable[[str], Experiment]:
     return lambda method: replace(base, method=method)
 
 
-def _with_what_is_needed(base: Experiment, methods: Sequence[str]) -> Experiment:
-    """One split for all: where one method needs validation or public data, every method gives some up."""
+def _with_what_is_needed(base: Experiment, methods: Sequence[str], explicit: bool) -> Experiment:
+    """One split for all: where one method chooses on validation data or needs public data, every method gives some up.
+
+    Args:
+        explicit: ``valid`` was asked for; then only a method that cannot run without validation data overrules it.
+    """
     chosen = [read_method(text) for text in methods]
-    if base.valid <= 0 and any(m.needs_validation for m in chosen):
+    if base.valid <= 0 and any(m.needs_validation if explicit else m.uses_validation for m in chosen):
         base = replace(base, valid=HOLD_OUT * (1 - base.test))
     if base.public < 1 and any(m.needs_public for m in chosen):
         base = replace(base, public=PUBLIC)
@@ -292,6 +299,8 @@ def _outcome(simulation: Simulation, seconds: float, given: Sequence[str]) -> di
     setting = simulation.setting
     notes = [*notes_of(setting.experiment), *given]
     notes += [f"{name} is {member}" for name, member in simulation.picks.items()]
+    if setting.headline != setting.method.headline:
+        notes.append(f"{setting.headline} is picked on test data: valid=0 leaves no validation data for it")
     idle = setting.federation.population - len(simulation.selected)
     if idle:
         who = "1 client was" if idle == 1 else f"{idle} clients were"

@@ -75,6 +75,17 @@ class Setting:
         return select(experiment.participation_rate, population, seed=experiment.seed, round=round)
 
     @property
+    def validates(self) -> bool:
+        """Whether clients hold out validation data."""
+        return self.experiment.valid > 0
+
+    @property
+    def headline(self) -> str:
+        """The predictor that stands for the method in tables; one chosen without validation data is an oracle's."""
+        oracles = {} if self.validates else {choice.name: choice.oracle for choice in self.method.choices}
+        return oracles.get(self.method.headline, self.method.headline)
+
+    @property
     def private_shapes(self) -> list[Tree]:
         """Trees of every shape that a client's private state can have."""
         return [shape for forms in self.forms for shape in forms.privates]

@@ -7,6 +7,8 @@ Hahn, Jeong, Lee 2022, https://arxiv.org/abs/2109.07628
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -64,7 +66,7 @@ def mixed_subspace(
         mixing: ``model``: one alpha for the whole model (MM); ``layer``: one for every layer (LM).
         orthogonality: beta >= 0, weight of cos^2 in phase II.
         proximity: gamma >= 0, weight of the squared distance to the received model, in both phases.
-        phase_one: L/R in [0, 1], share of the rounds in phase I.
+        phase_one: L/R in [0, 1], share of the rounds in phase I, which has floor(L/R R) rounds.
         own_init: ``shared``: one second initialisation for all clients (paper); ``client``: each its own.
         fixed_alpha: a constant in place of the draws, for study.
         proximity_form: ``sq`` (the paper), ``norm`` (the authors' code), ``sq_half`` or ``mean_smooth_l1``.
@@ -82,7 +84,8 @@ def mixed_subspace(
         refuse_outside("fixed_alpha", fixed_alpha, 0, 1)
 
     def mixes(clock: Clock) -> bool:
-        return min(clock.round, clock.rounds - 1) >= round(phase_one * clock.rounds)
+        first = math.floor(phase_one * clock.rounds + 1e-9)  # 0.29 * 100 is 28.999...
+        return min(clock.round, clock.rounds - 1) >= first
 
     def init_client(initial: Initial) -> Tree:
         return initial.draw(NAME, own_init == "client").params

@@ -11,7 +11,7 @@ STATED |= {"weighting": "samples", "pool": "train", "client_test": "split", "tes
 CHOSEN = {"initialisation": "default", "weight_decay": 0.0, "clip_norm": None, "min_local_steps": 0}
 CHOSEN |= {"warmup_rounds": 0, "lr_decay": 1.0, "buffers": "average", "public": 0, "public_in_test": False}
 CHOSEN |= {"augmentation": "none", "evaluate_every": 20, "observe": "evaluated", "calibration": "whole"}
-CHOSEN |= {"newcomers": 0, "valid": 0.08}  # a tenth of the 80 %, to choose the mixing coefficient on
+CHOSEN |= {"newcomers": 0, "valid": 0.0}
 CODE = {"initialisation": "xavier", "weight_decay": 1e-4, "lr_decay": 0.999, "calibration": "per_batch"}
 SHARDS = {"partition": "pathological_shards(deterministic=True)"}
 

@@ -142,6 +142,6 @@ def traffic_notes(made: Method) -> str:
         said.append("The server looks at single uploads, not only at their mean.")
     if made.needs_public:
         said.append("The server trains on public inputs without labels.")
-    if made.needs_validation:
+    if made.uses_validation:
         said.append("Something is chosen on the clients' validation splits.")
     return " ".join(said)

@@ -251,7 +251,7 @@ def test_methods_in_json_is_one_document_with_options_and_defaults(idiolect):
     assert [row["name"] for row in listed] == methods.names()
     by_name = {row["name"]: row for row in listed}
     assert by_name["map"]["options"]["alpha"] == 0.9
-    assert by_name["map"]["presets"] == ["official", "complete", "complete_official"]
+    assert by_name["map"]["presets"] == ["paper", "official", "complete", "complete_official"]
 
 
 def test_method_page_names_label_options_presets_and_parts(idiolect):

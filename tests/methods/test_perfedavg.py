@@ -196,3 +196,25 @@ def test_reference_of_two_rounds_agrees(lab, plain, two, form, per_step, engine)
     check = plain(trace)
     meta = {"fo": first_order, "hf": hessian_free}[form]
     lab.close(trace.params, federated(check, check.cross_entropy, meta, trace.params[0], per_step, a, b, d))
+
+
+@ENGINES
+@FORMS
+def test_inner_rate_is_the_scenes_unless_given(lab, two, form, per_step, engine):
+    settings = {"learning_rate": 0.125, "engine": engine, **two}
+    unset = lab.run(f"perfedavg_{form}(outer_rate=0.05)", **settings)
+    given = lab.run(f"perfedavg_{form}(outer_rate=0.05, inner_rate=0.125)", **settings)
+    other = lab.run(f"perfedavg_{form}(outer_rate=0.05, inner_rate=0.25)", **settings)
+    lab.close(unset.params, given.params)
+    lab.close(unset.end[0]["slots"][PART], given.end[0]["slots"][PART])
+    assert lab.differ(unset.params[2], other.params[2])
+
+
+@ENGINES
+def test_inner_rate_of_the_scene_follows_its_schedule(lab, two, engine):
+    """The first of two warm-up rounds has half of the rate."""
+    settings = {"warmup_rounds": 2, "engine": engine, **two}
+    warm = lab.run("perfedavg_fo(outer_rate=0.05)", learning_rate=0.125, **settings)
+    half = lab.run("perfedavg_fo(outer_rate=0.05, inner_rate=0.0625)", learning_rate=0.125, **settings)
+    lab.close(warm.params[1], half.params[1])
+    assert lab.differ(warm.params[2], half.params[2])

@@ -127,3 +127,15 @@ def test_reference_of_two_rounds_agrees(lab, plain, two, weight, beta, steps, en
     lab.close(trace.params, check.federated(trace.params[0], local))
     for client in range(2):
         lab.close(trace.slot(PART, client, 2)["params"], personal[client])
+
+
+@ENGINES
+@pytest.mark.parametrize(("weight", "inner_rate"), [(2, 0.125), (16, 0.0625)])
+def test_inner_rate_is_the_scenes_unless_given_and_at_most_one_over_the_weight(
+    lab, two, weight, inner_rate, engine
+):
+    settings = {"learning_rate": 0.125, "engine": engine, **two}
+    unset = lab.run(f"pfedme(weight={weight})", **settings)
+    given = lab.run(f"pfedme(weight={weight}, inner_rate={inner_rate})", **settings)
+    lab.close(unset.params, given.params)
+    assert lab.differ(unset.params[2], unset.params[0])

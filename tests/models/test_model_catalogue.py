@@ -27,7 +27,7 @@ def test_options_change_the_net():
     assert build("mlpnet(hidden=5)", (1, 4, 4), 3).units[0].linear.weight.shape == (5, 16)
     assert build("vgg11_fc(dropout=0.25)", (3, 32, 32), 3).units[-2].dropout.rate == 0.25
     assert build("persfl_dnn(hidden=6)", (1, 4, 4), 3).units[1].linear.weight.shape == (3, 6)
-    assert build("linear_base(features=6)", (1, 4, 4), 3).units[1].linear.weight.shape == (3, 6)
+    assert build("linear_base(net=mobilenet_v1)", (1, 4, 4), 3).units[1].linear.weight.shape == (3, 1024)
 
 
 WRONG = [
@@ -51,7 +51,7 @@ WRONG = [
     ("superfed_cnn", (3, 30, 30), "superfed_cnn cannot take images of 30x30: .* 28x28, 32x32, 64x64"),
     ("superfed_cnn", (3, 28, 32), "superfed_cnn cannot take images of 28x32"),
     ("mlpnet", (0, 28, 28), "positive sizes"),
-    ("resnet34(stem=large)", (3, 32, 32), "resnet34: stem must be one of cifar, imagenet; got 'large'"),
+    ("resnet34(stem=large)", (3, 32, 32), "resnet34: stem must be one of auto, cifar, imagenet; got 'large'"),
     ("resnet34(stem=3)", (3, 32, 32), "stem=3 should be a value of type str"),
     ("mobilenet_v1(blocks=12)", (3, 32, 32), "mobilenet_v1: blocks=12 should be 11 or 13"),
     ("femnistnet", (1, 1, 1), "femnistnet cannot take images of 1x1"),

@@ -49,7 +49,7 @@ def test_superfed_head_equals_a_one_by_one_convolution():
 
 
 def test_linear_base_is_linear():
-    net = build("linear_base(features=16)", (1, 4, 4), 3)
+    net = build("linear_base", (1, 4, 4), 3)
     x, y, how = torch.randn(1, 1, 4, 4), torch.randn(1, 1, 4, 4), How.plain(1, 2)
     zero = net(torch.zeros_like(x), how)[1]
     torch.testing.assert_close(net(x + y, how)[1] + zero, net(x, how)[1] + net(y, how)[1])

@@ -26,10 +26,20 @@ def reproduce_command(
         str | None, typer.Option(help="Columns of the table, or scenarios of the figure, by commas.")
     ] = None,
     methods_: Annotated[str | None, typer.Option("--methods", help="Methods separated by commas.")] = None,
-    seeds: Annotated[int, typer.Option(help="How many seeds.", min=1)] = 1,
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            help="How many seeds; unless given, as many runs as the paper averages: 5 of PersFL, 1 of the others.",
+            min=1,
+        ),
+    ] = None,
     preset: Preset = "paper",
     best_of_grid: Annotated[
-        bool, typer.Option("--best-of-grid", help="Run all settings of MAP's authors and take the best.")
+        bool,
+        typer.Option(
+            "--best-of-grid",
+            help="Run all settings of MAP's authors and take each scene's best; MAP's tables and map-fig9.",
+        ),
     ] = False,
     quick: Annotated[
         bool, typer.Option("--quick", help="Embedded data and few rounds; never compared with the paper.")

@@ -9,7 +9,7 @@ one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -63,6 +63,25 @@ class Dataset:
         check_scale(where, self.mean, self.std, 0 if self.is_tokens else self.shape[0])
         if self.train_ids is not None:
             check_ids(where, self.train_ids, len(self.train_x))
+
+    def pooled(self) -> Dataset:
+        """The training and the test part as one, without a test part; whose rows they were is forgotten.
+
+        Raises:
+            UserError: there is no test part.
+        """
+        if not len(self.test_y):
+            raise UserError(
+                f"dataset {self.name!r} has no test part to join with its training part; set pool to train"
+            )
+        return replace(
+            self,
+            train_x=np.concatenate([self.train_x, self.test_x]),
+            train_y=np.concatenate([self.train_y, self.test_y]),
+            test_x=self.test_x[:0],
+            test_y=self.test_y[:0],
+            train_ids=None,
+        )
 
     @property
     def is_tokens(self) -> bool:

@@ -23,7 +23,7 @@ from idiolect.deploy.plan import (
 from idiolect.engines import Where
 from idiolect.errors import UserError, refuse_outside
 from idiolect.experiments import Experiment, prepare
-from idiolect.experiments.setting import Inputs, Setting, read_dataset
+from idiolect.experiments.setting import Inputs, Setting, pool_of, read_dataset
 from idiolect.federation.selection import newcomers_last
 from idiolect.partition import partition
 
@@ -75,8 +75,13 @@ def _write(experiment: Experiment, folder: Path, options: Options, data_dir: Pat
     if options.code is not None:
         load_file(options.code)
         shutil.copyfile(options.code, server / OWN)
+    if experiment.client_test != "split":
+        raise UserError(
+            f"a deployment tests every site on rows of its own; set client_test to split, not {experiment.client_test}"
+        )
     dataset = read_dataset(experiment.dataset, data_dir)
     setting = prepare(experiment, Where("loop", "cpu", "a deployment"), dataset=dataset)
+    dataset = pool_of(experiment, dataset)
     parted = partition(
         experiment.partition, dataset.train_y, experiment.clients, experiment.seed, ids=dataset.train_ids
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice, unknown_name
-from idiolect.experiments.papers import figure, figures, grid, table, tables
+from idiolect.experiments.papers import figure, figures, grid, papers, table, tables
 from idiolect.experiments.progress import Silent, Watcher
 from idiolect.experiments.reproduction.of_figure import whole_figure
 from idiolect.experiments.reproduction.of_table import whole_table
@@ -29,7 +29,7 @@ def reproduce(
     *,
     columns: Sequence[str] = (),
     methods: Sequence[str] = (),
-    seeds: int = 1,
+    seeds: int | None = None,
     preset: str = "paper",
     best_of_grid: bool = False,
     quick: bool = False,
@@ -46,18 +46,22 @@ def reproduce(
         id: such as ``map-table2`` or ``fedphp-fig4``.
         columns: of a table, or scenarios of a figure; all unless given.
         methods: names; all unless given.
-        seeds: how many, from 0 on.
+        seeds: how many, from 0 on; unless given, as many runs as the paper averages (five of PersFL, one of the
+            others), and one with ``quick``.
         preset: of the scenarios.
-        best_of_grid: runs every setting that the paper's authors tried and takes the best, as the paper does.
+        best_of_grid: runs every setting that the paper's authors tried and takes the best of each scenario, as the
+            paper does; for MAP's tables and the figure that is made of them.
         quick: embedded data, few clients and rounds; shows that it works and is never compared.
         formats: of a figure's picture: png, svg, pdf.
         out: holds the runs, and a folder with the table.
     """
-    refuse_outside("seeds", seeds, 1)
     for name in formats:
         refuse_unknown_choice("a format", name, FIGURES)
     if id not in ids():
         raise unknown_name("table or figure", id, ids())
+    if seeds is None:
+        seeds = 1 if quick else papers()[id.partition("-")[0]].seeds
+    refuse_outside("seeds", seeds, 1)
     ask = Ask(preset, tuple(range(seeds)), quick, grid=_settings(id) if best_of_grid else {})
     where = Where(Path(out), engine, device, Path(data_dir) if data_dir else None, 1 if quick else 10)
     methods = [name.strip().lower().replace("-", "_") for name in methods]
@@ -67,8 +71,10 @@ def reproduce(
 
 
 def _settings(id: str) -> dict[str, list[dict[str, Any]]]:
-    if not id.startswith("map-table"):
+    own = {found.id for found in tables() if found.paper == "map"}
+    own |= {found.id for found in figures() if found.tables and own.issuperset(found.tables)}
+    if id not in own:
         raise UserError(
-            f"{id} reports no best of several settings, only MAP's tables do; leave best_of_grid out"
+            f"{id} reports no best of several settings, only {', '.join(sorted(own))} do; leave best_of_grid out"
         )
     return grid("map").methods

@@ -24,8 +24,9 @@ from idiolect.methods import method
 from idiolect.models import Net, build, is_own, trial
 from idiolect.partition import partition
 
-__all__ = ["Inputs", "Setting", "assemble", "prepare", "read_dataset"]
+__all__ = ["Inputs", "Setting", "assemble", "pool_of", "prepare", "read_dataset"]
 
+BY_OWNER = ("natural", "by_id")  # partitions into the owners that the data name
 LEAST_SIDE = 8  # of images that are augmented: moved by four pixels, half of the image stays
 
 
@@ -123,7 +124,7 @@ def prepare(
     Args:
         dataset: taken in place of the one that the experiment names.
     """
-    dataset = dataset or read_dataset(experiment.dataset, data_dir)
+    dataset = pool_of(experiment, dataset or read_dataset(experiment.dataset, data_dir))
     parted = partition(
         experiment.partition, dataset.train_y, experiment.clients, experiment.seed, ids=dataset.train_ids
     )
@@ -132,6 +133,7 @@ def prepare(
         parted,
         valid=experiment.valid,
         test=experiment.test,
+        client_test=experiment.client_test,
         seed=experiment.seed,
         public=experiment.public,
         public_in_test=experiment.public_in_test,
@@ -208,6 +210,18 @@ def _rounds_with_every_stage(setting: Setting) -> list[int]:
             rounds.append(round)
             seen |= stages
     return rounds
+
+
+def pool_of(experiment: Experiment, dataset: Dataset) -> Dataset:
+    """The dataset with as much in its training part as the experiment shares out."""
+    if experiment.pool == "train":
+        return dataset
+    if parse_call(experiment.partition)[0] in BY_OWNER:
+        raise UserError(
+            f"partition {experiment.partition} gives every owner its samples, and the test part of {dataset.name} "
+            "names no owners; set pool to train"
+        )
+    return dataset.pooled()
 
 
 def read_dataset(text: str, data_dir: str | Path | None = None) -> Dataset:

@@ -24,6 +24,12 @@ class Experiment:
         clients: their number; 0 for as many as there are, where it follows from the data (``natural``).
         newcomers: clients, drawn by the seed and numbered last, who never train; after the last round each joins by
             the method's own rule and is scored as the population ``new``.
+        pool: what the partition shares out: ``train``, the dataset's training part, or ``train_and_test``, both parts
+            together (PersFL); the server's test set is then that of all clients together.
+        client_test: where a client's test samples come from: ``split`` holds the share ``test`` of its own out;
+            ``official`` shares the official test set out by the classes that the clients train on (FedPer), the
+            server's test set staying the official one, and needs ``test`` to be 0.  No sample is ever in training and
+            in a test set.
         valid, test: shares of each client's samples held out.
         public: samples of the server's test set that the server may train on without their labels; they leave
             the test set unless ``public_in_test``.
@@ -63,6 +69,8 @@ class Experiment:
     lr_decay: float = 1.0
     weighting: str = "uniform"
     buffers: str = "average"
+    pool: str = "train"
+    client_test: str = "split"
     valid: float = 0.2
     test: float = 0.2
     public: int = 0
@@ -86,10 +94,7 @@ class Experiment:
         if not 0 < self.lr_decay < float("inf"):
             raise UserError(f"lr_decay must be above 0, got {self.lr_decay:g}")
         refuse_outside("seed", self.seed, 0, 2**63 - 1)
-        if self.test <= 0:
-            raise UserError(
-                f"test must be above 0, got {self.test:g}: every client needs samples to be scored on"
-            )
+        self._check_test_data()
         refuse_unknown_choice("weighting", self.weighting, ("uniform", "samples"))
         refuse_unknown_choice("buffers", self.buffers, ("average", "private", "frozen"))
         refuse_unknown_choice("augmentation", self.augmentation, AUGMENTATIONS)
@@ -100,6 +105,26 @@ class Experiment:
             raise UserError("score_valid needs validation data; set valid above 0")
         if self.clip_norm is not None:
             refuse_outside("clip_norm", self.clip_norm, 1e-9)
+
+    def _check_test_data(self) -> None:
+        refuse_unknown_choice("pool", self.pool, ("train", "train_and_test"))
+        refuse_unknown_choice("client_test", self.client_test, ("split", "official"))
+        official = self.client_test == "official"
+        if official and self.test != 0:
+            raise UserError(
+                f"client_test is official, so that nothing is held out of the clients' samples; set test to 0, not "
+                f"{self.test:g}"
+            )
+        if not official and self.test <= 0:
+            raise UserError(
+                f"test must be above 0, got {self.test:g}: every client needs samples to be scored on"
+            )
+        if self.pool == "train_and_test" and official:
+            raise UserError("pool train_and_test leaves no official test set; set client_test to split")
+        if self.pool == "train_and_test" and self.public:
+            raise UserError(
+                "pool train_and_test leaves no official test set to draw public samples from; set public to 0"
+            )
 
     @property
     def scene(self) -> Scene:

@@ -69,7 +69,7 @@ def sweep(
         settings: fields of ``Experiment``.
     """
     refuse_outside("draws", draws, 0)
-    tried = grid(preset_grid).methods if preset_grid else {}
+    tried = grid(preset_grid).settings(in_scene=callable(experiment)) if preset_grid else {}
     methods = list(methods) or list(tried)
     if not methods or not seeds or not (vary or tried):
         raise UserError("a sweep needs methods, seeds, and something to vary: --vary or --preset-grid")

@@ -10,6 +10,7 @@ from idiolect.core.seeds import derive
 from idiolect.data import Dataset, normalised
 from idiolect.errors import UserError
 from idiolect.federation.clients import Clients
+from idiolect.federation.official_test import share_out
 from idiolect.federation.selection import newcomers_last
 from idiolect.federation.splits import split_rows
 from idiolect.partition import Partition
@@ -21,8 +22,8 @@ __all__ = ["Federation", "federate"]
 class Federation:
     """Args:
     x, y: the pool that rows point into; x is normalised images, float32, or tokens, int64.
-    server_x, server_y: the official test set, which no client trains on; where the data have none, the test
-        parts of all clients together.
+    server_x, server_y: the official test set, which no client trains on; where the data have none, or it was shared
+        out for training too, the test parts of all clients together.
     clients: any sequence of ``ClientRows``; kept packed.
     newcomers: the last of the clients, who never train and are not of the population: what the partition
         numbered them.
@@ -57,6 +58,7 @@ def federate(
     valid: float,
     test: float,
     seed: int,
+    client_test: str = "split",
     public: int = 0,
     public_in_test: bool = False,
     newcomers: int = 0,
@@ -65,6 +67,7 @@ def federate(
 
     Args:
         valid, test: shares of each client's rows.
+        client_test: ``split`` takes a client's test rows from its own; ``official`` shares the official test set out.
         public: samples of the official test set that the server may look at without their labels.
         public_in_test: keeps them in the server's test set as well.
         newcomers: clients drawn by the seed who never train; they are numbered last.
@@ -83,12 +86,20 @@ def federate(
     numbered = newcomers_last(len(partition.clients), newcomers, seed=seed)
     order = np.random.default_rng(derive(seed, "public")).permutation(len(dataset.test_y))
     seen, kept = np.sort(order[:public]), np.sort(order if public_in_test else order[public:])
-    clients = Clients(
+    split = (
         split_rows(partition.clients[client], client, valid=valid, test=test, seed=seed)
         for client in numbered
     )
-    x = _ready(dataset, dataset.train_x, dataset.test_x[seen])
-    y = np.concatenate([dataset.train_y, np.zeros(public, np.int64)])
+    pool_x, pool_y = [dataset.train_x, dataset.test_x[seen]], [dataset.train_y, np.zeros(public, np.int64)]
+    if client_test == "official":
+        shares = _official_shares(dataset, partition, kept, seed)
+        first = len(dataset.train_y) + public
+        split = (
+            rows._replace(test=first + shares[client]) for rows, client in zip(split, numbered, strict=True)
+        )
+        pool_x, pool_y = [*pool_x, dataset.test_x[kept]], [*pool_y, dataset.test_y[kept]]
+    clients = Clients(split)
+    x, y = _ready(dataset, *pool_x), np.concatenate(pool_y)
     official = len(dataset.test_y) > 0
     tested = kept if official else np.concatenate([rows.test for rows in clients])
     return Federation(
@@ -101,6 +112,20 @@ def federate(
         public=np.arange(len(dataset.train_y), len(dataset.train_y) + public),
         newcomers=tuple(numbered[len(numbered) - newcomers :]),
     )
+
+
+def _official_shares(dataset: Dataset, partition: Partition, kept: np.ndarray, seed: int) -> list[np.ndarray]:
+    """Places in ``kept``, the rows of the official test set, of each client of the partition."""
+    if not len(dataset.test_y):
+        raise UserError(f"dataset {dataset.name!r} has no official test set; set client_test to split")
+    if partition.ids:
+        raise UserError(
+            f"the clients are the owners that dataset {dataset.name!r} names, and its official test set names none; "
+            "set client_test to split"
+        )
+    labels = [dataset.train_y[rows] for rows in partition.clients]
+    counts = np.stack([np.bincount(label, minlength=dataset.n_classes) for label in labels])
+    return share_out(counts, dataset.test_y[kept], seed=seed)
 
 
 def _ready(dataset: Dataset, *parts: np.ndarray) -> np.ndarray:

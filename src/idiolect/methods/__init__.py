@@ -1,4 +1,4 @@
-"""Methods: one published method per file, a chain of parts with the paper's defaults."""
+"""Methods: one published method per file, a chain of parts with defaults that train and presets from the papers."""
 
 from idiolect.methods.cards import (
     PERSONALISES,

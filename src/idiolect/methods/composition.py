@@ -9,10 +9,11 @@ from dataclasses import replace
 from typing import Any
 
 from idiolect import parts
-from idiolect.calls import parse_call, split_outside_brackets
+from idiolect.calls import split_outside_brackets
 from idiolect.core import Method, Part, chain
-from idiolect.errors import UserError, unknown_name
-from idiolect.methods.catalogue import METHODS, PARTS, identifier
+from idiolect.errors import UserError
+from idiolect.methods.catalogue import identifier
+from idiolect.methods.resolution import given_options, make_of
 
 __all__ = ["method", "pieces"]
 
@@ -57,17 +58,8 @@ def _written(term: str) -> str:
 
 
 def _piece(term: str) -> Method | Part:
-    name, options = parse_call(_written(term))
-    if name in METHODS:
-        entry = METHODS[name]
-        chosen = options.pop("preset", None)
-        if chosen is not None and chosen not in ("paper", *entry.presets):
-            known = ", ".join(("paper", *entry.presets))
-            raise UserError(f"{name} has no preset {chosen!r}; known: {known}")
-        return _call(name, entry.make, {**entry.presets.get(chosen or "paper", {}), **options})
-    if name in PARTS:
-        return _call(name, PARTS[name], options)
-    raise unknown_name("method", name, [*METHODS, *PARTS])
+    name, options = given_options(term)
+    return _call(name, make_of(name), options)
 
 
 def _call(name: str, make: Callable[..., Any], options: dict[str, Any]) -> Any:

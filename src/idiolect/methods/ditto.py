@@ -14,7 +14,7 @@ def ditto(weight: float = 0.1, epochs: float | None = None, form: str = "sq_half
     Li et al., ICML 2021, https://arxiv.org/abs/2012.04221
 
     Args:
-        weight: lambda >= 0 of lambda/2 ||v - theta_t||^2.
+        weight: lambda >= 0 of lambda/2 ||v - theta_t||^2; 1 in the paper, or chosen from 0.1, 1 and 2.
         epochs: of the private model; None takes the scene's.
         form: ``sq_half`` (the paper), ``sq``, ``norm`` or ``mean_smooth_l1`` (MAP's code).
     """
@@ -41,5 +41,5 @@ def dittors(
     return chain(average(), shared, proximal_companion(weight, epochs, form), name="dittors")
 
 
-presets = {"official": {"form": "mean_smooth_l1"}}
+presets = {"paper": {"weight": 1.0, "form": "sq_half"}, "official": {"form": "mean_smooth_l1"}}
 dittors_presets = {"official": {"form": "mean_smooth_l1", "rule": "freq_max"}}

@@ -17,3 +17,6 @@ def fedmmd(weight: float = 0.1) -> Method:
         weight: lambda >= 0 of MMD^2; 0.1 in the paper.
     """
     return chain(average(), received_teacher("mmd", weight), name="fedmmd")
+
+
+presets = {"paper": {"weight": 0.1}}

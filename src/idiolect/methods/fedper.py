@@ -12,7 +12,7 @@ def fedper(count: int = 1, head_init: str = "random", fine_tune_epochs: float = 
     """Base layers are averaged; the last K_P units stay with each client.
 
     Arivazhagan, Aggarwal, Singh, Choudhary 2019, https://arxiv.org/abs/1912.00818.  The ablation with a linear
-    base is this method on the model ``linear_base``.
+    base is this method on the model ``linear_base`` with as many ``units``.
 
     Args:
         count: K_P in 0 .. number of units; the paper studies 1 to 4, and K_P counts the classifier as one.
@@ -20,3 +20,6 @@ def fedper(count: int = 1, head_init: str = "random", fine_tune_epochs: float = 
         fine_tune_epochs: epochs on the private layers alone before each round (appendix A.3: 1).
     """
     return chain(average(), private_layers(count, head_init, fine_tune_epochs), name="fedper")
+
+
+presets = {"paper": {"count": 2, "head_init": "random", "fine_tune_epochs": 0}}

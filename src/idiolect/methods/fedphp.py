@@ -49,4 +49,15 @@ def fedphp(
     return chain(average(), part, name="fedphp")
 
 
-presets = {"official": {"kd_form": "teacher_only", "momentum_max": 0.9, "hpm_init": "theta0"}}
+presets = {
+    "paper": {
+        "transfer": "mmd",
+        "transfer_weight": 0.01,
+        "kd_form": "kl",
+        "momentum": 0.9,
+        "schedule": "mu_a",
+        "momentum_max": 1.0,
+        "inference": "hpm",
+    },
+    "official": {"kd_form": "teacher_only", "momentum_max": 0.9, "hpm_init": "theta0"},
+}

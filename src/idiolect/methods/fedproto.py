@@ -19,3 +19,6 @@ def fedproto(weight: float = 1.0, reduction: str = "mean") -> Method:
     """
     whole = private_layers(count=None, head_init="shared")
     return chain(average(), whole, class_prototypes(weight, reduction), name="fedproto")
+
+
+presets = {"paper": {"weight": 1.0}}

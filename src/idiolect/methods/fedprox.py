@@ -14,7 +14,7 @@ def fedprox(weight: float = 0.01, form: str = "sq_half") -> Method:
     Li et al., MLSys 2020, https://arxiv.org/abs/1812.06127
 
     Args:
-        weight: mu >= 0 of mu/2 ||w - w_t||^2; the paper searches 0.001 to 1.
+        weight: mu >= 0 of mu/2 ||w - w_t||^2; the paper takes 1 on images and 0.001 to 1 in all.
         form: ``sq_half`` (the paper), ``sq``, ``norm`` (SuPerFed's code) or ``mean_smooth_l1`` (MAP's code).
     """
     return chain(average(), proximal(weight, form), name="fedprox")
@@ -33,4 +33,4 @@ def fedprox_lu(
     return chain(average(), proximal(weight, form), fine_tune(epochs, lr_scale), name="fedprox_lu")
 
 
-presets = {"official": {"form": "mean_smooth_l1"}}
+presets = {"paper": {"weight": 1.0, "form": "sq_half"}, "official": {"form": "mean_smooth_l1"}}

@@ -21,3 +21,6 @@ def fedrep(
         head_init: ``random`` or ``shared``.
     """
     return chain(average(), alternating_layers(count, head_epochs, body_epochs, head_init), name="fedrep")
+
+
+presets = {"paper": {"head_epochs": 10, "body_epochs": 1}}

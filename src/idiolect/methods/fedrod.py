@@ -19,3 +19,6 @@ def fedrod(gamma: float = 1.0, prior: str = "additive", head_init: str = "zero")
         head_init: ``zero``, ``copy`` or ``fresh``.
     """
     return chain(average(), personal_head(gamma, prior, head_init), name="fedrod")
+
+
+presets = {"paper": {"gamma": 1.0, "prior": "additive"}}

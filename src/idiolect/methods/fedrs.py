@@ -21,4 +21,4 @@ def fedrs(alpha: float = 0.9, rule: str = "paper", min_count: int = 1) -> Method
     return chain(average(), restricted_softmax(alpha, rule, min_count), name="fedrs")
 
 
-presets = {"official": {"rule": "freq_max"}}
+presets = {"paper": {"alpha": 0.9, "rule": "paper", "min_count": 1}, "official": {"rule": "freq_max"}}

@@ -64,6 +64,22 @@ def map_(
     return chain(average(), restricted_softmax(alpha, rule, min_count), private, name="map")
 
 
+PAPER = {
+    "alpha": 0.9,
+    "rule": "paper",
+    "min_count": 1,
+    "transfer": "kd",
+    "transfer_weight": 0.01,
+    "temperature": 4.0,
+    "kd_form": "kl",
+    "momentum": 0.9,
+    "schedule": "mu_a",
+    "momentum_max": 1.0,
+    "shared_share": 0.5,
+    "private_share": 0.5,
+    "private_lr_scale": 1.0,
+    "private_min_steps": 0,
+}
 OFFICIAL = {
     "rule": "uniform",
     "kd_form": "teacher_only",
@@ -76,6 +92,7 @@ OFFICIAL = {
     "private_min_steps": 5,
 }
 presets = {
+    "paper": PAPER,
     "official": OFFICIAL,
     "complete": {"rule": "freq"},
     "complete_official": {**OFFICIAL, "rule": "freq_max"},

@@ -8,13 +8,14 @@ from idiolect.parts import average, meta_gradient
 __all__ = ["perfedavg_fo", "perfedavg_hf"]
 
 
-def perfedavg_fo(inner_rate: float = 0.01, outer_rate: float = 0.001, adapt_steps: int = 1) -> Method:
+def perfedavg_fo(inner_rate: float | None = None, outer_rate: float = 0.1, adapt_steps: int = 1) -> Method:
     """FedAvg of a model that is good after one step of adaptation; first-order meta-gradient.
 
     Fallah, Mokhtari, Ozdaglar, NeurIPS 2020, https://arxiv.org/abs/2002.07948
 
     Args:
-        inner_rate, outer_rate: a and b.
+        inner_rate: a >= 0 of the adaptation; None takes the scene's learning rate.
+        outer_rate: b >= 0 of the shared model.
         adapt_steps: gradient steps on training data that make the personal model.
     """
     part = meta_gradient("first_order", inner_rate, outer_rate, adapt_steps=adapt_steps)
@@ -22,16 +23,21 @@ def perfedavg_fo(inner_rate: float = 0.01, outer_rate: float = 0.001, adapt_step
 
 
 def perfedavg_hf(
-    inner_rate: float = 0.01, outer_rate: float = 0.001, difference: float = 1e-3, adapt_steps: int = 1
+    inner_rate: float | None = None, outer_rate: float = 0.1, difference: float = 1e-3, adapt_steps: int = 1
 ) -> Method:
     """Per-FedAvg with a finite-difference Hessian-vector product.
 
     Fallah, Mokhtari, Ozdaglar, NeurIPS 2020, https://arxiv.org/abs/2002.07948
 
     Args:
-        inner_rate, outer_rate: a and b.
+        inner_rate: a >= 0 of the adaptation; None takes the scene's learning rate.
+        outer_rate: b >= 0 of the shared model.
         difference: d of the finite difference.
         adapt_steps: gradient steps on training data that make the personal model.
     """
     part = meta_gradient("hessian_free", inner_rate, outer_rate, difference, adapt_steps)
     return chain(average(), part, name="perfedavg_hf")
+
+
+fo_presets = {"paper": {"inner_rate": 0.01, "outer_rate": 0.001, "adapt_steps": 1}}
+hf_presets = {"paper": {**fo_presets["paper"], "difference": 1e-3}}

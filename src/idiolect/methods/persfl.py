@@ -29,7 +29,7 @@ def persfl(
         epochs: of distillation for each grid point (the paper gives no number).
         lr_scale: of the scene's learning rate, in distillation.
         teacher: ``optimal`` or ``fedavg`` (the ablation of table 4).
-        soft_loss: ``kl``, or ``kl_elements`` (averaged over classes too).
+        soft_loss: ``kl`` (eq. 3), or ``kl_elements`` (averaged over classes too).
     """
     part = optimal_teacher(lambdas, temperatures, epochs, lr_scale, teacher, soft_loss)
     return chain(average(), part, name="persfl")
@@ -42,7 +42,7 @@ def persfl_gd(
     lr_scale: float = 1.0,
     teacher: str = "optimal",
 ) -> Method:
-    """PersFL with the soft-label cross-entropy in place of the divergence (generalised distillation).
+    """PersFL with the soft-label cross-entropy in place of the divergence (generalised distillation, eq. 7).
 
     The two differ by the teacher's entropy, a constant: their gradients are the same.
 
@@ -51,3 +51,7 @@ def persfl_gd(
     """
     part = optimal_teacher(lambdas, temperatures, epochs, lr_scale, teacher, "soft_cross_entropy")
     return chain(average(), part, name="persfl_gd")
+
+
+gd_presets = {"paper": {"lambdas": LAMBDAS, "temperatures": TEMPERATURES, "teacher": "optimal"}}
+presets = {"paper": {**gd_presets["paper"], "soft_loss": "kl"}}

@@ -11,8 +11,8 @@ __all__ = ["pfedme"]
 def pfedme(
     weight: float = 15.0,
     inner_steps: int = 5,
-    inner_rate: float = 0.005,
-    outer_rate: float = 0.005,
+    inner_rate: float | None = None,
+    outer_rate: float = 0.05,
     beta: float = 1.0,
     steps: int | None = None,
 ) -> Method:
@@ -22,8 +22,9 @@ def pfedme(
 
     Args:
         weight: lambda >= 0; outer_rate * weight should not exceed 1.
-        inner_steps, inner_rate: K and eta_p of the inner problem; the paper's 0.09 (preset ``original``) suits
-            small convex problems and diverges on convolutional networks.
+        inner_steps: K >= 1 of the inner problem.
+        inner_rate: eta_p >= 0 of the inner problem; None takes the scene's learning rate, at most 1 / weight.  The
+            paper's 0.09 suits small convex problems and diverges on convolutional networks.
         outer_rate: eta of the shared model.
         beta: of the server's step.
         steps: R batches in a round; None makes the scene's local epochs (the paper: 20).
@@ -32,4 +33,13 @@ def pfedme(
     return chain(average(beta), part, name="pfedme")
 
 
-presets = {"original": {"inner_rate": 0.09, "steps": 20}}
+presets = {
+    "paper": {
+        "weight": 15.0,
+        "inner_steps": 5,
+        "inner_rate": 0.09,
+        "outer_rate": 0.005,
+        "beta": 1.0,
+        "steps": 20,
+    }
+}

@@ -19,3 +19,6 @@ def scaffold(step: float = 1.0, control: str = "mean_gradient", momentum: float 
         momentum: of local SGD before the upload, 0 in the paper.
     """
     return chain(average(step), control_variates(control, momentum), name="scaffold")
+
+
+presets = {"paper": {"step": 1.0, "control": "option_two", "momentum": 0.0}}

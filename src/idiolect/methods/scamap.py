@@ -29,4 +29,7 @@ def scamap(*, step: float = 1.0, **options: Any) -> Method:
     return chain(scaffold(step), restricted, private, name="scamap")
 
 
-presets = {"official": {**map.presets["official"], "private_share": 0.2, "private_lr_scale": 0.5}}
+presets = {
+    "paper": map.presets["paper"],
+    "official": {**map.presets["official"], "private_share": 0.2, "private_lr_scale": 0.5},
+}

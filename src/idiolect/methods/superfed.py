@@ -47,4 +47,13 @@ def superfed_lm(**options: Any) -> Method:
     return chain(average(), mixed_subspace("layer", **options), name="superfed_lm")
 
 
-presets = {"official": {"own_init": "client", "proximity_form": "norm"}}
+presets = {
+    "paper": {
+        "orthogonality": 2.0,
+        "proximity": 0.01,
+        "phase_one": 0.4,
+        "own_init": "shared",
+        "proximity_form": "sq",
+    },
+    "official": {"own_init": "client", "proximity_form": "norm"},
+}

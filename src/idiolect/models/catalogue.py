@@ -119,5 +119,5 @@ def _check(name: str, key: str, value: object, known: dict[str, bool | int | flo
     number_for_float = kind is float and type(value) is int
     if type(value) is not kind and not number_for_float:
         raise UserError(f"model {name}: {key}={value!r} should be a value of type {kind.__name__}")
-    if kind is int and isinstance(value, int) and value < 1:
+    if kind is int and isinstance(value, int) and value < 1 and value != known[key]:
         raise UserError(f"model {name}: {key}={value!r} should be at least 1")

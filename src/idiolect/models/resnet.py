@@ -10,7 +10,8 @@ classifier; the average over positions belongs to the last block.
 default is the default initialisation here.
 
 Deviations: He et al. have identity shortcuts with padded zeros in their CIFAR nets; MAP's code has 1x1
-convolutions. FedPer does not say which stem its ResNet-34 had on 32x32 images: both are here.
+convolutions. FedPer does not say which stem its ResNet-34 had: unless told, images of more than 64x64, such as those
+of FLICKR-AES, get the published one, and smaller ones a 3x3 convolution, or too little would be left of them.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from idiolect.models.unit import Unit
 __all__ = ["resnet20", "resnet34", "resnet56"]
 
 Stages = tuple[tuple[int, int], ...]  # (channels, blocks), input to output
+
+_SMALL = 64  # height and width up to which an image is small
 
 
 def resnet20(
@@ -49,7 +52,7 @@ def resnet56(
     return _resnet(_small_stem(in_channels, 16), ((16, 9), (32, 9), (64, 9)), n_classes, head_bias)
 
 
-def resnet34(*, in_channels: int, image_size: tuple[int, int], n_classes: int, stem: str = "cifar") -> Net:
+def resnet34(*, in_channels: int, image_size: tuple[int, int], n_classes: int, stem: str = "auto") -> Net:
     """Sixteen blocks, 64-128-256-512 channels, head with bias: 21 282 122 parameters at 3x32x32, 10 classes.
 
     Args:
@@ -57,10 +60,12 @@ def resnet34(*, in_channels: int, image_size: tuple[int, int], n_classes: int, s
         image_size: height and width, whatever they are.
         n_classes: K, outputs of the head.
         stem: `cifar` is a 3x3 convolution; `imagenet` a 7x7 one of stride 2, then 3x3 max-pooling of stride 2
-            (21 289 802 parameters).
+            (21 289 802 parameters), as He et al. have it; `auto` is `imagenet` on images of more than 64x64 and
+            `cifar` on others.
     """
-    refuse_unknown_choice("model resnet34: stem", stem, ("cifar", "imagenet"))
-    first = _small_stem(in_channels, 64) if stem == "cifar" else _large_stem(in_channels, 64)
+    refuse_unknown_choice("model resnet34: stem", stem, ("auto", "cifar", "imagenet"))
+    large = stem == "imagenet" or (stem == "auto" and max(image_size) > _SMALL)
+    first = _large_stem(in_channels, 64) if large else _small_stem(in_channels, 64)
     return _resnet(first, ((64, 3), (128, 4), (256, 6), (512, 3)), n_classes, head_bias=True)
 
 

@@ -61,6 +61,6 @@ ZOO = {
     "femnistnet": Entry(femnistnet, _SMALL_DIGIT, "two convolutions, single bias-free head (MAP)"),
     "char_lstm": Entry(char_lstm, _TEXT, "characters embedded, two LSTM layers of 256 (LEAF, FedPHP)"),
     "linear_base": Entry(
-        linear_base, _COLOUR, "one linear layer as base, linear classifier (FedPer's ablation)"
+        linear_base, _COLOUR, "one linear layer under the last units of another net (FedPer's ablation)"
     ),
 }

@@ -1,6 +1,7 @@
 """Soft-label losses between a frozen teacher's logits and a student's; means run over the real rows.
 
-KD:   tau^2 KL(sigma(g/tau) || sigma(z/tau))          Hinton et al. 2015
+KD:   tau^2 KL(sigma(g/tau) || sigma(z/tau))          Hinton et al. 2015; PersFL, eq. (3); FedPHP, eq. (6)
+      tau^2 CE(sigma(g/tau), sigma(z/tau))            PersFL-GD, eq. (7)
 """
 
 from __future__ import annotations

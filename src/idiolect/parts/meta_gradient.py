@@ -45,8 +45,8 @@ def _moved(params: Flat, step: float, grads: Flat) -> Flat:
 @keeps_options
 def meta_gradient(
     form: str = "first_order",
-    inner_rate: float = 0.01,
-    outer_rate: float = 0.001,
+    inner_rate: float | None = None,
+    outer_rate: float = 0.1,
     difference: float = 1e-3,
     adapt_steps: int = 1,
 ) -> Part:
@@ -54,7 +54,7 @@ def meta_gradient(
 
     Args:
         form: ``first_order`` (two batches a step) or ``hessian_free`` (three).
-        inner_rate: a >= 0.
+        inner_rate: a >= 0; None takes the scene's learning rate.
         outer_rate: b >= 0.
         difference: d > 0 of the Hessian-vector product.
         adapt_steps: gradient steps with rate a, on training data, that make the personal model at the end.
@@ -63,10 +63,13 @@ def meta_gradient(
     has as many steps as it has pairs (or triples) of batches.
     """
     refuse_unknown_choice("form", form, BATCHES)
-    refuse_outside("inner_rate (a)", inner_rate, 0)
+    if inner_rate is not None:
+        refuse_outside("inner_rate (a)", inner_rate, 0)
     refuse_outside("outer_rate (b)", outer_rate, 0)
     refuse_outside("difference (d)", difference, 1e-9)
     refuse_outside("adapt_steps", adapt_steps, 0)
+
+    inside = "the scene's learning rate" if inner_rate is None else f"rate {inner_rate:g}"
 
     def objective(view: View) -> Loss:
         return view.task.criterion
@@ -83,7 +86,7 @@ def meta_gradient(
             else s
             for s in plan.before
         )
-        inner = inner_rate / clock.learning_rate
+        inner = 1.0 if inner_rate is None else inner_rate / clock.learning_rate
         adapt = Stage(
             "adapt",
             NAME,
@@ -97,6 +100,8 @@ def meta_gradient(
         return plan._replace(before=before, end=(*plan.end, adapt))
 
     def gradient(inner: GradientFunction, view: View) -> Callable[..., tuple[Tree, Tree, Tree]]:
+        rate = view.clock.learning_rate if inner_rate is None else inner_rate
+
         def at(params: Tree, step: float, along: Flat, buffers: Tree, batch: Batch) -> tuple[Tree, Tree]:
             return inner({**params, "model": _moved(params["model"], step, along)}, buffers, (batch,))
 
@@ -104,11 +109,11 @@ def meta_gradient(
             params: Tree, buffers: Tree, batches: tuple[Batch, ...], carry: Tree
         ) -> tuple[Tree, Tree, Tree]:
             first, _ = inner(params, buffers, batches[:1])
-            grads, new = at(params, -inner_rate, first["model"], buffers, batches[1])
+            grads, new = at(params, -rate, first["model"], buffers, batches[1])
             if form == "hessian_free":
                 up, _ = at(params, difference, grads["model"], buffers, batches[2])
                 down, _ = at(params, -difference, grads["model"], buffers, batches[2])
-                scale = inner_rate / (2 * difference)
+                scale = rate / (2 * difference)
                 curved = {
                     name: g - scale * (up["model"][name] - down["model"][name])
                     for name, g in grads["model"].items()
@@ -134,5 +139,5 @@ def meta_gradient(
         predictors=predictors,
         roles=("gradient rule", "main stage", "tuned predictor"),
         headline="LU",
-        overrides=(f"plain steps of size {outer_rate:g}, adaptation of size {inner_rate:g}",),
+        overrides=(f"plain steps of size {outer_rate:g}, adaptation with {inside}",),
     )

@@ -39,8 +39,8 @@ NAME = "moreau_envelope"
 def moreau_envelope(
     weight: float = 15.0,
     inner_steps: int = 5,
-    inner_rate: float = 0.005,
-    outer_rate: float = 0.005,
+    inner_rate: float | None = None,
+    outer_rate: float = 0.05,
     steps: int | None = None,
 ) -> Part:
     """Each local step solves for the personal model on one batch, then moves the shared one towards it.
@@ -48,20 +48,23 @@ def moreau_envelope(
     Args:
         weight: lambda >= 0; eta * lambda should not exceed 1.
         inner_steps: K >= 1.
-        inner_rate: eta_p >= 0; eta_p (lambda + curvature of f) must stay below 2.
+        inner_rate: eta_p >= 0; eta_p (lambda + curvature of f) must stay below 2.  None takes the scene's learning
+            rate, at most 1 / lambda.
         outer_rate: eta >= 0.
         steps: R local steps; None makes the scene's local epochs.
 
     Deviations: the personal model goes on from step to step and starts from the received model in each round.
-    Plain steps, whatever the scene's momentum, weight decay and learning rate.  The paper's eta_p of 0.09 diverges
-    on convolutional networks; the default is from the range that PersFL's comparison uses.
+    Plain steps, whatever the scene's momentum and weight decay.
     """
     refuse_outside("weight (lambda)", weight, 0)
     refuse_outside("inner_steps (K)", inner_steps, 1)
-    refuse_outside("inner_rate (eta_p)", inner_rate, 0)
+    if inner_rate is not None:
+        refuse_outside("inner_rate (eta_p)", inner_rate, 0)
     refuse_outside("outer_rate (eta)", outer_rate, 0)
     if steps is not None:
         refuse_outside("steps (R)", steps, 1)
+
+    inside = "the scene's learning rate" if inner_rate is None else f"{inner_rate:g}"
 
     def init_client(initial: Initial) -> Tree:
         return {"params": initial.params, "buffers": initial.buffers}
@@ -78,10 +81,18 @@ def moreau_envelope(
         )
         return plan._replace(before=before)
 
+    def step_inside(view: View) -> float:
+        if inner_rate is not None:
+            return inner_rate
+        most = 1 / (weight * view.scene.learning_rate) if weight else 1.0
+        return view.clock.learning_rate * min(most, 1.0)
+
     def carry(params: Tree, view: View) -> Tree:
         return {"personal": params["model"]}
 
     def gradient(inner: GradientFunction, view: View) -> Callable[..., tuple[Tree, Tree, Tree]]:
+        rate = step_inside(view)
+
         def towards(
             params: Tree, buffers: Tree, batches: tuple[Batch, ...], carry: Tree
         ) -> tuple[Tree, Tree, Tree]:
@@ -89,7 +100,7 @@ def moreau_envelope(
             for _ in range(inner_steps):
                 grads, buffers = inner({**params, "model": personal}, buffers, batches)
                 solved = {
-                    name: personal[name] - inner_rate * (g + weight * (personal[name] - shared[name]))
+                    name: personal[name] - rate * (g + weight * (personal[name] - shared[name]))
                     for name, g in grads["model"].items()
                 }
                 personal = {**personal, **solved}
@@ -116,5 +127,5 @@ def moreau_envelope(
         predictors=predictors,
         roles=("gradient rule", "main stage", "companion predictor"),
         headline="companion",
-        overrides=(f"plain steps of size {outer_rate:g} outside and {inner_rate:g} inside",),
+        overrides=(f"plain steps of size {outer_rate:g} outside and {inside} inside",),
     )

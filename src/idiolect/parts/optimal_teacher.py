@@ -1,7 +1,7 @@
 """Optimal teacher: each client keeps the best shared model it has seen and distils from it (PersFL).
 
-O_k = argmin_e CE_val(G_e)                                                              eq. (2)
-A_k distilled from O_k after the last round                                             eq. (7)
+O_k = argmin_e CE_val(G_e)                             eq. (2)
+A_k distilled from O_k after the last round            eq. (3); PersFL-GD: eq. (7)
 Divi, Farrukh, Celik 2021, https://arxiv.org/abs/2105.15191
 """
 
@@ -52,8 +52,8 @@ def optimal_teacher(
         epochs: E_d >= 0 of distillation for every grid point; 0 keeps the teacher itself.
         lr_scale: of the scene's learning rate, in distillation.
         teacher: ``optimal`` (eq. 2, earliest round wins ties) or ``fedavg``, the last shared model for all.
-        soft_loss: ``kl`` (PersFL), ``soft_cross_entropy`` (PersFL-GD: the same gradient) or ``kl_elements``
-            (averaged over classes too, 1/K of it).
+        soft_loss: ``kl`` (PersFL, eq. 3), ``soft_cross_entropy`` (PersFL-GD, eq. 7: the same gradient) or
+            ``kl_elements`` (averaged over classes too, 1/K of it).
 
     Deviations: the paper prints neither the grid nor the criterion that picks (lambda, T); the grid is read off
     its table 5, the criterion is validation accuracy, ties going to the smaller lambda, then the smaller T.

@@ -1,6 +1,7 @@
 """Students of a frozen teacher at every point of a grid; the best on validation data stays (PersFL).
 
-A <- O;  min (1 - lambda) CE(y, sigma(A)) + lambda T^2 KL(sigma(O/T) || sigma(A/T))      eq. (7)
+A <- O;  min (1 - lambda) CE(y, sigma(A)) + lambda T^2 KL(sigma(O/T) || sigma(A/T))      eq. (3)
+PersFL-GD: the cross-entropy CE(sigma(O/T), sigma(A/T)) in place of KL                   eq. (7)
 (lambda, T) by validation accuracy, ties to the smaller lambda, then to the smaller T
 Divi, Farrukh, Celik 2021, https://arxiv.org/abs/2105.15191
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from idiolect.experiments.papers.reading import Reading
@@ -31,10 +31,15 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Line:
+    """Args:
+    settings: of the scenario, on top of its own, for this line alone.
+    """
+
     label: str
     scenarios: tuple[str, ...]
     method: str
     reading: Reading
+    settings: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,7 @@ class Figure:
     kind: one of ``KINDS``.
     options, settings: values of method options and scene settings that every line is run with, all
         combinations of them.
+    compared: of the kind ``grid``: the other methods, of which the best stands beside each of the lines.
     tables, column: of the kind ``table``.
     mark: share of the rounds at which the picture has an upright line.
     """
@@ -67,6 +73,7 @@ class Figure:
     options: dict[str, list[Any]]
     settings: dict[str, list[Any]]
     numbers: tuple[Number, ...]
+    compared: tuple[Line, ...] = ()
     tables: tuple[str, ...] = ()
     column: str = ""
     mark: float | None = None

@@ -10,18 +10,36 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from idiolect.errors import unknown_name
+from idiolect.methods.resolution import beyond_defaults
 
-__all__ = ["Grid", "combinations", "grid", "grids"]
+__all__ = ["Grid", "combinations", "grid", "grids", "with_none"]
 
 
 class Grid(NamedTuple):
     """Args:
     methods: the settings of each method, by its name.
+    defaults: every option of a method that its settings leave open, by its name.
     """
 
     name: str
     about: str
     methods: dict[str, list[dict[str, Any]]]
+    defaults: dict[str, dict[str, Any]]
+
+    def settings(self, in_scene: bool) -> dict[str, list[dict[str, Any]]]:
+        """The settings of each method; outside a scene with those defaults that are not the method's any more."""
+        if in_scene:
+            return self.methods
+        more = {name: beyond_defaults(name, self.defaults.get(name, {})) for name in self.methods}
+        return {name: [more[name] | one for one in tried] for name, tried in self.methods.items()}
+
+
+def with_none(options: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Options of methods as TOML holds them, which writes None as the word "none"."""
+    return {
+        name: {key: None if value == "none" else value for key, value in found.items()}
+        for name, found in options.items()
+    }
 
 
 def combinations(values: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
@@ -44,6 +62,7 @@ def grids() -> dict[str, Grid]:
                 m: tried if isinstance(tried, list) else combinations(tried)
                 for m, tried in block["methods"].items()
             },
+            with_none(block.get("defaults", {})),
         )
         for name, block in tomllib.loads(text).items()
     }

@@ -15,8 +15,8 @@ __all__ = ["read_figures"]
 Block = Mapping[str, Any]
 
 WHAT = {"id", "kind", "caption", "notes", "scenarios", "number"}
-IN_FIGURE = WHAT | {"reading", "vary", "line", "lines_of", "tables", "column", "mark"}
-IN_LINE = KEYS | {"label", "scenarios", "method"}
+IN_FIGURE = WHAT | {"reading", "vary", "line", "lines_of", "compared_of", "tables", "column", "mark"}
+IN_LINE = KEYS | {"label", "scenarios", "method", "settings"}
 
 
 def read_figures(text: str) -> list[Figure]:
@@ -36,6 +36,14 @@ def _figure(block: Block, paper: str, shared: Mapping[str, Block]) -> Figure:
     default = {"scenarios": block.get("scenarios", []), **base.get("reading", {})}
     vary = block.get("vary", {})
     lines = tuple(_line(where, block["kind"], {**default, **line}) for line in base.get("line", []))
+    own = {line.method.partition("(")[0] for line in lines}
+    others = shared[block["compared_of"]] if "compared_of" in block else {}
+    read_as = {"scenarios": default["scenarios"], **others.get("reading", {})}
+    compared = tuple(
+        _line(where, block["kind"], {**read_as, **line})
+        for line in others.get("line", [])
+        if line["method"] not in own
+    )
     return Figure(
         id=block["id"],
         paper=paper,
@@ -49,6 +57,7 @@ def _figure(block: Block, paper: str, shared: Mapping[str, Block]) -> Figure:
         options=vary.get("options", {}),
         settings=vary.get("settings", {}),
         numbers=tuple(Number(**number) for number in block.get("number", [])),
+        compared=compared,
         tables=tuple(block.get("tables", ())),
         column=block.get("column", ""),
         mark=block.get("mark"),
@@ -63,4 +72,6 @@ def _line(where: str, kind: str, block: Block) -> Line:
     reading.check(where)
     if not block["scenarios"]:
         raise ValueError(f"{where}: no scenario")
-    return Line(block["label"], tuple(block["scenarios"]), block["method"], reading)
+    return Line(
+        block["label"], tuple(block["scenarios"]), block["method"], reading, block.get("settings", {})
+    )

@@ -14,12 +14,14 @@ __all__ = ["Cell", "Column", "Paper", "Row", "Table"]
 class Paper:
     """Args:
     method: the paper's own.
+    seeds: runs that the paper averages; 1 where it says nothing of several.
     """
 
     id: str
     title: str
     citation: str
     method: str
+    seeds: int = 1
 
 
 @dataclass(frozen=True)

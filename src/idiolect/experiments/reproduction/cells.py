@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from functools import partial
 from statistics import fmean, stdev
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -36,7 +36,11 @@ def cell_tasks(cell: Cell, ask: Ask) -> list[Task]:
 
 
 def cell_entry(cell: Cell, ask: Ask, outcomes: Mapping[Hashable, Outcome], note: str = "") -> Entry:
-    """The cell's number beside the paper's.  Of several settings the best mean counts, as in the paper."""
+    """The cell's number beside the paper's.
+
+    Of several settings the best mean over seeds counts, as in the paper; a cell of several scenarios is the mean of
+    their best, each scenario having its own.
+    """
     known: dict[str, Any] = {"row": cell.row, "column": cell.column, "unit": cell.unit, "note": note}
     known["rule"] = rule_of(cell.reading.predictor)
     if not ask.quick:
@@ -49,14 +53,23 @@ def cell_entry(cell: Cell, ask: Ask, outcomes: Mapping[Hashable, Outcome], note:
         return Entry(
             **known, missing="; ".join(filter(None, missing)), failed="; ".join(filter(None, failed))
         )
+    scenes = [replace(cell, scenarios=(name,)) for name in cell.scenarios] if len(settings) > 1 else [cell]
     try:
-        found = [_of_setting(cell, ask, method, outcomes, known) for method in settings]
+        tried = [[_of_setting(scene, ask, method, outcomes) for method in settings] for scene in scenes]
     except UserError as error:
         return Entry(**known, failed=str(error))
-    best = max(found, key=lambda one: one.value or 0.0)
-    if len(found) > 1:
-        return replace(best, spread=stdev([one.value or 0.0 for one in found]), rule=ORACLE)
-    return best
+    best = [max(found, key=lambda one: fmean(one.numbers)) for found in tried]
+    if len(settings) > 1:
+        known["rule"] = ORACLE
+    spread = best[0].spread if len(best) == 1 else None
+    if len(settings) > 1 and len(scenes) == 1:
+        spread = stdev(fmean(one.numbers) for one in tried[0])
+    ran_as = best[0].ran_as
+    if len(scenes) > 1:
+        ran_as = "; ".join(f"{name}: {one.ran_as}" for name, one in zip(cell.scenarios, best, strict=True))
+    numbers = [fmean(of_seed) for of_seed in zip(*(one.numbers for one in best), strict=True)]
+    found = entry_of(numbers, **known, spread=spread, ran_as=ran_as)
+    return replace(found, seeds=len(ask.seeds))
 
 
 def _settings(cell: Cell, ask: Ask) -> list[str]:
@@ -64,9 +77,15 @@ def _settings(cell: Cell, ask: Ask) -> list[str]:
     return [with_options(one, cell.options) for one in ask.settings(method)]
 
 
-def _of_setting(
-    cell: Cell, ask: Ask, method: str, outcomes: Mapping[Hashable, Outcome], known: dict[str, Any]
-) -> Entry:
+class _Setting(NamedTuple):
+    """What one setting of the method gave: a number for each seed, or a single one over all of them."""
+
+    numbers: list[float]
+    spread: float | None
+    ran_as: str
+
+
+def _of_setting(cell: Cell, ask: Ask, method: str, outcomes: Mapping[Hashable, Outcome]) -> _Setting:
     scale = SCALE[cell.unit]
     by_seed = []
     for seed in ask.seeds:
@@ -75,12 +94,12 @@ def _of_setting(
     ran_as = ask.experiment(cell.scenarios[0], method, ask.seeds[0])[0].method
     if cell.reading.over == "sd":
         together = pd.concat([series for (series,) in by_seed], axis=1).mean(axis=1)
-        return Entry(**known, value=scale * float(together.std(ddof=1)), seeds=len(by_seed), ran_as=ran_as)
+        return _Setting([scale * float(together.std(ddof=1))], None, ran_as)
     numbers = [scale * fmean(_number(s, cell.reading) for s in scenes) for scenes in by_seed]
     spread = None
     if cell.spread is not None and cell.reading.population == "all" and len(cell.scenarios) == 1:
         spread = scale * fmean(float(series.std(ddof=0)) for (series,) in by_seed)
-    return entry_of(numbers, **known, spread=spread, ran_as=ran_as)
+    return _Setting(numbers, spread, ran_as)
 
 
 def _number(series: pd.Series, reading: Reading) -> float:

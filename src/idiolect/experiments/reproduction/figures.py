@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ import pandas as pd
 
 from idiolect.experiments.papers import Figure, Line, Reading, combinations
 from idiolect.experiments.progress import Watcher
-from idiolect.experiments.reproduction.entry import Entry, entry_of, rule_of
+from idiolect.experiments.reproduction.entry import ORACLE, Entry, entry_of, rule_of
 from idiolect.experiments.reproduction.lines import ORACLES, SUMMARIES, TAKES, gains
 from idiolect.experiments.reproduction.plan import Ask, with_options
 from idiolect.experiments.reproduction.tasks import Outcome, Task, Where, harvest
@@ -20,6 +21,7 @@ __all__ = ["figure_entries"]
 
 PERCENT = ("accuracy", "top5", "macro_f1")
 SCALED = ("value", "sd", "before", "after", "server")
+WHY = ("missing", "failed")  # nothing was measured
 
 
 class Trace(NamedTuple):
@@ -52,7 +54,7 @@ def figure_entries(
     """
     traces = [
         trace
-        for trace in _traces(figure)
+        for trace in (*_traces(figure), *_compared(figure))
         if (not scenarios or trace.scenario in scenarios)
         and (not methods or trace.method.partition("(")[0] in methods)
     ]
@@ -63,7 +65,9 @@ def figure_entries(
     else:
         found = [_entry(figure, trace, ask, outcomes) for trace in traces]
     frames = [frame for _, frames in found for frame in frames]
-    return [entry for entry, _ in found], pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+    entries = [entry for entry, _ in found]
+    entries += _best_compared(figure, traces, entries)
+    return entries, pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
 
 def _traces(figure: Figure) -> Iterator[Trace]:
@@ -74,7 +78,34 @@ def _traces(figure: Figure) -> Iterator[Trace]:
                     varied = {key: _single(value) for key, value in {**options, **settings}.items()}
                     label = " ".join([line.label, *(f"{key}={value}" for key, value in varied.items())])
                     method = with_options(line.method, options)
-                    yield Trace(label, scenario, method, settings, line, varied)
+                    yield Trace(label, scenario, method, {**line.settings, **settings}, line, varied)
+
+
+def _compared(figure: Figure) -> Iterator[Trace]:
+    """The compared methods, each read over the rounds of every line of the figure; nothing varies."""
+    for line in figure.lines:
+        for other in figure.compared:
+            read = replace(line, reading=replace(other.reading, rounds=line.reading.rounds))
+            for scenario in other.scenarios:
+                yield Trace(f"{other.label}, {line.label}", scenario, other.method, {}, read, {})
+
+
+def _best_compared(figure: Figure, traces: list[Trace], entries: list[Entry]) -> Iterator[Entry]:
+    """The best of the compared methods for each line and scenario, picked on test data as the paper does."""
+    if not figure.compared:
+        return
+    groups: dict[tuple[str, str], list[Entry]] = {}
+    for trace, entry in zip(traces, entries, strict=True):
+        if not trace.varied:
+            groups.setdefault((trace.line.label, trace.scenario), []).append(entry)
+    for (label, _), group in groups.items():
+        row = f"[best compared method, {label}]"
+        measured = [one for one in group if one.value is not None]
+        if len(measured) == len(group):
+            yield replace(max(group, key=lambda one: one.value or 0.0), row=row, rule=ORACLE)
+        else:
+            why = {f: "; ".join(filter(None, dict.fromkeys(getattr(o, f) for o in group))) for f in WHY}
+            yield Entry(row, group[0].column, unit=group[0].unit, **why)
 
 
 def _single(value: Any) -> Any:
@@ -120,8 +151,7 @@ def _summed(
         known["paper"] = _number(figure, trace)
     if not frames:
         missing, failed = (
-            "; ".join(filter(None, dict.fromkeys(getattr(o, field) for o in wanted)))
-            for field in ("missing", "failed")
+            "; ".join(filter(None, dict.fromkeys(getattr(o, field) for o in wanted))) for field in WHY
         )
         return Entry(**known, missing=missing, failed=failed), []
     _, summary = SUMMARIES[figure.kind]

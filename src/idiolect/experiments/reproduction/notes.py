@@ -20,6 +20,7 @@ def notes_of(entries: Sequence[Entry], given: Sequence[str], ask: Ask) -> list[s
         found.append("±: half the 95 % t interval of the mean over seeds")
     if ask.grid:
         found.append("the best of the authors' settings, chosen on test data as in the paper")
+        found.append("a mean over several scenes is the mean of each scene's own best")
     found += given
     doubts = dict.fromkeys((one.column, one.note) for one in entries if one.note and not ask.quick)
     found += [f"{column}: {note}" for column, note in doubts]

@@ -55,7 +55,8 @@ def _of_runs(
     found: Figure, ask: Ask, where: Where, watcher: Watcher, scenarios: Sequence[str], methods: Sequence[str]
 ) -> tuple[Reproduction, pd.DataFrame]:
     refuse_unknown("scenario", scenarios, found.scenarios)
-    refuse_unknown("method", methods, {line.method.partition("(")[0] for line in found.lines})
+    lines = (*found.lines, *found.compared)
+    refuse_unknown("method", methods, {line.method.partition("(")[0] for line in lines})
     ask = replace(ask, every_round=found.kind in EVERY_ROUND)
     entries, points = figure_entries(found, ask, where, watcher, scenarios, methods)
     told = [f"a line's number: {SUMMARIES[found.kind][0]}", *found.notes]

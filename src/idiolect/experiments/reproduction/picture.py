@@ -72,11 +72,16 @@ def _zigzag(points: pd.DataFrame, figure: Figure, title: str) -> Picture:
 
 
 def _grid(points: pd.DataFrame, figure: Figure, title: str) -> Picture:
+    """A panel for every line and scenario; in square brackets the best of the compared methods, which do not vary."""
     column, row = figure.options
-    named = points.assign(
-        panel=points["panel"] + ", " + points["group"], row=points[row], column=points[column]
-    )
-    return heat_figure(named, row, column, title)
+    own, compared = points[points[row].notna()], points[points[row].isna()]
+    means = compared.groupby(["panel", "group", "line"], sort=False)["value"].mean()
+    best = means.groupby(["panel", "group"]).max().to_dict()
+    panels = [
+        f"{panel}, {group}" + (f" [{best[panel, group]:.1f}]" if (panel, group) in best else "")
+        for panel, group in own[["panel", "group"]].to_numpy()
+    ]
+    return heat_figure(own.assign(panel=panels, row=own[row], column=own[column]), row, column, title)
 
 
 def _settings(points: pd.DataFrame, figure: Figure, title: str) -> Picture:

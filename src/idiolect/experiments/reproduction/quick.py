@@ -26,7 +26,6 @@ KEPT = {
     "persfl_dnn",
     "persfl_cnn",
     "superfed_cnn",
-    "linear_base",
 }
 NORMALISED = {"vgg8_bn", "resnet20", "resnet56"}
 SMALL_GRID = {"lambdas": [0.0, 0.5], "temperatures": [1.0, 5.0]}
@@ -79,7 +78,9 @@ def _partition(experiment: Experiment) -> str:
 
 
 def _model(model: str) -> str:
-    name = parse_call(model)[0]
+    name, options = parse_call(model)
+    if name == "linear_base":
+        return write_call(name, {**options, "side": 1} if options.get("units", 1) > 1 else options)
     if name in KEPT:
         return model
     return "lenet_bn" if name in NORMALISED else "lenet5"

@@ -1,6 +1,7 @@
 """From TOML to scenarios; what is not as it should be is refused on loading, by name.
 
-A scenario starts from what is ``common`` in its file, then from the one it is ``like``; its own words come last.
+A scenario starts from what is ``common`` in its file, then from the one it is ``like``; its own words come last, and
+what it states as the paper's is not chosen here any more, nor the other way round.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any
 
+from idiolect.experiments.papers.grids import with_none
 from idiolect.experiments.scenarios.scenario import FIELDS, ORIGINS, Scenario
 
 __all__ = ["read_scenarios"]
@@ -16,8 +18,8 @@ __all__ = ["read_scenarios"]
 Block = Mapping[str, Any]
 
 OWN = {"name", "like", "line", "expected_clients", "differs", "warning", "cannot"}
-TABLES = (*ORIGINS, "because", "options", "official_options", "settings")
-DEEP = ("options", "official_options", "settings")
+TABLES = (*ORIGINS, "because", "options", "defaults", "official_options", "settings")
+DEEP = ("options", "defaults", "official_options", "settings")
 
 
 def read_scenarios(text: str) -> list[Scenario]:
@@ -42,6 +44,9 @@ def _over(below: Block, above: Block) -> dict[str, Any]:
             found[table] = {name: {**low.get(name, {}), **high.get(name, {})} for name in {**low, **high}}
         else:
             found[table] = {**low, **high}
+    for own, other in (("paper", "inferred"), ("inferred", "paper")):
+        stated = set(above.get(own, {})) - set(above.get(other, {}))
+        found[other] = {key: value for key, value in found[other].items() if key not in stated}
     return found
 
 
@@ -63,6 +68,7 @@ def _scenario(paper: str, block: Block) -> Scenario:
         layers=layers,
         reasons=block["because"],
         options=block["options"],
+        defaults=with_none(block["defaults"]),
         official_options=block["official_options"],
         method_settings=block["settings"],
     )

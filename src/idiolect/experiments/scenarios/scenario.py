@@ -10,6 +10,7 @@ from idiolect.calls import parse_call, split_outside_brackets, write_call
 from idiolect.errors import UserError
 from idiolect.experiments.spec import Experiment
 from idiolect.methods.catalogue import METHODS, identifier
+from idiolect.methods.resolution import beyond_defaults
 
 __all__ = ["ORIGINS", "PRESETS", "Given", "Scenario"]
 
@@ -40,6 +41,8 @@ class Scenario:
     layers: settings by origin, a key of ``ORIGINS``.
     reasons: of settings, by name.
     options: of methods, by name, as the paper or its authors set them here.
+    defaults: every other option of the paper's methods, so that no change of a method's defaults changes a scene;
+        the text names those that are not the method's defaults any more.
     official_options: on top of those, with the preset ``official``.
     method_settings: settings that hold for one method alone, by its name.
     """
@@ -54,6 +57,7 @@ class Scenario:
     layers: Mapping[str, Mapping[str, Any]]
     reasons: Mapping[str, str]
     options: Mapping[str, Mapping[str, Any]]
+    defaults: Mapping[str, Mapping[str, Any]]
     official_options: Mapping[str, Mapping[str, Any]]
     method_settings: Mapping[str, Mapping[str, Any]]
 
@@ -83,18 +87,20 @@ class Scenario:
     def method_text(self, method: str, preset: str = "paper") -> str:
         """The method with the options that it has in this scenario; options in the text win.
 
-        A preset of the scenario is the method's too where it has one of that name.
+        The authors' settings of a method come with the preset ``official``.
         """
         first, *others = split_outside_brackets(method, "+")
         name = _name(first)
         if name not in METHODS:
             return method
         _, given = parse_call(name + "(" + first.partition("(")[2] if "(" in first else name)
-        known = dict(self.options.get(name, {}))
+        authors = METHODS[name].presets.get(preset, {}) if preset == "official" else {}
+        left_open = beyond_defaults(name, self.defaults.get(name, {}))
+        known: dict[str, Any] = {"preset": preset} if authors else {}
+        known |= {key: value for key, value in left_open.items() if key not in authors}
+        known |= self.options.get(name, {})
         if preset == "official":
             known |= self.official_options.get(name, {})
-        if preset in METHODS[name].presets:
-            known = {"preset": preset, **known}
         return " + ".join([write_call(name, known | given), *others])
 
     def experiment(self, method: str = "fedavg", preset: str = "paper") -> Experiment:

@@ -26,6 +26,8 @@ FIXED = (
     "dataset",
     "partition",
     "clients",
+    "pool",
+    "client_test",
     "valid",
     "test",
     "public",

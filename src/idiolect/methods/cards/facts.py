@@ -50,7 +50,8 @@ class Card(NamedTuple):
         down, up: scalars that a selected client receives and sends in a round.
         traffic: what else is to be said of it.
         options: with their defaults; ``meanings`` say what they are and their ranges.
-        presets: beside ``paper``, which is the defaults.
+        presets: ``paper`` where the paper states values, ``official`` where the authors' code has others; their
+            options are in ``preset_values``.
         overrides: what it does otherwise than the scene says.
         refuses: by part that cannot be added: why.
         deviations: from the papers, by part.

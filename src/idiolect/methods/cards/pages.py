@@ -39,7 +39,7 @@ def page(found: Card) -> str:
         "State and traffic": state,
         "Options": [
             "\n".join(options) or "None.",
-            f"Presets: {', '.join(('paper', *found.presets))}.",
+            f"Presets: {', '.join(found.presets) or 'none'}.",
             "\n".join(presets),
         ],
         "Otherwise than the scene": ["\n".join(f"- {text}" for text in found.overrides)],

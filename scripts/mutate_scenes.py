@@ -1,0 +1,192 @@
+"""Changes the papers' files one leaf at a time, in a copy of the package, and says whether the tests notice.
+
+    python scripts/mutate_scenes.py [--seed 0] [--count 10]
+
+Draws ``count`` settings of scenes (options and grids among them), as many readings of tables and figures, and as many
+published numbers.  The exit status is 1 where a change was missed.  Prose for readers is no setting and is left alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from idiolect.experiments.papers.read_figures import read_figures
+from idiolect.experiments.papers.read_tables import read_paper, read_tables
+from idiolect.experiments.scenarios.reader import read_scenarios
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "src" / "idiolect"
+TESTS = ("tests/experiments/published", "tests/experiments/test_papers.py")
+
+# Keys whose values are prose or names.
+PROSE = {"caption", "notes", "note", "what", "about", "title", "citation", "label", "id"}
+SCENE_PROSE = {"name", "line", "because", "differs", "warning", "cannot"}
+NUMBERS = {"values", "spreads"}
+MISSING = "-"  # where a table prints no number
+
+
+class Leaf(NamedTuple):
+    """Args:
+    file: inside the package.
+    path: keys and places from the top of the document.
+    """
+
+    file: str
+    path: tuple[str | int, ...]
+    value: Any
+
+    @property
+    def key(self) -> str:
+        """The last word of the path."""
+        return next(step for step in reversed(self.path) if isinstance(step, str))
+
+    def __str__(self) -> str:
+        return f"{self.file}: {'.'.join(map(str, self.path))}"
+
+
+def leaves(file: str, document: Any, path: tuple[str | int, ...] = ()) -> Iterator[Leaf]:
+    """Every value that is neither a table nor a list."""
+    if isinstance(document, dict | list):
+        steps = document.items() if isinstance(document, dict) else enumerate(document)
+        for step, inner in steps:
+            yield from leaves(file, inner, (*path, step))
+    else:
+        yield Leaf(file, path, document)
+
+
+def kind_of(leaf: Leaf) -> str:
+    """``setting``, ``reading``, ``number``, or nothing for prose and names."""
+    scenes = "scenarios" in leaf.file
+    prose = SCENE_PROSE if scenes else PROSE
+    if leaf.path == ("paper",) or any(step in prose for step in leaf.path):
+        return ""
+    if scenes or leaf.file.endswith("grids.toml"):
+        return "setting"
+    return "number" if leaf.key in NUMBERS else "reading"
+
+
+def changed(leaf: Leaf, alike: list[Any], draw: random.Random) -> Any:
+    """Another value: a number grows or shrinks, a word becomes another one of its key or nonsense."""
+    value = leaf.value
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, float):
+        return draw.choice([value + 1, value * 2 or 10.0, value / 10 or 0.1])
+    if isinstance(value, int):
+        return draw.choice([value + 1, value * 2 or 10])
+    if value == MISSING:
+        return 1.0
+    others = sorted({other for other in alike if isinstance(other, str) and other not in (value, MISSING)})
+    return draw.choice([*others, f"{value}x"])
+
+
+def write(document: Any) -> str:
+    """TOML, a line for every key at the top."""
+    return "".join(f"{json.dumps(key)} = {inline(value)}\n" for key, value in document.items())
+
+
+def inline(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(key)} = {inline(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(inline(inner) for inner in value) + "]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def replaced(document: Any, path: tuple[str | int, ...], value: Any) -> Any:
+    """A copy with one other value."""
+    if not path:
+        return value
+    copy = document.copy()
+    copy[path[0]] = replaced(document[path[0]], path[1:], value)
+    return copy
+
+
+def reader_of(file: str) -> Callable[[str], Any]:
+    """What the package makes of a file."""
+    if "scenarios" in file:
+        return read_scenarios
+    if file.endswith("grids.toml"):
+        return tomllib.loads
+    return lambda text: (read_paper(text), read_tables(text), read_figures(text))
+
+
+def run_tests(folder: Path) -> tuple[bool, str]:
+    """Whether all pass with the package in ``folder``, and else the first that fails."""
+    words = [sys.executable, "-m", "pytest", "-q", "-x", "--tb=no", "-p", "no:cacheprovider", *TESTS]
+    env = os.environ | {"PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1"}
+    found = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True)
+    if found.returncode not in (0, 1):
+        raise SystemExit(f"the tests could not be run:\n{found.stdout}{found.stderr}")
+    failed = [
+        row.split()[1].rpartition("::")[2] for row in found.stdout.splitlines() if row.startswith("FAILED ")
+    ]
+    return found.returncode == 0, "".join(failed)
+
+
+def verdict(leaf: Leaf, value: Any, document: Any, folder: Path) -> tuple[str, str]:
+    """``caught``, ``refused`` on loading, ``missed``, or ``no effect``; and how it was noticed."""
+    before, after, read = write(document), write(replaced(document, leaf.path, value)), reader_of(leaf.file)
+    try:
+        if read(after) == read(before):
+            return "no effect", ""
+    except (ValueError, KeyError, TypeError) as problem:
+        return "refused", str(problem)
+    place = folder / "idiolect" / leaf.file
+    original = place.read_text("utf-8")
+    place.write_text(after, "utf-8")
+    try:
+        passed, failed = run_tests(folder)
+    finally:
+        place.write_text(original, "utf-8")
+    return ("missed", "") if passed else ("caught", failed)
+
+
+def main(seed: int, count: int) -> int:
+    folders = ("scenarios", "papers")
+    paths = [path for name in folders for path in sorted((PACKAGE / "experiments" / name).glob("*.toml"))]
+    documents = {str(path.relative_to(PACKAGE)): tomllib.loads(path.read_text("utf-8")) for path in paths}
+    found = [leaf for file, document in documents.items() for leaf in leaves(file, document)]
+    draw, verdicts = random.Random(seed), Counter[str]()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        shutil.copytree(PACKAGE, folder / "idiolect", ignore=shutil.ignore_patterns("__pycache__"))
+        passed, failed = run_tests(folder)
+        if not passed:
+            raise SystemExit(f"the tests fail without any change: {failed}")
+        print(f"seed {seed}")
+        for kind in ("setting", "reading", "number"):
+            known = [leaf for leaf in found if kind_of(leaf) == kind]
+            tried = 0
+            for leaf in draw.sample(known, len(known)):
+                if tried == count:
+                    break
+                value = changed(leaf, [other.value for other in known if other.key == leaf.key], draw)
+                word, how = verdict(leaf, value, documents[leaf.file], folder)
+                tried += word != "no effect"
+                verdicts[word] += 1
+                print(f"{word:9} {kind:7} {leaf}: {leaf.value!r} -> {value!r}  {how}", flush=True)
+    print(", ".join(f"{n} {word}" for word, n in sorted(verdicts.items())))
+    return 1 if verdicts["missed"] else 0
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--count", type=int, default=10, help="of each kind")
+    asked = parser.parse_args()
+    sys.exit(main(asked.seed, asked.count))

@@ -1,0 +1,91 @@
+"""The options that a method's text stands for: what is written, what its preset gives, and the defaults."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from idiolect.calls import parse_call, split_outside_brackets
+from idiolect.core import Method, Part
+from idiolect.errors import UserError, unknown_name
+from idiolect.methods.catalogue import METHODS, PARTS, identifier
+
+__all__ = ["beyond_defaults", "given_options", "make_of", "resolved"]
+
+
+def resolved(text: str) -> list[tuple[str, dict[str, Any]]]:
+    """Name and complete options of every term of a method's text, presets expanded and defaults applied.
+
+    Two texts that mean the same give the same: values are plain ones that JSON can hold.
+
+    >>> resolved("FedProx(weight=1) + fine_tune(epochs=2)")
+    [('fedprox', {'weight': 1.0, 'form': 'sq_half'}), ('fine_tune', {'epochs': 2.0, 'lr_scale': 1.0})]
+    """
+    found = []
+    for term in split_outside_brackets(text, "+"):
+        name, options = given_options(term)
+        parameters = inspect.signature(make_of(name)).parameters
+        defaults = {key: p.default for key, p in parameters.items() if p.default is not p.empty}
+        whole = {**defaults, **options}
+        found.append((name, {key: _plain(value, parameters.get(key)) for key, value in whole.items()}))
+    return found
+
+
+def given_options(term: str) -> tuple[str, dict[str, Any]]:
+    """Name and options of one term as it is written, with its preset expanded."""
+    name, bracket, rest = term.partition("(")
+    name, options = parse_call(identifier(name) + bracket + rest)
+    if name not in METHODS:
+        make_of(name)
+        return name, options
+    presets = METHODS[name].presets
+    chosen = options.pop("preset", None)
+    if chosen is not None and chosen not in presets:
+        raise UserError(f"{name} has no preset {chosen!r}; known: {', '.join(presets) or 'it has none'}")
+    return name, {**presets.get(chosen, {}), **options}
+
+
+def make_of(name: str) -> Callable[..., Method | Part]:
+    """The factory of a method or part; its signature is the configuration."""
+    if name in METHODS:
+        return METHODS[name].make
+    if name in PARTS:
+        return PARTS[name]
+    raise unknown_name("method", name, [*METHODS, *PARTS])
+
+
+def beyond_defaults(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of a method's options that are not its defaults.
+
+    >>> beyond_defaults("fedprox", {"weight": 0.5, "form": "sq_half"})
+    {'weight': 0.5}
+    """
+    parameters = inspect.signature(make_of(name)).parameters
+    return {
+        key: value
+        for key, value in options.items()
+        if key not in parameters
+        or _plain(value, parameters[key]) != _plain(parameters[key].default, parameters[key])
+    }
+
+
+def _plain(value: Any, parameter: inspect.Parameter | None) -> Any:
+    """The value as JSON holds it; a whole number where the option takes a fraction is written as one."""
+    if isinstance(value, tuple | list):
+        return [_plain(each, parameter) for each in value]
+    if isinstance(value, dict):
+        return {str(key): _plain(each, None) for key, each in value.items()}
+    if isinstance(value, int) and not isinstance(value, bool):
+        return float(value) if parameter and _takes_fractions(parameter) else value
+    if value is None or isinstance(value, bool | float | str):
+        return value
+    return f"{value.__module__}.{value.__qualname__}" if hasattr(value, "__qualname__") else repr(value)
+
+
+def _takes_fractions(parameter: inspect.Parameter) -> bool:
+    if parameter.annotation is parameter.empty:
+        return isinstance(parameter.default, float)
+    written = parameter.annotation
+    words = written if isinstance(written, str) else inspect.formatannotation(written)
+    return "float" in words and "int" not in words

@@ -171,7 +171,7 @@ class Lab:
         return Trace(simulation, servers, privates, simulation.store.rows(everyone))
 
     def after_local(self, trace: Trace) -> list[dict[str, Tensor]]:
-        """Of every predictor on every client's test split, after one more round of local training and before any merge."""
+        """Logits of every predictor on every client's test split, after one more local round, before any merge."""
         simulation = trace.simulation
         setting, everyone = simulation.setting, trace.privates[-1]
         sent = broadcast(setting.method, trace.servers[-1])

@@ -57,7 +57,7 @@ class Experiment:
     model: str = "lenet_map"
     initialisation: str = "default"
     rounds: int = 40
-    participation_rate: float = 0.2
+    participation_rate: float = 0.4
     local_epochs: float = 2
     batch_size: int = 32
     learning_rate: float = 0.03

@@ -3,6 +3,7 @@
 from idiolect.methods.cards import PERSONALISES, Card, Pair, card, of_kind, page, pairs, pairs_page
 from idiolect.methods.catalogue import label, names, register
 from idiolect.methods.composition import method
+from idiolect.methods.resolution import resolved, shortest
 
 __all__ = [
     "PERSONALISES",
@@ -17,4 +18,6 @@ __all__ = [
     "pairs",
     "pairs_page",
     "register",
+    "resolved",
+    "shortest",
 ]

@@ -8,7 +8,7 @@ from typing import Any
 
 from idiolect.errors import UserError
 
-__all__ = ["parse_call", "split_outside_brackets", "write_call"]
+__all__ = ["parse_call", "split_outside_brackets", "with_defaults", "write_call"]
 
 
 def parse_call(text: str) -> tuple[str, dict[str, Any]]:
@@ -92,3 +92,16 @@ def write_call(name: str, options: Mapping[str, Any]) -> str:
     words = {key: v if isinstance(v, str) and v.isidentifier() else repr(v) for key, v in options.items()}
     inside = ", ".join(f"{key}={word}" for key, word in words.items())
     return f"{name}({inside})" if inside else name
+
+
+def with_defaults(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """All options: those given, and the defaults of the others; a whole number is written as its default is.
+
+    >>> with_defaults({"alpha": 1}, {"alpha": 0.5, "k": 2})
+    {'alpha': 1.0, 'k': 2}
+    """
+    whole = {**defaults, **given}
+    return {
+        key: float(value) if type(value) is int and isinstance(defaults.get(key), float) else value
+        for key, value in whole.items()
+    }

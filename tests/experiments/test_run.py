@@ -13,7 +13,8 @@ import torch
 
 from idiolect.errors import UserError
 from idiolect.experiments import Experiment, Silent, compare, run
-from idiolect.experiments.manifest import hash_of
+from idiolect.experiments.identity import hash_of
+from idiolect.methods import shortest
 from idiolect.records import finished_folder, run_name
 
 LOOP = {"engine": "loop", "device": "cpu"}
@@ -45,7 +46,7 @@ def test_manifest_says_what_the_run_was(tiny, tmp_path):
     assert manifest["spec"] == asdict(asked)
     assert manifest["spec_hash"] == hash_of(asked)
     assert manifest["name"] == run_name(
-        asked.method, asked.dataset, asked.partition, hash_of(asked), asked.seed
+        shortest(asked.method), asked.dataset, asked.partition, hash_of(asked), asked.seed
     )
     assert manifest["status"] == "finished"
     assert manifest["label"] == "FedPer" and manifest["headline"] == "composed"

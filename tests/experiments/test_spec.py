@@ -10,7 +10,8 @@ import pytest
 from idiolect.engines import Where
 from idiolect.errors import UserError
 from idiolect.experiments import Experiment, prepare, with_settings
-from idiolect.experiments.manifest import describe_run, hash_of
+from idiolect.experiments.identity import hash_of
+from idiolect.experiments.manifest import describe_run
 
 LEAST = {
     "clients": 0,

@@ -8,15 +8,17 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from idiolect.calls import parse_call, with_defaults
 from idiolect.data.dataset import Dataset
 from idiolect.data.embedded import EMBEDDED, TEST_PER_CLASS, TRAIN_PER_CLASS, load_embedded
+from idiolect.data.emnist_files import SPLITS
 from idiolect.data.from_files import load_files, options_of
 from idiolect.data.location import data_folder, destination, is_present
 from idiolect.data.sources import SOURCES, Source
 from idiolect.data.synthetic import synthetic
-from idiolect.errors import UserError, unknown_name
+from idiolect.errors import UserError, refuse_unknown_choice, unknown_name
 
-__all__ = ["DEFAULT", "Row", "describe", "load", "names"]
+__all__ = ["DEFAULT", "Row", "describe", "load", "names", "resolved", "sizes"]
 
 DEFAULT = EMBEDDED
 SYNTHETIC = "synthetic"
@@ -49,16 +51,53 @@ def load(name: str = DEFAULT, data_dir: str | os.PathLike[str] | None = None, **
         options: the keyword arguments of `synthetic`, or of the dataset's reader: `split` of emnist, `stride` of
             shakespeare-roles, `size`, `min_ratings` and `max_ratings` of flickr-aes; no other has any.
     """
+    _known(name, options)
     if name == SYNTHETIC:
-        _refuse_unknown(name, options, inspect.signature(synthetic).parameters)
         return synthetic(**options)
+    if name == EMBEDDED:
+        return load_embedded()
+    return load_files(SOURCES[name], data_folder(data_dir), **options)
+
+
+def resolved(text: str) -> tuple[str, dict[str, Any]]:
+    """Name and all options of a dataset as it is written, with the defaults of those that are not given.
+
+    >>> resolved("emnist")
+    ('emnist', {'split': 'byclass'})
+    """
+    name, bracket, rest = text.partition("(")
+    name, given = name.strip(), parse_call("options" + bracket + rest)[1]
+    return name, with_defaults(given, _known(name, given))
+
+
+def sizes(text: str) -> tuple[tuple[int, int, int], int]:
+    """Shape (C, H, W) and number of classes of a dataset as it is written, without reading any of it.
+
+    >>> sizes("emnist(split=letters)")
+    ((1, 28, 28), 26)
+    """
+    name, options = resolved(text)
+    if name == SYNTHETIC:
+        return (1, 1, options["n_features"]), options["n_classes"]
+    source = SOURCES["fashion-mnist" if name == EMBEDDED else name]
+    n_classes, side = source.n_classes, options.get("size")
+    if "split" in options:
+        refuse_unknown_choice(f"dataset {name}: split", options["split"], SPLITS)
+        n_classes = SPLITS[options["split"]]
+    return (source.shape[0], side, side) if side else source.shape, n_classes
+
+
+def _known(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a dataset and their defaults; an unknown dataset or option is refused."""
     if name not in names():
         raise unknown_name("dataset", name, names())
-    if name == EMBEDDED:
-        _refuse_unknown(name, options, ())
-        return load_embedded()
-    _refuse_unknown(name, options, options_of(SOURCES[name]))
-    return load_files(SOURCES[name], data_folder(data_dir), **options)
+    known: dict[str, Any] = {}
+    if name == SYNTHETIC:
+        known = {key: p.default for key, p in inspect.signature(synthetic).parameters.items()}
+    elif name != EMBEDDED:
+        known = options_of(SOURCES[name])
+    _refuse_unknown(name, options, known)
+    return known
 
 
 def describe(data_dir: str | os.PathLike[str] | None = None) -> list[Row]:

@@ -17,7 +17,8 @@ from idiolect.deploy.progress import Progress
 from idiolect.deploy.roster import Roster
 from idiolect.engines import Where
 from idiolect.errors import UserError
-from idiolect.experiments.manifest import describe_run, hash_of
+from idiolect.experiments.identity import name_of
+from idiolect.experiments.manifest import describe_run
 from idiolect.experiments.setting import Setting, assemble
 from idiolect.records import (
     RunWriter,
@@ -26,7 +27,6 @@ from idiolect.records import (
     finished,
     finished_folder,
     partial_folder,
-    run_name,
     save_checkpoint,
 )
 
@@ -42,11 +42,7 @@ def server_setting(plan: Plan, folder: Path) -> Setting:
 
 def run_folder(deployment: Deployment, plan: Plan) -> tuple[Path, str]:
     """Where runs lie, and this run's name."""
-    experiment = plan.experiment
-    name = run_name(
-        experiment.method, experiment.dataset, experiment.partition, hash_of(experiment), experiment.seed
-    )
-    return deployment.server / "runs", name
+    return deployment.server / "runs", name_of(plan.experiment)
 
 
 def run_server(grid: Grid, folder: Path) -> None:

@@ -11,19 +11,12 @@ from typing import Any
 import torch
 
 from idiolect.engines import Where
+from idiolect.experiments.identity import architecture, hash_of
 from idiolect.experiments.setting import Setting
 from idiolect.experiments.spec import Experiment
-from idiolect.methods import label
-from idiolect.records import spec_hash
+from idiolect.methods import label, resolved
 
-__all__ = ["describe_run", "hash_of", "notes_of"]
-
-
-def hash_of(experiment: Experiment) -> str:
-    """Hash of everything that changes numbers but the seed, which stands in a run's name by itself."""
-    spec = dataclasses.asdict(experiment)
-    del spec["seed"]
-    return spec_hash(spec)
+__all__ = ["describe_run", "notes_of"]
 
 
 def describe_run(setting: Setting, where: Where) -> dict[str, Any]:
@@ -31,6 +24,7 @@ def describe_run(setting: Setting, where: Where) -> dict[str, Any]:
     return {
         "method": experiment.method,
         "label": label(experiment.method),
+        "options": [list(term) for term in resolved(experiment.method)],
         "parts": [part.name for part in setting.method.parts],
         "seed": experiment.seed,
         "headline": setting.headline,
@@ -41,6 +35,7 @@ def describe_run(setting: Setting, where: Where) -> dict[str, Any]:
         "dataset": experiment.dataset,
         "partition": experiment.partition,
         "model": experiment.model,
+        "architecture": architecture(experiment),
         "parameters": setting.n_parameters,
         "spec": dataclasses.asdict(experiment),
         "spec_hash": hash_of(experiment),

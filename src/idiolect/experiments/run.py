@@ -10,7 +10,8 @@ from typing import Any
 
 from idiolect.engines import Where, choose_engine, place
 from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice
-from idiolect.experiments.manifest import describe_run, hash_of, notes_of
+from idiolect.experiments.identity import hash_of, name_of
+from idiolect.experiments.manifest import describe_run, notes_of
 from idiolect.experiments.private_state import announce, open_private_state, place_private_state
 from idiolect.experiments.progress import Silent, Watcher
 from idiolect.experiments.setting import Setting, prepare
@@ -103,7 +104,7 @@ def run(
     if experiment.public < 1 and read_method(experiment.method).needs_public:
         experiment = replace(experiment, public=PUBLIC)
     where = place(engine, device, workers, ray_address, gpus_per_worker)
-    name, watcher = _name(experiment), watcher or Silent()
+    name, watcher = name_of(experiment), watcher or Silent()
     told = open_log(log, out)
     if finished(out, name):
         watcher.say(f"{name} is finished already: read, not run again")
@@ -163,11 +164,10 @@ def compare(
     """
     if not methods or not seeds:
         raise UserError("a comparison needs at least one method and one seed")
-    if len(set(methods)) < len(methods):
-        raise UserError(f"a method stands twice in {', '.join(methods)}; give each once")
     one_each = experiment if callable(experiment) else _with_method(experiment or Experiment())
     explicit = "valid" in settings
     bases = [_with_what_is_needed(with_settings(one_each(m), settings), methods, explicit) for m in methods]
+    _refuse_repeated(methods, hashes := [hash_of(base) for base in bases])
     where = place(engine, device, workers, ray_address, gpus_per_worker)
     open_log(log, out)  # refused before anything is prepared
     experiments = [replace(base, seed=seed) for base in bases for seed in seeds]
@@ -175,7 +175,7 @@ def compare(
         place_private_state(
             prepare(checked, where, data_dir), Path(out), checkpoint_every, store, store_cache
         )
-    identity = spec_hash({"specs": [hash_of(base) for base in bases], "seeds": list(seeds)})
+    identity = spec_hash({"specs": hashes, "seeds": list(seeds)})
     folder = Path(out) / run_name("compare", bases[0].dataset, bases[0].partition, identity, min(seeds))
     runs = [
         run(
@@ -201,10 +201,12 @@ def compare(
     return Comparison(folder, runs)
 
 
-def _name(experiment: Experiment) -> str:
-    return run_name(
-        experiment.method, experiment.dataset, experiment.partition, hash_of(experiment), experiment.seed
-    )
+def _refuse_repeated(methods: Sequence[str], hashes: Sequence[str]) -> None:
+    first: dict[str, str] = {}
+    for method, hash in zip(methods, hashes, strict=True):
+        if hash in first:
+            raise UserError(f"{first[hash]} and {method} are one method; give it once")
+        first[hash] = method
 
 
 def _with_method(base: Experiment) -> Callable[[str], Experiment]:

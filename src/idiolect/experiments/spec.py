@@ -10,7 +10,7 @@ from idiolect.core import Scene
 from idiolect.engines import AUGMENTATIONS
 from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice
 
-__all__ = ["PRECISIONS", "Experiment", "with_settings"]
+__all__ = ["NEUTRAL", "PRECISIONS", "Experiment", "with_settings"]
 
 PRECISIONS = ("float32", "float64", "tf32", "bf16")
 
@@ -139,6 +139,23 @@ class Experiment:
         warm = min((round + 1) / self.warmup_rounds, 1.0) if self.warmup_rounds else 1.0
         return self.learning_rate * warm * self.lr_decay**round
 
+
+NEUTRAL: dict[str, Any] = {
+    "newcomers": 0,
+    "initialisation": "default",
+    "weight_decay": 0.0,
+    "clip_norm": None,
+    "min_local_steps": 0,
+    "warmup_rounds": 0,
+    "lr_decay": 1.0,
+    "public": 0,
+    "public_in_test": False,
+    "augmentation": "none",
+    "observe": "evaluated",
+    "calibration": "whole",
+    "score_valid": False,
+    "precision": "float32",
+}  # values that mean what would be done without the setting; a setting that is added later begins here
 
 LEAST = {
     "clients": 0,

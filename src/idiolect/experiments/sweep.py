@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from idiolect.errors import UserError, refuse_outside
-from idiolect.experiments.manifest import hash_of
+from idiolect.experiments.identity import hash_of
 from idiolect.experiments.papers import grid
 from idiolect.experiments.progress import Silent, Watcher
 from idiolect.experiments.reproduction.tasks import Outcome, Task, Where, harvest

@@ -16,6 +16,7 @@ from idiolect.methods.cards import (
 )
 from idiolect.methods.catalogue import label, names, register
 from idiolect.methods.composition import method
+from idiolect.methods.resolution import resolved, shortest
 
 __all__ = [
     "PERSONALISES",
@@ -34,4 +35,6 @@ __all__ = [
     "pairs",
     "pairs_page",
     "register",
+    "resolved",
+    "shortest",
 ]

@@ -122,8 +122,8 @@ def register(name: str, make: Callable[..., Method | Part], label: str | None = 
     """Makes a method or a part of one's own known by name, as if it were in the package.
 
     The keyword arguments of ``make`` are its options.  A method is then compared by its name, and a part added to
-    any method: ``"fedavg + mine(weight=0.1)"``.  A finished run is known by the text of its method, not by the code
-    behind it: after a change of the code take another name or another folder.
+    any method: ``"fedavg + mine(weight=0.1)"``.  A finished run is known by the method's name and all its options,
+    not by the code behind them: after a change of the code take another name or another folder.
 
     Args:
         name: lower_snake, not taken yet; a part is called the same.

@@ -6,12 +6,12 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from idiolect.calls import parse_call, split_outside_brackets
+from idiolect.calls import parse_call, split_outside_brackets, write_call
 from idiolect.core import Method, Part
 from idiolect.errors import UserError, unknown_name
 from idiolect.methods.catalogue import METHODS, PARTS, identifier
 
-__all__ = ["beyond_defaults", "given_options", "make_of", "resolved"]
+__all__ = ["beyond_defaults", "given_options", "make_of", "resolved", "shortest"]
 
 
 def resolved(text: str) -> list[tuple[str, dict[str, Any]]]:
@@ -30,6 +30,15 @@ def resolved(text: str) -> list[tuple[str, dict[str, Any]]]:
         whole = {**defaults, **options}
         found.append((name, {key: _plain(value, parameters.get(key)) for key, value in whole.items()}))
     return found
+
+
+def shortest(text: str) -> str:
+    """The method's text with those options alone that are not defaults, one text for all that mean the same.
+
+    >>> shortest("FedProx(weight=0.5, form=sq_half) + fine_tune()")
+    'fedprox(weight=0.5) + fine_tune'
+    """
+    return " + ".join(write_call(name, beyond_defaults(name, options)) for name, options in resolved(text))
 
 
 def given_options(term: str) -> tuple[str, dict[str, Any]]:

@@ -5,9 +5,10 @@ else that decides its output is in a `How` (which rows are real, which units tra
 to the rows).
 """
 
+from idiolect.models.architecture import architecture
 from idiolect.models.augment import crop_and_flip
 from idiolect.models.batchnorm import MaskedBatchNorm, batch_statistics
-from idiolect.models.catalogue import Description, build, describe, names, options
+from idiolect.models.catalogue import Description, build, describe, names, options, resolved
 from idiolect.models.dropout import PlannedDropout, planned_uniform
 from idiolect.models.from_module import from_module
 from idiolect.models.how import How
@@ -29,6 +30,7 @@ __all__ = [
     "Net",
     "PlannedDropout",
     "Unit",
+    "architecture",
     "batch_statistics",
     "build",
     "crop_and_flip",
@@ -40,6 +42,7 @@ __all__ = [
     "options",
     "planned_uniform",
     "register_model",
+    "resolved",
     "stack",
     "trial",
 ]

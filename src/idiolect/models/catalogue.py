@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from idiolect.calls import parse_call
+from idiolect.calls import parse_call, with_defaults
 from idiolect.errors import UserError, unknown_name
 from idiolect.models.initialise import initialise
 from idiolect.models.net import Net
@@ -20,7 +20,7 @@ from idiolect.models.own import OWN, SHAPE, build_own
 from idiolect.models.stack import ImageDoesNotFit
 from idiolect.models.zoo import ZOO
 
-__all__ = ["Description", "build", "describe", "names", "options"]
+__all__ = ["Description", "build", "describe", "names", "options", "outline", "resolved"]
 
 
 class Description(NamedTuple):
@@ -72,10 +72,7 @@ def build(
         initialisation: a scheme of `idiolect.models.initialise`.
         seed: of the initialisation.
     """
-    name, given = parse_call(spec)
-    known = options(name)
-    for key, value in given.items():
-        _check(name, key, value, known)
+    name, given = _checked(spec)
     if name in OWN:
         net = build_own(name, lambda: _call(name, given, image_shape, n_classes), seed)
     else:
@@ -83,6 +80,29 @@ def build(
     if name in ZOO or initialisation != "default":
         initialise(net, initialisation, seed, known_only=name in OWN)
     return net
+
+
+def resolved(spec: str) -> tuple[str, dict[str, Any]]:
+    """Name and all options of a model as it is written, with the defaults of those that are not given.
+
+    >>> resolved("persfl_dnn")
+    ('persfl_dnn', {'hidden': 100})
+    """
+    name, given = _checked(spec)
+    return name, with_defaults(given, options(name))
+
+
+def outline(spec: str, image_shape: tuple[int, int, int], n_classes: int) -> Net:
+    """A net of the zoo without values, on the meta device."""
+    return _empty(*_checked(spec), image_shape, n_classes)
+
+
+def _checked(spec: str) -> tuple[str, dict[str, Any]]:
+    name, given = parse_call(spec)
+    known = options(name)
+    for key, value in given.items():
+        _check(name, key, value, known)
+    return name, given
 
 
 def _empty(name: str, given: dict[str, Any], image_shape: tuple[int, int, int], n_classes: int) -> Net:

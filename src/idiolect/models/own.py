@@ -21,8 +21,9 @@ SHAPE = ("in_channels", "image_size", "n_classes")
 def register_model(name: str, builder: Callable[..., Net]) -> None:
     """Makes a model of one's own known by name, as if it were in the package.
 
-    A finished run is known by the text of its model, not by the code behind it: after a change of the code
-    take another name or another folder.
+    A finished run is known by the model's name, its options and what it computes: a change of a layer, its
+    settings or the forward pass makes another run.  A change of the initial values alone does not; take another
+    name or another folder then.
 
     Args:
         name: lower_snake, not taken yet.

@@ -1,7 +1,7 @@
 """Partitions: pure functions from labels and a seed to each client's rows and the rows dropped."""
 
 from idiolect.partition.by_id import by_id
-from idiolect.partition.catalogue import Description, describe, names, partition
+from idiolect.partition.catalogue import Description, describe, names, partition, resolved
 from idiolect.partition.dirichlet_class import dirichlet_class
 from idiolect.partition.dirichlet_client import dirichlet_client
 from idiolect.partition.iid import iid
@@ -28,6 +28,7 @@ __all__ = [
     "names",
     "partition",
     "pathological_shards",
+    "resolved",
     "semantic_emnist",
     "semantic_tiny",
     "two_client_demo",

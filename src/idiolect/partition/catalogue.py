@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from numpy.typing import ArrayLike
 
-from idiolect.calls import parse_call
+from idiolect.calls import parse_call, with_defaults
 from idiolect.errors import UserError, unknown_name
 from idiolect.partition.by_id import by_id
 from idiolect.partition.dirichlet_class import dirichlet_class
@@ -23,7 +23,7 @@ from idiolect.partition.semantic_emnist import semantic_emnist
 from idiolect.partition.semantic_tiny import semantic_tiny
 from idiolect.partition.two_client_demo import two_client_demo
 
-__all__ = ["Description", "describe", "names", "partition"]
+__all__ = ["Description", "describe", "names", "partition", "resolved"]
 
 PARTITIONS: dict[str, Callable[..., Partition]] = {
     function.__name__: function
@@ -66,6 +66,23 @@ def partition(
         seed: decides all draws.
         ids: the client each row came from, where the data know it; only `by_id` looks at it.
     """
+    name, options = _given(spec)
+    if name == "by_id":
+        options["ids"] = ids
+    return PARTITIONS[name](labels, n_clients, seed=seed, **options)
+
+
+def resolved(spec: str) -> tuple[str, dict[str, Any]]:
+    """Name and all options of a partition as it is written, with the defaults of those that are not given.
+
+    >>> resolved("natural")[0], resolved("dirichlet_client(alpha=1)")[1]["alpha"]
+    ('by_id', 1.0)
+    """
+    name, given = _given(spec)
+    return name, with_defaults(given, _options(name))
+
+
+def _given(spec: str) -> tuple[str, dict[str, Any]]:
     called, options = parse_call(spec)
     name = ALIASES.get(called, called)
     if name not in PARTITIONS:
@@ -75,9 +92,7 @@ def partition(
         if option not in known:
             listed = ", ".join(f"{key}={value!r}" for key, value in known.items()) or "none"
             raise UserError(f"partition {name} has no option {option!r}; its options: {listed}")
-    if name == "by_id":
-        options["ids"] = ids
-    return PARTITIONS[name](labels, n_clients, seed=seed, **options)
+    return name, options
 
 
 def names() -> tuple[str, ...]:

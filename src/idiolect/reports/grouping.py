@@ -13,6 +13,7 @@ __all__ = ["SCENE", "flat", "group_runs"]
 
 SCENE = ("dataset", "partition", "model")
 MOST_SETTINGS = 3
+OPTIONS = "options."  # before the name of a method and its option
 
 
 def group_runs(runs: Iterable[Run]) -> dict[str, list[Run]]:
@@ -25,7 +26,7 @@ def group_runs(runs: Iterable[Run]) -> dict[str, list[Run]]:
     """
     groups: dict[str, list[Run]] = {}
     for run in runs:
-        groups.setdefault(json.dumps(_settings(run), sort_keys=True), []).append(run)
+        groups.setdefault(_identity(run), []).append(run)
     if not groups:
         raise UserError("there is no finished run to report on")
     ordered = [sorted(group, key=lambda run: int(run.manifest["seed"])) for group in groups.values()]
@@ -34,12 +35,19 @@ def group_runs(runs: Iterable[Run]) -> dict[str, list[Run]]:
     return dict(zip(_labels([group[0] for group in ordered]), ordered, strict=True))
 
 
+def _identity(run: Run) -> str:
+    """The same for runs that differ in nothing but the seed, however their methods were written."""
+    return str(run.manifest.get("spec_hash") or json.dumps(_settings(run), sort_keys=True))
+
+
 def _settings(run: Run) -> dict[str, Any]:
     """All that makes a run what it is, flat, without the seed."""
     manifest = run.manifest
     scene = {key: manifest[key] for key in SCENE if key in manifest}
     spec = {key: value for key, value in manifest.get("spec", {}).items() if key not in {"seed", "seeds"}}
-    return {"label": _label(run), "method": manifest["method"], **scene, **flat(spec)}
+    resolved = flat(dict(manifest.get("options", [])), OPTIONS)
+    resolved["architecture"] = str(manifest.get("architecture", ""))[:8]
+    return {"label": _label(run), "method": manifest["method"], **scene, **flat(spec), **resolved}
 
 
 def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -78,6 +86,8 @@ def _difference(run: Run, namesakes: list[dict[str, Any]]) -> str:
         for key in settings.keys() | own.keys()
         if settings.get(key) != own.get(key)
     }
+    if "method" in keys:  # its text tells the options
+        keys = {key for key in keys if not key.startswith(OPTIONS)}
     told = sorted(keys & set(SCENE)) or sorted(keys)
     if len(told) > MOST_SETTINGS and "spec_hash" in run.manifest:
         return str(run.manifest["spec_hash"])[:8]

@@ -1,0 +1,117 @@
+"""The architecture of a network as a digest: its layers with their settings, and the names and shapes of its tensors.
+
+Two networks of one name that differ in a width, a stride, an activation or a dropout rate have different digests.
+Initial values have no part in it.  What a module of one's own computes is not told by its layers, so its operations
+are written down in a forward pass.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.overrides import TorchFunctionMode, resolve_name
+
+from idiolect.models.catalogue import build, outline
+from idiolect.models.how import How
+from idiolect.models.net import Net
+from idiolect.models.own import is_own
+
+__all__ = ["architecture"]
+
+KNOWN = ("torch.nn.", "idiolect.models.")  # modules whose settings tell what they compute
+ROWS = 2
+
+
+def architecture(spec: str, image_shape: tuple[int, int, int], n_classes: int) -> str:
+    """Digest of the network that ``build`` gives for these arguments.
+
+    A model of one's own is built anew each time, because its code may have changed.
+    """
+    if is_own(spec):
+        return _digest(build(spec, image_shape, n_classes), image_shape)
+    return _of_zoo(spec, image_shape, n_classes)
+
+
+@lru_cache(maxsize=256)
+def _of_zoo(spec: str, image_shape: tuple[int, int, int], n_classes: int) -> str:
+    return _digest(outline(spec, image_shape, n_classes), image_shape)
+
+
+def _digest(net: Net, image_shape: Sequence[int]) -> str:
+    named = [*net.named_parameters(), *net.named_buffers()]
+    shapes = [[name, list(tensor.shape), str(tensor.dtype)] for name, tensor in named]
+    found: list[Any] = [shapes, _layers(net)]
+    if any(not type(module).__module__.startswith(KNOWN) for module in net.modules()):
+        found += [_operations(net, image_shape, train) for train in (True, False)]
+    return hashlib.sha256(json.dumps(found).encode()).hexdigest()
+
+
+def _layers(module: nn.Module) -> list[Any]:
+    """A module's kind, its settings and the modules in it."""
+    settings = {
+        key: _written(value)
+        for key, value in sorted(vars(module).items())
+        if not key.startswith("_") and key != "training"
+    }
+    return [type(module).__qualname__, settings, [[n, _layers(m)] for n, m in module.named_children()]]
+
+
+def _operations(net: Net, image_shape: Sequence[int], train: bool) -> list[Any]:
+    """Every operation of a forward pass with its constants, and which tensors go into it."""
+    named = [*net.named_parameters(), *net.named_buffers()]
+    tensors = {name: tensor.detach() for name, tensor in named}
+    x = torch.zeros(ROWS, *image_shape)
+    x = x.flatten(1).long() if net.takes_tokens else x.to(named[0][1].dtype)
+    recorder = Recorder(tensors)
+    try:
+        with torch.no_grad(), recorder:
+            functional_call(net, dict(tensors), (x, How.plain(ROWS, net.n_units, train=train)))
+    except Exception:  # what is wrong is said when the run is prepared
+        return []
+    return recorder.operations
+
+
+class Recorder(TorchFunctionMode):
+    """Writes down every operation; tensors are numbered as they appear, those of the network have their names."""
+
+    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+        super().__init__()
+        self.operations: list[Any] = []
+        self.seen = list(tensors.values())  # held, so that no address serves two tensors
+        self.names = {id(tensor): name for name, tensor in tensors.items()}
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        options = dict(kwargs or {})
+        result = func(*args, **options)
+        name = resolve_name(func) or getattr(func, "__qualname__", type(func).__name__)
+        if not name.endswith("__get__"):  # reading a shape or a type computes nothing
+            named = {key: self._operand(value) for key, value in options.items()}
+            self.operations.append([name, self._operand(args), named, self._operand(result)])
+        return result
+
+    def _operand(self, value: Any) -> Any:
+        if isinstance(value, tuple | list):
+            return [self._operand(each) for each in value]
+        if not isinstance(value, Tensor):
+            return _written(value)
+        if id(value) not in self.names:
+            self.names[id(value)] = str(len(self.seen))
+            self.seen.append(value)
+        return [self.names[id(value)], list(value.shape)]
+
+
+def _written(value: Any) -> Any:
+    if isinstance(value, tuple | list):
+        return [_written(each) for each in value]
+    if value is None or isinstance(value, bool | int | float | str | torch.dtype | torch.device):
+        return repr(value)
+    return getattr(value, "__qualname__", type(value).__qualname__)

@@ -52,6 +52,10 @@ def held(federation, split: str) -> list[list[int]]:
     return [numbers(federation.x[getattr(rows, split)]) for rows in federation.clients]
 
 
+def everybodys(federation, split: str) -> list[int]:
+    return [number for own in held(federation, split) for number in own]
+
+
 def test_defaults_change_nothing(data, experiment):
     plain = prepare(experiment, PLACE, dataset=data).federation
     assert len(plain.x) == N_TRAIN and numbers(plain.server_x) == list(range(N_TRAIN, N_TRAIN + N_TEST))
@@ -62,15 +66,15 @@ def test_defaults_change_nothing(data, experiment):
 
 
 def test_official_test_set_is_shared_out_by_the_rule_for_training(data, experiment):
-    """k = 4 of 10 classes on 10 clients: four holders of a class, floor(20 / 4) training rows, floor(5 / 4) test rows."""
+    """Four of ten classes on ten clients: four holders of a class, floor(20 / 4) training and floor(5 / 4) test rows."""
     chosen = replace(experiment, client_test="official", test=0.0)
     federation = prepare(chosen, PLACE, dataset=data).federation
     train, test = federation.class_counts("train"), federation.class_counts("test")
     assert (np.count_nonzero(train, axis=1) == 4).all() and set(train[train > 0]) == {5}
     assert ((test > 0) == (train > 0)).all() and set(test[test > 0]) == {1}
-    everyone = sum(held(federation, "test"), [])
+    everyone = everybodys(federation, "test")
     assert len(set(everyone)) == len(everyone) == 40 and min(everyone) >= N_TRAIN
-    trained = sum(held(federation, "train"), [])
+    trained = everybodys(federation, "train")
     assert sorted(trained) == list(range(N_TRAIN))  # nothing is held out of the training part
     assert numbers(federation.server_x) == list(range(N_TRAIN, N_TRAIN + N_TEST))
     assert federation.server_y.tolist() == data.test_y.tolist()
@@ -92,11 +96,11 @@ def test_validation_and_public_samples_leave_the_official_test_set_alone(data, e
     chosen = replace(experiment, client_test="official", test=0.0, valid=0.25, public=10)
     federation = prepare(chosen, PLACE, dataset=data).federation
     seen = set(numbers(federation.x[federation.public]))
-    tested = set(sum(held(federation, "test"), []))
+    tested = set(everybodys(federation, "test"))
     assert len(seen) == 10 and not seen & tested and not seen & set(numbers(federation.server_x))
     assert tested <= set(numbers(federation.server_x))
     assert federation.clients.sizes("valid").tolist() == [5] * 10
-    assert max(sum(held(federation, "valid"), [])) < N_TRAIN
+    assert max(everybodys(federation, "valid")) < N_TRAIN
 
 
 def test_newcomers_keep_their_own_share(data, experiment):
@@ -113,7 +117,7 @@ def test_pool_of_both_parts_is_shared_out_and_tested_on_what_nobody_trains_on(da
     chosen = replace(experiment, pool="train_and_test", valid=0.2, test=0.2)
     setting = prepare(chosen, PLACE, dataset=data)
     federation = setting.federation
-    parts = {split: sum(held(federation, split), []) for split in ("train", "valid", "test")}
+    parts = {split: everybodys(federation, split) for split in ("train", "valid", "test")}
     everything = sorted(parts["train"] + parts["valid"] + parts["test"])
     assert len(set(everything)) == len(everything) and max(everything) >= N_TRAIN
     assert setting.partition_report["n_rows"] == N_TRAIN + N_TEST
@@ -160,11 +164,11 @@ def test_settings_that_contradict_each_other_are_refused(settings, piece):
 @pytest.mark.parametrize("settings", [{"client_test": "official", "test": 0.0}, {"pool": "train_and_test"}])
 def test_natural_clients_keep_their_own_split(tiny, data, settings):
     chosen = with_settings(tiny, settings)
-    with pytest.raises(UserError, match="names none|names no owners|no official test set|no test part"):
+    with pytest.raises(UserError, match=r"names none|names no owners|no official test set|no test part"):
         prepare(chosen, PLACE)
     owned = replace(data, train_ids=np.arange(N_TRAIN) % 4)
     with pytest.raises(
-        UserError, match="names none; set client_test to split|names no owners; set pool to train"
+        UserError, match=r"names none; set client_test to split|names no owners; set pool to train"
     ):
         prepare(chosen, PLACE, dataset=owned)
 

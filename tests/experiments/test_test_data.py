@@ -66,7 +66,7 @@ def test_defaults_change_nothing(data, experiment):
 
 
 def test_official_test_set_is_shared_out_by_the_rule_for_training(data, experiment):
-    """Four of ten classes on ten clients: four holders of a class, floor(20 / 4) training and floor(5 / 4) test rows."""
+    """Four of ten classes on ten clients: four hold a class, floor(20 / 4) training and floor(5 / 4) test rows each."""
     chosen = replace(experiment, client_test="official", test=0.0)
     federation = prepare(chosen, PLACE, dataset=data).federation
     train, test = federation.class_counts("train"), federation.class_counts("test")

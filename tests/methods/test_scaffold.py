@@ -37,7 +37,7 @@ def mean(trees):
 def test_first_round_is_exactly_fedavg_without_momentum(lab, control, net, engine):
     """Whatever the scene's momentum: the corrected steps are plain."""
     settings = {**SCENE, "rounds": 2, "net": net, "engine": engine}
-    scaffold = lab.run(f"scaffold(control={control})", **settings, momentum=0.9)
+    scaffold = lab.run(f"scaffold(control={control}, lr_scale=1)", **settings, momentum=0.9)
     fedavg = lab.run("fedavg", **settings, momentum=0)
     lab.same(scaffold.params[1], fedavg.params[1])
     lab.same(scaffold.servers[1]["buffers"], fedavg.servers[1]["buffers"])
@@ -48,7 +48,7 @@ def test_first_round_is_exactly_fedavg_without_momentum(lab, control, net, engin
 @pytest.mark.parametrize("control", ["mean_gradient", "option_two"])
 def test_one_full_step_of_everyone_is_fedavg_in_every_round(lab, control, engine):
     settings = {"batch_size": 1000, "rounds": 4, "engine": engine}
-    scaffold = lab.run(f"scaffold(control={control})", **settings)
+    scaffold = lab.run(f"scaffold(control={control}, lr_scale=1)", **settings)
     fedavg = lab.run("fedavg", momentum=0, **settings)
     lab.close(scaffold.params, fedavg.params)
     assert lab.differ(scaffold.params[4], scaffold.params[0])
@@ -59,7 +59,7 @@ def test_one_full_step_of_everyone_is_fedavg_in_every_round(lab, control, engine
 @pytest.mark.parametrize("control_of", ["mean_gradient", "option_two"])
 def test_mean_of_all_controls_is_the_servers_under_any_participation(lab, control_of, rate, engine):
     settings = {**SCENE, "participation_rate": rate, "engine": engine, "weighting": "samples"}
-    scaffold = lab.run(f"scaffold(control={control_of})", **settings)
+    scaffold = lab.run(f"scaffold(control={control_of}, lr_scale=1)", **settings)
     for t in range(1, 5):
         lab.close(mean([scaffold.slot(PART, k, t) for k in range(5)]), control(scaffold, t))
     assert all(leaf.abs().max() > 1e-6 for leaf in control(scaffold, 4).values())
@@ -89,7 +89,9 @@ def test_controls_of_clients_not_selected_stay(lab, plain):
 def test_option_two_is_the_mean_gradient_of_plain_sgd(lab, engine):
     """Also while the learning rate warms up and decays: it is divided by the rate of its own round."""
     settings = {**SCENE, "engine": engine, "warmup_rounds": 3, "lr_decay": 0.9}
-    a, b = (lab.run(f"scaffold(control={c})", **settings) for c in ("mean_gradient", "option_two"))
+    a, b = (
+        lab.run(f"scaffold(control={c}, lr_scale=2)", **settings) for c in ("mean_gradient", "option_two")
+    )
     lab.close(a.params, b.params)
     for t in range(1, 5):
         lab.close(control(a, t), control(b, t))
@@ -111,9 +113,19 @@ def test_option_two_is_served_under_a_scene_with_momentum(lab):
     method("scaffold(control=option_two)").check(setting.task.structure, setting.experiment.scene)
 
 
+@pytest.mark.parametrize("text", ["scaffold", "scars(alpha=0.5)"])
+def test_plain_steps_make_up_for_the_momentum_of_the_scene(lab, text):
+    """Under momentum 0.75 they are 1 / sqrt(1 - 0.75) = 2 times as long, and the scene's own without momentum."""
+    longer = lab.run(text, **SCENE, momentum=0.75, learning_rate=0.05)
+    lab.same(longer.params, lab.run(text, **SCENE, momentum=0.0, learning_rate=0.1).params)
+
+
 def test_statistics_are_the_plain_average_whatever_the_servers_step(lab):
     settings = {**SCENE, "net": "bn", "rounds": 1}
-    half, fedavg = lab.run("scaffold(step=0.5)", **settings), lab.run("fedavg", momentum=0, **settings)
+    half, fedavg = (
+        lab.run("scaffold(step=0.5, lr_scale=1)", **settings),
+        lab.run("fedavg", momentum=0, **settings),
+    )
     lab.same(half.servers[1]["buffers"], fedavg.servers[1]["buffers"])
     lab.close(half.params[1], mean([fedavg.params[0], fedavg.params[1]]))
     assert not set(half.servers[1]["buffers"]) & set(control(half, 1))
@@ -122,7 +134,9 @@ def test_statistics_are_the_plain_average_whatever_the_servers_step(lab):
 @pytest.mark.parametrize("engine", ["loop", "cohort"])
 @pytest.mark.parametrize("momentum", [0.0, 0.5])
 def test_reference_of_four_rounds_agrees(lab, plain, momentum, engine):
-    scaffold = lab.run(f"scaffold(step=0.7, momentum={momentum})", engine=engine, weight_decay=0.01, **SCENE)
+    scaffold = lab.run(
+        f"scaffold(step=0.7, momentum={momentum}, lr_scale=1)", engine=engine, weight_decay=0.01, **SCENE
+    )
     check = plain(scaffold)
     check.experiment = replace(check.experiment, momentum=momentum)
     w = scaffold.params[0]

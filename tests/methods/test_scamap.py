@@ -24,7 +24,7 @@ OPTIONS = [
 def test_first_round_is_exactly_map_without_momentum_in_the_shared_stage(lab, net, engine):
     settings = {**SCENE, "local_epochs": 2, "rounds": 2, "net": net, "engine": engine}
     options = "(alpha=0.5, transfer_weight=0.3)"
-    scamap = lab.run(f"scamap{options}", **settings, momentum=0.9)
+    scamap = lab.run(f"scamap{options[:-1]}, lr_scale=1)", **settings, momentum=0.9)
     map_ = lab.run(f"map{options}", **settings, momentum=0)
     lab.same(scamap.params[1], map_.params[1])
     lab.same(scamap.servers[1]["buffers"], map_.servers[1]["buffers"])
@@ -70,7 +70,7 @@ def test_reference_of_four_rounds_agrees(lab, plain, engine):
     """Corrected plain SGD and the upload, then the scene's SGD with momentum and the HPM as teacher."""
     alpha, eta, weight, mu, tau = 0.4, 0.125, 0.3, 0.8, 2.0
     scamap = lab.run(
-        f"scamap(alpha={alpha}, step=0.7, transfer_weight={weight}, momentum={mu}, temperature={tau})",
+        f"scamap(alpha={alpha}, step=0.7, transfer_weight={weight}, momentum={mu}, temperature={tau}, lr_scale=1)",
         engine=engine,
         local_epochs=3,
         momentum=0.5,

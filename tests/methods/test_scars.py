@@ -30,7 +30,7 @@ def test_unrestricted_softmax_is_exactly_scaffold(lab, rule, net, engine):
 @pytest.mark.parametrize("options", ["alpha=0.5", "alpha=0.5, rule=freq_max", "alpha=0.9, rule=uniform"])
 def test_first_round_is_exactly_fedrs_without_momentum(lab, options, net, engine):
     settings = {**SCENE, "rounds": 2, "net": net, "engine": engine}
-    scars = lab.run(f"scars({options})", **settings, momentum=0.9)
+    scars = lab.run(f"scars({options}, lr_scale=1)", **settings, momentum=0.9)
     fedrs = lab.run(f"fedrs({options})", **settings, momentum=0)
     lab.same(scars.params[1], fedrs.params[1])
     lab.same(scars.servers[1]["buffers"], fedrs.servers[1]["buffers"])
@@ -52,7 +52,7 @@ def test_controls_are_gradients_of_the_restricted_loss(lab, plain):
 def test_reference_of_four_rounds_agrees(lab, plain, engine):
     """Plain SGD, so that the paper's option II gives the controls: c_k - c + (theta - y)/(s eta)."""
     alpha, eta = 0.4, 0.125
-    scars = lab.run(f"scars(alpha={alpha}, step=0.7)", engine=engine, **SCENE)
+    scars = lab.run(f"scars(alpha={alpha}, step=0.7, lr_scale=1)", engine=engine, **SCENE)
     check = plain(scars)
     check.experiment = replace(check.experiment, momentum=0)
     w = scars.params[0]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from idiolect.core.trees import Tree, tree_leaves, tree_map, zeros_like
 
-__all__ = ["Optimiser", "adam", "sgd"]
+__all__ = ["Optimiser", "adam", "scale_without_momentum", "sgd"]
 
 
 class Optimiser(NamedTuple):
@@ -42,6 +42,18 @@ def sgd(momentum: float = 0.0, weight_decay: float = 0.0, clip_norm: float | Non
         return tree_map(lambda p, g: _descend(p, g, lr), params, grads), velocity
 
     return Optimiser(init, update)
+
+
+def scale_without_momentum(scene: float, own: float = 0.0) -> float:
+    """Factor on a learning rate that was chosen for the momentum ``scene``, where steps have the momentum ``own``.
+
+    In the long run momentum m makes steps 1 / (1 - m) times as long.  Plain steps that long diverge where gradients
+    are steep, so the factor is the square root of that.
+
+    >>> round(scale_without_momentum(0.9), 2), scale_without_momentum(0.0), scale_without_momentum(0.9, own=0.9)
+    (3.16, 1.0, 1.0)
+    """
+    return math.sqrt((1 - own) / (1 - scene)) if scene < 1 else 1.0
 
 
 def adam(

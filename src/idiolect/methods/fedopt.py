@@ -22,7 +22,7 @@ def fedavgm(learning_rate: float = 1.0, momentum: float = 0.9, nesterov: bool = 
     return chain(part, name="fedavgm")
 
 
-def fedadagrad(learning_rate: float = 0.01, tau: float = 1e-3) -> Method:
+def fedadagrad(learning_rate: float = 0.03, tau: float = 1e-3) -> Method:
     """FedAvg with Adagrad on the server.
 
     Reddi et al., ICLR 2021, https://arxiv.org/abs/2003.00295
@@ -35,7 +35,7 @@ def fedadagrad(learning_rate: float = 0.01, tau: float = 1e-3) -> Method:
 
 
 def fedadam(
-    learning_rate: float = 0.01, beta_one: float = 0.9, beta_two: float = 0.99, tau: float = 1e-3
+    learning_rate: float = 0.03, beta_one: float = 0.9, beta_two: float = 0.99, tau: float = 1e-3
 ) -> Method:
     """FedAvg with Adam on the server, without bias correction.
 
@@ -50,7 +50,7 @@ def fedadam(
 
 
 def fedyogi(
-    learning_rate: float = 0.01, beta_one: float = 0.9, beta_two: float = 0.99, tau: float = 1e-3
+    learning_rate: float = 0.03, beta_one: float = 0.9, beta_two: float = 0.99, tau: float = 1e-3
 ) -> Method:
     """FedAvg with Yogi on the server.
 

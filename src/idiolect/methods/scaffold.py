@@ -8,7 +8,12 @@ from idiolect.parts import average, control_variates
 __all__ = ["scaffold"]
 
 
-def scaffold(step: float = 1.0, control: str = "mean_gradient", momentum: float = 0.0) -> Method:
+def scaffold(
+    step: float = 1.0,
+    control: str = "mean_gradient",
+    momentum: float = 0.0,
+    lr_scale: float | None = None,
+) -> Method:
     """FedAvg whose local gradients are corrected for the drift towards the client's own optimum.
 
     Karimireddy et al., ICML 2020, https://arxiv.org/abs/1910.06378
@@ -17,8 +22,9 @@ def scaffold(step: float = 1.0, control: str = "mean_gradient", momentum: float 
         step: eta_g, the server's step; 1 in the paper, 0.5 to 0.9 in MAP's grid.
         control: ``mean_gradient`` or ``option_two``.
         momentum: of local SGD before the upload, 0 in the paper.
+        lr_scale: of the scene's learning rate, before the upload; None makes up for the scene's momentum.
     """
-    return chain(average(step), control_variates(control, momentum), name="scaffold")
+    return chain(average(step), control_variates(control, momentum, lr_scale), name="scaffold")
 
 
-presets = {"paper": {"step": 1.0, "control": "option_two", "momentum": 0.0}}
+presets = {"paper": {"step": 1.0, "control": "option_two", "momentum": 0.0, "lr_scale": 1.0}}

@@ -10,7 +10,12 @@ __all__ = ["scars"]
 
 
 def scars(
-    alpha: float = 0.9, rule: str = "paper", min_count: int = 1, step: float = 1.0, momentum: float = 0.0
+    alpha: float = 0.9,
+    rule: str = "paper",
+    min_count: int = 1,
+    step: float = 1.0,
+    momentum: float = 0.0,
+    lr_scale: float | None = None,
 ) -> Method:
     """SCAFFOLD on the restricted-softmax loss.
 
@@ -18,10 +23,10 @@ def scars(
 
     Args:
         alpha, rule, min_count: of the restricted softmax; see FedRS.
-        step, momentum: see SCAFFOLD.
+        step, momentum, lr_scale: see SCAFFOLD.
     """
-    corrected = scaffold(step, momentum=momentum)
+    corrected = scaffold(step, momentum=momentum, lr_scale=lr_scale)
     return chain(corrected, restricted_softmax(alpha, rule, min_count), name="scars")
 
 
-presets = {"official": {"rule": "uniform"}}
+presets = {"official": {"rule": "uniform", "lr_scale": 1.0}}

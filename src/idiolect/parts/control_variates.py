@@ -29,6 +29,7 @@ from idiolect.core import (
     View,
     sgd,
 )
+from idiolect.core.optimiser import scale_without_momentum
 from idiolect.core.part import keeps_options
 from idiolect.core.trees import zeros_like
 from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice
@@ -39,7 +40,7 @@ NAME = "control_variates"
 Corrected = tuple[Tree, Tree, Tree]  # gradients, buffers, carry
 
 
-def mean_gradient(results: Results, view: View) -> Flat:
+def mean_gradient(results: Results, view: View, lr_scale: float) -> Flat:
     """The mean of the raw minibatch gradients of the main stage."""
     carry = results[UPLOAD].carry[NAME]
     steps = carry["steps"]
@@ -49,11 +50,11 @@ def mean_gradient(results: Results, view: View) -> Flat:
     }
 
 
-def option_two(results: Results, view: View) -> Flat:
+def option_two(results: Results, view: View, lr_scale: float) -> Flat:
     """c_k - c + (theta_t - y)/(s eta): the mean raw gradient as plain SGD reveals it."""
     trained = results[UPLOAD].params["model"]
     steps = results[UPLOAD].carry[NAME]["steps"]
-    scale = steps.clamp(min=1) * view.clock.learning_rate
+    scale = steps.clamp(min=1) * view.clock.learning_rate * lr_scale
     moved = {name: (view.origin.params[name] - trained[name]) / scale for name in view.server}
     return {
         name: view.private[name] + torch.where(steps > 0, moved[name] - view.server[name], 0)
@@ -61,20 +62,24 @@ def option_two(results: Results, view: View) -> Flat:
     }
 
 
-CONTROLS: dict[str, Callable[[Results, View], Flat]] = {
+CONTROLS: dict[str, Callable[[Results, View, float], Flat]] = {
     "mean_gradient": mean_gradient,
     "option_two": option_two,
 }
 
 
 @keeps_options
-def control_variates(control: str = "mean_gradient", momentum: float = 0.0) -> Part:
+def control_variates(
+    control: str = "mean_gradient", momentum: float = 0.0, lr_scale: float | None = None
+) -> Part:
     """Corrects every local gradient by the difference between the server's and the client's control.
 
     Args:
         control: ``mean_gradient``, or the paper's ``option_two``, which holds for plain SGD alone and is refused
             with momentum or weight decay.
         momentum: of the corrected local SGD, in [0, 1]; 0 in the paper, whatever the scene says.
+        lr_scale: eta_l as a multiple of the scene's learning rate.  None makes up for the scene's momentum, which plain
+            steps lack, by 1 / sqrt(1 - momentum): 3.2 where it is 0.9, and 1 where the scene has none.
 
     Deviations: the two controls are the same number for plain SGD; the mean gradient stays right under
     momentum, clipping and schedules.  Buffers have no control.  The mean of the controls is uniform, as c counts
@@ -82,6 +87,8 @@ def control_variates(control: str = "mean_gradient", momentum: float = 0.0) -> P
     """
     refuse_unknown_choice("control", control, CONTROLS)
     refuse_outside("momentum", momentum, 0, 1)
+    if lr_scale is not None:
+        refuse_outside("lr_scale", lr_scale, 0)
 
     def check(structure: Structure, scene: Scene) -> None:
         altered = momentum > 0 or scene.weight_decay > 0 or scene.clip_norm is not None
@@ -89,8 +96,13 @@ def control_variates(control: str = "mean_gradient", momentum: float = 0.0) -> P
             raise UserError(
                 "control=option_two holds for plain SGD; set momentum and weight_decay to 0, clip_norm to None"
             )
-        if control == "option_two" and scene.learning_rate == 0:
+        if control == "option_two" and scene.learning_rate * step_scale(scene) == 0:
             raise UserError("control=option_two divides by the learning rate, which must be above 0")
+
+    longer = "1 / sqrt(1 - momentum) times" if lr_scale is None else f"{lr_scale:g} times"
+
+    def step_scale(scene: Scene) -> float:
+        return scale_without_momentum(scene.momentum, momentum) if lr_scale is None else lr_scale
 
     def init_server(shared: Flat, initial: Initial) -> Tree:
         return zeros_like(shared)
@@ -100,7 +112,9 @@ def control_variates(control: str = "mean_gradient", momentum: float = 0.0) -> P
 
     def stages(plan: Plan, scene: Scene, clock: Clock) -> Plan:
         plain = sgd(momentum, scene.weight_decay, scene.clip_norm)
-        return plan._replace(before=tuple(replace(stage, optimiser=plain) for stage in plan.before))
+        scale = step_scale(scene)
+        before = tuple(replace(s, optimiser=plain, lr_scale=s.lr_scale * scale) for s in plan.before)
+        return plan._replace(before=before)
 
     def carry(params: Tree, view: View) -> Tree:
         return {"sum": zeros_like(view.server), "steps": torch.zeros_like(view.facts.samples)}
@@ -117,12 +131,12 @@ def control_variates(control: str = "mean_gradient", momentum: float = 0.0) -> P
         return corrected
 
     def upload(results: Results, view: View) -> Message:
-        new = CONTROLS[control](results, view)
+        new = CONTROLS[control](results, view, step_scale(view.scene))
         change = {name: new[name] - view.private[name] for name in view.server}
         return Message(change, torch.ones_like(view.facts.weight))
 
     def finish(results: Results, view: View) -> Tree:
-        return {**view.private, **CONTROLS[control](results, view)}
+        return {**view.private, **CONTROLS[control](results, view, step_scale(view.scene))}
 
     def merge(params: Flat, slot: Tree, mean: Tree, clock: Clock) -> tuple[Flat, Tree]:
         rate = clock.cohort_size / clock.population
@@ -141,5 +155,5 @@ def control_variates(control: str = "mean_gradient", momentum: float = 0.0) -> P
         merge=merge,
         broadcasts=True,
         roles=("gradient rule",),
-        overrides=(f"local momentum {momentum:g} before the upload",),
+        overrides=(f"local momentum {momentum:g} before the upload, steps {longer} the scene's",),
     )

@@ -29,6 +29,7 @@ from idiolect.core import (
     as_received,
     sgd,
 )
+from idiolect.core.optimiser import scale_without_momentum
 from idiolect.core.part import keeps_options
 from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice
 
@@ -46,7 +47,7 @@ def _moved(params: Flat, step: float, grads: Flat) -> Flat:
 def meta_gradient(
     form: str = "first_order",
     inner_rate: float | None = None,
-    outer_rate: float = 0.1,
+    outer_rate: float | None = None,
     difference: float = 1e-3,
     adapt_steps: int = 1,
 ) -> Part:
@@ -55,7 +56,8 @@ def meta_gradient(
     Args:
         form: ``first_order`` (two batches a step) or ``hessian_free`` (three).
         inner_rate: a >= 0; None takes the scene's learning rate.
-        outer_rate: b >= 0.
+        outer_rate: b >= 0; None takes the scene's learning rate times 1 / sqrt(1 - momentum), which makes up for the
+            scene's momentum that the plain outer steps lack.
         difference: d > 0 of the Hessian-vector product.
         adapt_steps: gradient steps with rate a, on training data, that make the personal model at the end.
 
@@ -65,10 +67,14 @@ def meta_gradient(
     refuse_unknown_choice("form", form, BATCHES)
     if inner_rate is not None:
         refuse_outside("inner_rate (a)", inner_rate, 0)
-    refuse_outside("outer_rate (b)", outer_rate, 0)
+    if outer_rate is not None:
+        refuse_outside("outer_rate (b)", outer_rate, 0)
     refuse_outside("difference (d)", difference, 1e-9)
     refuse_outside("adapt_steps", adapt_steps, 0)
 
+    outside = (
+        "1 / sqrt(1 - momentum) times the scene's rate" if outer_rate is None else f"size {outer_rate:g}"
+    )
     inside = "the scene's learning rate" if inner_rate is None else f"rate {inner_rate:g}"
 
     def objective(view: View) -> Loss:
@@ -79,7 +85,11 @@ def meta_gradient(
             raise UserError(f"{NAME} has rates of its own and needs a scene whose learning_rate is above 0")
 
     def stages(plan: Plan, scene: Scene, clock: Clock) -> Plan:
-        outer = outer_rate / clock.learning_rate
+        outer = (
+            outer_rate / clock.learning_rate
+            if outer_rate is not None
+            else scale_without_momentum(scene.momentum)
+        )
         before = tuple(
             replace(s, batches_per_step=BATCHES[form], optimiser=sgd(), lr_scale=outer)
             if s.measure is None
@@ -139,5 +149,5 @@ def meta_gradient(
         predictors=predictors,
         roles=("gradient rule", "main stage", "tuned predictor"),
         headline="LU",
-        overrides=(f"plain steps of size {outer_rate:g}, adaptation with {inside}",),
+        overrides=(f"plain steps of {outside}, adaptation with {inside}",),
     )

@@ -36,6 +36,9 @@ def _stack(**layers: Any) -> Net:
 NETS: dict[str, Callable[[], Net]] = {
     "mlp": lambda: _stack(hidden=(5, 5), head_bias=False),
     "bn": lambda: _stack(convolutions=(Convolution(3, 3, padding=1, pool=2, normalised=True),), hidden=(5,)),
+    "dropout": lambda: _stack(
+        convolutions=(Convolution(3, 3, padding=1, pool=2),), hidden=(5, 5), dropout=0.5
+    ),
     "one layer": lambda: Net([Unit(flatten=nn.Flatten(), linear=nn.Linear(16, CLASSES))]),
 }
 
@@ -171,7 +174,7 @@ class Lab:
         return Trace(simulation, servers, privates, simulation.store.rows(everyone))
 
     def after_local(self, trace: Trace) -> list[dict[str, Tensor]]:
-        """Of every predictor on every client's test split, after one more round of local training and before any merge."""
+        """Of every predictor on every client's test split, after one more local training and before any merge."""
         simulation = trace.simulation
         setting, everyone = simulation.setting, trace.privates[-1]
         sent = broadcast(setting.method, trace.servers[-1])

@@ -42,6 +42,9 @@ class Out(NamedTuple):
     features: Tensor  # [B, d] what enters the classifier
     logits: Tensor  # [B, K]
     extra: Mapping[str, Tensor] = {}  # by part: what its forward has to tell its loss
+    encoded: Tensor | None = (
+        None  # [B, e] what enters the first linear layer; None where that is the features
+    )
 
 
 class Batch(NamedTuple):
@@ -230,7 +233,9 @@ class Part(NamedTuple):
     merge: Callable[[Flat, Tree, Tree, Clock], tuple[Flat, Tree]] | None = None  # on the server
     serve: Callable[[Results, View, Model], Model] | None = None  # after the server's own stages
     shared_model: Callable[[Model, Tree, Task], Predictor] | None = None  # what "global" means on the server
-    predictors: Callable[[View, Results | None], dict[str, Predictor]] | None = None  # after local work: results
+    predictors: Callable[[View, Results | None], dict[str, Predictor]] | None = (
+        None  # after local work: results
+    )
     remarks: Callable[[View], dict[str, Tensor]] | None = None  # numbers about a client worth recording
     check: Callable[[Structure, Scene], None] | None = None  # refuses nets and scenes it cannot serve
     draws: Callable[[Structure], int] | None = None  # U(0,1) draws per step

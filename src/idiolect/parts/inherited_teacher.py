@@ -41,8 +41,8 @@ def inherited_teacher(
         inference: ``hpm``, ``personalised`` (the last local model) or ``ensemble`` (mean probability of both).
 
     Deviations: the paper does not say what a client without an HPM does at its first selection: it trains with
-    cross-entropy alone, and its HPM becomes the local model.  The counter is read before it is increased.  Features are
-    what enters the last layer; the paper takes what enters the first linear one, which differs where there are several.
+    cross-entropy alone, and its HPM becomes the local model.  The counter is read before it is increased.  A network
+    without an encoder, whose first linear layer reads the input itself, compares what enters its last layer.
     """
     refuse_outside("transfer_weight (lambda)", transfer_weight, 0, 1)
     refuse_unknown_choice("inference", inference, HEADLINES)

@@ -64,6 +64,17 @@ def test_models_train_alike_on_lanes(model: str) -> None:
     assert_equal(lanes, loop)
 
 
+@pytest.mark.parametrize("compile", ["flat", "trace"])
+def test_transfer_below_the_linear_layers_is_traced_as_it_is_run(compile: str) -> None:
+    """FedPHP compares what enters the first of several linear layers; in the second step that differs."""
+    setting = small("leaf_cnn", "fedphp(transfer=l2, hpm_init=theta0, transfer_weight=0.5)")
+    sent = broadcast(setting.method, setting.first_server())
+    first = {client: setting.first_private(client) for client in (0, 1)}
+    engines = Loop(setting.work), Cohort(setting.work, compile=compile)
+    loop, traced = (engine.round(setting.program(0), sent, first, False) for engine in engines)
+    assert_equal(traced, loop)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["cohort", "pool"])
 @pytest.mark.parametrize("model", ZOO)

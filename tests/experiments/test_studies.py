@@ -112,7 +112,7 @@ def test_epochs_are_those_of_plain_torch_on_the_same_batches(model):
         now = ours.advance(epoch, now)
         torch.testing.assert_close(ours.head(now), head.detach(), rtol=1e-4, atol=1e-6)
         torch.testing.assert_close(now.gradients, total, rtol=1e-4, atol=1e-5)
-    features, logits = net(torch.from_numpy(samples.server_x), How.plain(60, net.n_units))
+    features, logits, _ = net(torch.from_numpy(samples.server_x), How.plain(60, net.n_units))
     torch.testing.assert_close(ours.tested(now, at_once=16), (features, logits), rtol=1e-3, atol=1e-4)
 
 

@@ -36,6 +36,9 @@ def _stack(**layers: Any) -> Net:
 NETS: dict[str, Callable[[], Net]] = {
     "mlp": lambda: _stack(hidden=(5, 5), head_bias=False),
     "bn": lambda: _stack(convolutions=(Convolution(3, 3, padding=1, pool=2, normalised=True),), hidden=(5,)),
+    "dropout": lambda: _stack(
+        convolutions=(Convolution(3, 3, padding=1, pool=2),), hidden=(5, 5), dropout=0.5
+    ),
     "one layer": lambda: Net([Unit(flatten=nn.Flatten(), linear=nn.Linear(16, CLASSES))]),
 }
 

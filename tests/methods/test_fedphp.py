@@ -6,6 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 
 from idiolect.federation import select
 
@@ -182,3 +183,45 @@ def test_teacher_runs_in_evaluation_mode(lab):
     other.advance()
     assert lab.differ(php.server["params"], other.server["params"])
     assert torch.isfinite(other.server["params"]["units.2.linear.weight"]).all()
+
+
+def encoded(w, x):
+    """What enters the first linear layer of the net ``dropout``."""
+    h = F.conv2d(x, w["units.0.convolution.weight"], w["units.0.convolution.bias"], padding=1)
+    return F.max_pool2d(torch.relu(h), 2).flatten(1)
+
+
+def mmd(a, b):
+    """Biased MMD^2, five kernels whose bandwidth is a constant."""
+    both = torch.cat([a, b])
+    n, distance = len(both), ((both[:, None] - both[None]) ** 2).sum(-1)
+    bandwidth = distance.detach().sum() / (n * n - n) + 1e-8
+    kernel = sum(torch.exp(-distance / (bandwidth * 2**i / 4)) for i in range(5))
+    m = len(a)
+    return (kernel[:m, :m] + kernel[m:, m:] - kernel[:m, m:] - kernel[m:, :m]).mean()
+
+
+TERMS = {"mmd": mmd, "l2": lambda a, b: ((a - b) ** 2).sum(-1).mean() / 2}
+
+
+@pytest.mark.parametrize("engine", ["loop", "cohort"])
+@pytest.mark.parametrize("transfer", TERMS)
+def test_features_are_what_enters_the_first_linear_layer_before_dropout(lab, plain, transfer, engine):
+    """With the whole loss a transfer, nothing above the encoder moves, and the encoder by a plain computation."""
+    php = lab.run(f"fedphp(transfer={transfer}, transfer_weight=1)", net="dropout", rounds=2, engine=engine)
+    check = plain(php)
+
+    def local(w, client, t):
+        wanted = php.slot(PART, client, 1)["params"]
+        trained = lambda name: name.startswith("units.0")  # noqa: E731
+
+        def loss(v, x, y):
+            return TERMS[transfer](encoded(v, x), encoded(wanted, x))
+
+        return check.sgd(w, check.batches(client, t, check.steps(client, 1)), loss, trained=trained)
+
+    uploads = [local(php.params[1], client, 1) for client in range(5)]
+    mean = {name: sum(upload[name] for upload in uploads) / 5 for name in uploads[0]}
+    lab.close(php.params[2], mean, rtol=1e-7)
+    for name, tensor in php.params[2].items():
+        assert lab.differ(tensor, php.params[1][name]) == name.startswith("units.0"), name

@@ -3,9 +3,10 @@
 import pytest
 import torch
 from torch import nn
+from torch.func import functional_call, vmap
 
 from idiolect.errors import UserError
-from idiolect.models import LSTM, How, MaskedBatchNorm, Net, PlannedDropout, Unit, build, names
+from idiolect.models import LSTM, How, MaskedBatchNorm, Net, PlannedDropout, Unit, build, from_module, names
 
 from .samples import NORMALISED, SHAPES, STANDARD, rows_for
 
@@ -15,6 +16,10 @@ FEATURES = {
     "persfl_cnn": 84, "persfl_dnn": 100, "linear_base": 512, "lenet_2d": 2, "tfcnn_tf": 64, "vgg16_bn": 512,
     "resnet20": 64, "resnet56": 64, "resnet34": 512, "mobilenet_v1": 1024, "leaf_cnn": 2048,
     "femnistnet": 1024, "char_lstm": 256,
+}  # fmt: skip
+ENCODED = {
+    "lenet5": 400, "lenet_fedrepo": 256, "lenet_2d": 400, "tfcnn_fc": 1024, "tfcnn_tf": 1024, "vgg11_fc": 512,
+    "persfl_cnn": 400, "leaf_cnn": 3136,
 }  # fmt: skip
 UNITS = {
     "mlpnet": 3, "lenet5": 5, "lenet_map": 3, "lenet_fedrepo": 5, "lenet_bn": 3, "tfcnn": 4, "tfcnn_fc": 5,
@@ -34,7 +39,9 @@ def one_of_each(name, rows=2, shapes=SHAPES):
 def test_head_of_features_equals_logits(name):
     net, x = one_of_each(name, shapes=STANDARD)
     how = How.plain(2, net.n_units)
-    features, logits = net(x, how)
+    features, logits, encoded = net(x, how)
+    assert (encoded is None) is (name not in ENCODED)
+    assert encoded is None or encoded.shape == (2, ENCODED[name])
     assert features.shape == (2, FEATURES[name]) and logits.shape == (2, 7)
     assert torch.equal(net.features(x, how), features)
     assert torch.equal(net.head(features, how), logits)
@@ -128,3 +135,58 @@ def test_unknown_parameter_name_is_refused_with_near_matches():
     net, _ = one_of_each("lenet_map")
     with pytest.raises(UserError, match="did you mean"):
         net.unit_of("units.0.convolution.wieght")
+
+
+def body(last):
+    """A user's layers: an encoder, and linear layers with dropout around them."""
+    convolution, hidden = nn.Conv2d(1, 4, 3), nn.Linear(4 * 6 * 6, 5)
+    encoder = nn.Sequential(convolution, nn.ReLU())
+    return encoder, {
+        "dropout before": ([encoder, nn.Sequential(nn.Flatten(), nn.Dropout(0.5), hidden, nn.ReLU())], last),
+        "dropout after flattening in the encoder": (
+            [
+                nn.Sequential(encoder, nn.Flatten(), nn.Dropout(0.5)),
+                nn.Sequential(hidden, nn.ReLU(), nn.Dropout(0.5)),
+            ],
+            last,
+        ),
+        "one module": (nn.Sequential(encoder, nn.Dropout(0.5), nn.Flatten(), hidden, nn.Dropout(0.5)), last),
+        "head of several": (
+            encoder,
+            nn.Sequential(
+                nn.Dropout(0.5), nn.Linear(4 * 6 * 6, 5), nn.ReLU(), nn.Dropout(0.5), nn.Linear(5, 7)
+            ),
+        ),
+        "dropout before the classifier": (
+            nn.Sequential(encoder, nn.Flatten(), nn.Dropout(0.5)),
+            nn.Linear(4 * 6 * 6, 7),
+        ),
+    }
+
+
+@pytest.mark.parametrize("case", body(None)[1])
+def test_encoded_is_what_the_users_linear_layers_read_before_dropout(case):
+    torch.manual_seed(0)
+    encoder, cases = body(nn.Linear(5, 7))
+    net = from_module(*cases[case])
+    x = torch.randn(3, 1, 8, 8)
+    expected = encoder(x).flatten(1)
+    for train in (True, False):
+        how = How.plain(3, net.n_units, train=train)
+        features, _, encoded = net(x, how)
+        found = features if encoded is None else encoded
+        torch.testing.assert_close(found, expected)
+    assert (encoded is None) is (case == "head of several")
+    tensors = {name: torch.stack([p.detach(), 2 * p.detach()]) for name, p in net.named_parameters()}
+
+    def both(tensors):
+        return functional_call(net, tensors, (x, How.plain(3, net.n_units, train=True)))[
+            2 * (encoded is not None)
+        ]
+
+    torch.testing.assert_close(vmap(both)(tensors)[0], expected.detach())
+
+
+def test_net_whose_linear_layers_read_the_input_has_no_encoder():
+    net = build("mlpnet(hidden=5)", (1, 4, 4), 3)
+    assert net(torch.randn(2, 1, 4, 4), How.plain(2, net.n_units)).encoded is None

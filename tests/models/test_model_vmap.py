@@ -17,7 +17,7 @@ def objective(net, train):
 
     def loss(params, buffers, x, y, mask, key):
         tensors = {**params, **buffers}
-        features, logits = functional_call(net, tensors, (x, How(mask, train, key)))
+        features, logits, _ = functional_call(net, tensors, (x, How(mask, train, key)))
         losses = cross_entropy(logits, y, reduction="none")
         return (losses * mask).sum() / mask.sum(), (
             features,
@@ -104,7 +104,7 @@ def test_client_without_real_rows_gets_finite_gradients_beside_others():
 
     def loss(params, buffers, x, y, mask, key):
         tensors = {**params, **buffers}
-        _, logits = functional_call(nets[0], tensors, (x, How(mask, (True,) * 3, key)))
+        _, logits, _ = functional_call(nets[0], tensors, (x, How(mask, (True,) * 3, key)))
         return (cross_entropy(logits, y, reduction="none") * mask).sum(), {k: tensors[k] for k in buffers}
 
     grads, after = vmap(grad(loss, has_aux=True))(params, buffers, x, y, mask, key)

@@ -42,7 +42,7 @@ def test_lenet5_pads_a_small_image_into_the_large_one():
 def test_superfed_head_equals_a_one_by_one_convolution():
     net, x = build("superfed_cnn", (3, 32, 32), 10), torch.randn(2, 3, 32, 32)
     how = How.plain(2, net.n_units)
-    features, logits = net(x, how)
+    features, logits, _ = net(x, how)
     layer = net.units[-1].linear
     convolved = nn.functional.conv2d(features[:, :, None, None], layer.weight[:, :, None, None], layer.bias)
     torch.testing.assert_close(convolved.flatten(1), logits)
@@ -62,7 +62,7 @@ def test_lenet_2d_draws_two_features_with_or_without_relu(relu):
     x, how = torch.randn(40, 1, 28, 28), How.plain(40, net.n_units)
     with torch.no_grad():
         net.units[-2].linear.bias -= net.features(x, how).mean(0)
-    features, logits = net(x, how)
+    features, logits, _ = net(x, how)
     assert features.shape == (40, 2) and bool((features < 0).any()) == (not relu)
     assert (features > 0).any()
     torch.testing.assert_close(logits, features @ net.units[-1].linear.weight.T)

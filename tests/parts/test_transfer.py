@@ -7,7 +7,9 @@ import pytest
 import torch
 
 from idiolect.core import Batch, Model, Out
+from idiolect.engines import make_task
 from idiolect.errors import UserError
+from idiolect.models import build
 from idiolect.parts.transfer import mmd_squared, transfer_of
 
 ROWS, WIDTH, CLASSES = 5, 3, 4
@@ -159,3 +161,20 @@ def test_unknown_names_are_refused():
         transfer_of("kd", kd_form="mse")
     with pytest.raises(UserError, match="temperature"):
         transfer_of("kd", temperature=0)
+
+
+@pytest.mark.parametrize("name", ["mmd", "l2"])
+def test_model_is_at_no_distance_from_its_own_copy_whatever_is_dropped(name):
+    """The student trains with dropout, its teacher predicts without."""
+    torch.manual_seed(0)
+    net = build("vgg11_fc", (3, 32, 32), CLASSES)
+    task = make_task(net)
+    model = Model({n: p.detach() for n, p in net.named_parameters()}, {})
+    batch = Batch(torch.randn(4, 3, 32, 32), torch.zeros(4).long(), torch.ones(4), torch.arange(4), {})
+    view = SimpleNamespace(predict=lambda model, batch: task.forward(*model, batch, False)[0])
+    with torch.no_grad():
+        student = task.forward(*model, batch, True)[0]
+        assert not torch.equal(student.features, view.predict(model, batch).features)
+        assert float(transfer_of(name)(model.params, student, batch, model, view)) == pytest.approx(
+            0, abs=1e-6
+        )

@@ -46,6 +46,9 @@ class Out(NamedTuple):
     features: Tensor  # [B, d] what enters the classifier
     logits: Tensor  # [B, K]
     extra: Mapping[str, Tensor] = {}  # by part: what its forward has to tell its loss
+    encoded: Tensor | None = (
+        None  # [B, e] what enters the first linear layer; None where that is the features
+    )
 
 
 class Batch(NamedTuple):

@@ -66,8 +66,8 @@ def make_task(
         how = How(batch.mask, modes, batch.key)
         x = batch.x.flatten(1).long() if tokens else _as(batch.x, compute)
         found = functional_call(net, tensors, (x, how), tie_weights=tied)
-        features, logits = (_as(t, compute and batch.mask.dtype) for t in found)
-        return Out(features, logits), {name: tensors[name] for name in buffers}
+        features, logits, encoded = (t if t is None else _as(t, compute and batch.mask.dtype) for t in found)
+        return Out(features, logits, encoded=encoded), {name: tensors[name] for name in buffers}
 
     def criterion(params: Tree, batch: Batch, out: Out) -> Tensor:
         return -mean_over_rows(_at_labels(F.log_softmax(out.logits, -1), batch.y), batch.mask)

@@ -23,8 +23,7 @@ def superfed_mm(
 
     Hahn, Jeong, Lee 2022, https://arxiv.org/abs/2109.07628.  The mixing coefficient of evaluation is one for all
     clients, as in the paper, but chosen on validation data; the paper's choice on test data is reported as oracle.
-    A run with ``valid=0`` trains on all that is not test data, as the paper does, and reports the oracle's choice
-    alone.
+    With ``valid=0`` it trains on all that is not test data, as the paper does, and the oracle's choice is the headline.
 
     Args:
         orthogonality: beta >= 0 of cos^2(w_g, w_l).

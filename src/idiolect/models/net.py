@@ -3,21 +3,34 @@
     h = F(x) in R^d,   logits = head(h)
 
 The cut is the one personalised methods need: the head holds one proxy per class (FedRS and MAP restrict its
-softmax), h is what prototypes and feature distances are made of, and the order of units is what FedPer
-splits.
+softmax), h is what prototypes are made of, and the order of units is what FedPer splits.  FedPHP compares what
+enters the first linear layer instead, before any dropout: that is h, unless hidden linear layers or dropout stand
+between.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from torch import Tensor, nn
 
 from idiolect.errors import unknown_name
 from idiolect.models.batchnorm import MaskedBatchNorm
+from idiolect.models.dropout import PlannedDropout
 from idiolect.models.how import How
 
-__all__ = ["Net"]
+__all__ = ["Net", "Outputs"]
+
+PASSED_OVER = (nn.Flatten, nn.Identity, PlannedDropout)  # between the encoder and the first linear layer
+
+
+class Outputs(NamedTuple):
+    """What a net makes of B rows."""
+
+    features: Tensor  # [B, d]
+    logits: Tensor  # [B, K]
+    encoded: Tensor | None  # [B, e] what enters the first linear layer; None where that is the features
 
 
 class Net(nn.Module):
@@ -35,6 +48,10 @@ class Net(nn.Module):
     def __init__(self, units: Iterable[nn.Module]) -> None:
         super().__init__()
         self.units = nn.ModuleList(units)
+        self._entered: list[Tensor] | None = None  # a list while a pass goes on
+        entrance = self._entrance()
+        if entrance is not None:
+            entrance.register_forward_pre_hook(self._enter)
 
     def features(self, x: Tensor, how: How) -> Tensor:
         """[B, d]: the flattened vector that enters the classifier."""
@@ -47,10 +64,31 @@ class Net(nn.Module):
         logits: Tensor = self.units[-1](h, how.mask, how.train[-1], how.key)
         return logits
 
-    def forward(self, x: Tensor, how: How) -> tuple[Tensor, Tensor]:
-        """Features [B, d] and logits [B, K]."""
-        h = self.features(x, how)
-        return h, self.head(h, how)
+    def forward(self, x: Tensor, how: How) -> Outputs:
+        entered: list[Tensor] = []
+        self._entered = entered
+        try:
+            h = self.features(x, how)
+            return Outputs(h, self.head(h, how), entered[0].flatten(1) if entered else None)
+        finally:
+            self._entered = None
+
+    def _enter(self, layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        if self._entered is not None:
+            self._entered.append(inputs[0])
+
+    def _entrance(self) -> nn.Module | None:
+        """The layer whose input is what the linear layers read; layers run in the order in which they are held.
+
+        None where that is the features, or where the linear layers read x itself.
+        """
+        layers = [layer for layer in self.modules() if not any(layer.children())]
+        first = next((i for i, layer in enumerate(layers) if isinstance(layer, nn.Linear)), len(layers))
+        encoders = [i for i in range(first) if any(True for _ in layers[i].parameters())]
+        while first > 0 and isinstance(layers[first - 1], PASSED_OVER):
+            first -= 1
+        head = next((layer for layer in self.units[-1].modules() if not any(layer.children())), None)
+        return layers[first] if encoders and first < len(layers) and layers[first] is not head else None
 
     @property
     def n_units(self) -> int:

@@ -34,8 +34,8 @@ def trial(net: Net, image_shape: tuple[int, int, int], n_classes: int) -> str:
 
 
 def _run(net: Net, tensors: dict[str, Tensor], x: Tensor, how: How) -> tuple[Tensor, Tensor]:
-    features, logits = functional_call(net, dict(tensors), (x, how), strict=True)
-    return features, logits
+    found = functional_call(net, dict(tensors), (x, how), strict=True)
+    return found.features, found.logits
 
 
 def _tried(

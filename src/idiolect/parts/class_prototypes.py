@@ -79,9 +79,8 @@ def class_prototypes(weight: float = 1.0, reduction: str = "mean") -> Part:
 
     Deviations: a class without a shared prototype adds no term.  Absent prototypes are NaN on the
     server; a class that nobody sent in a round keeps the prototype it had.  The headline is the client's own
-    classifier; the paper's prediction by the nearest shared prototype is scored beside it as ``nearest-prototype``.
-    A class that nobody ever sent is never predicted so, and before the first prototypes exist the classifier predicts
-    in their place.
+    classifier; prediction by the nearest shared prototype is scored beside it as ``nearest-prototype``.  A class that
+    nobody ever sent is never predicted so, and before the first prototypes exist the classifier predicts instead.
     """
     refuse_outside("weight (lambda)", weight, 0)
     refuse_unknown_choice("reduction", reduction, ("mean", "sum"))

@@ -80,7 +80,7 @@ def feature_fusion(operator: str = "multi", initial_share: float = 0.5, fixed: b
             out, new = task.forward(params["model"], buffers["model"], batch, train)
             theirs = task.forward(received.params, received.buffers, batch, False)[0].features.detach()
             h = fuse(params.get("fusion", slot)["fusion"], theirs, out.features)
-            return Out(h, task.head(params["model"], h)), {**buffers, "model": new}
+            return out._replace(features=h, logits=task.head(params["model"], h)), {**buffers, "model": new}
 
         return forward
 

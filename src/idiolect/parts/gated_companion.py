@@ -61,7 +61,7 @@ def gated_companion(companion_init: str = "fresh", fixed_gate: float | None = No
             if fixed_gate is not None:
                 gate = torch.full_like(gate, fixed_gate)
             logits = gate * ours.logits + (1 - gate) * mine.logits
-            return Out(ours.features, logits), {"model": new["model"], "own": own["model"]}
+            return ours._replace(logits=logits), {"model": new["model"], "own": own["model"]}
 
         return mixed
 

@@ -44,9 +44,9 @@ def inherited_teacher(
         inference: ``hpm``, ``personalised`` (the last local model) or ``ensemble`` (mean probability of both).
 
     Deviations: the paper does not say what a client without an HPM does at its first selection: it trains with
-    cross-entropy alone, and its HPM becomes the local model.  The paper's section 3.2 and its algorithm 1
-    read the counter at different times: ``counter``.  Features are
-    what enters the last layer; the paper takes what enters the first linear one, which differs where there are several.
+    cross-entropy alone, and its HPM becomes the local model.  The paper's section 3.2 and its algorithm 1 read the
+    counter at different times: ``counter``.  A network without an encoder, whose first linear layer reads the input
+    itself, compares what enters its last layer.
     """
     refuse_outside("transfer_weight (lambda)", transfer_weight, 0, 1)
     refuse_unknown_choice("inference", inference, HEADLINES)

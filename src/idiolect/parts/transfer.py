@@ -1,9 +1,11 @@
 """Knowledge transfer from a frozen model of the same shape to the one in training (FedPHP section 3.3, eq. 6-9).
 
 KD    tau^2 mean KL(sigma(g_p/tau) || sigma(g_s/tau))
-MMD   biased squared maximum mean discrepancy of the features, five Gaussian kernels
+MMD   biased squared maximum mean discrepancy of the features h, five Gaussian kernels
 L2    1/(2B) sum_i ||h_s,i - h_p,i||^2
 Prox  ||theta_s - theta_p||^2
+
+Features are what enters the first linear layer, before any dropout, as in the paper's experiments.
 """
 
 from __future__ import annotations
@@ -55,6 +57,11 @@ def _paired(a: Tensor, b: Tensor) -> Tensor:
     return torch.cat([torch.cat([none, twins], 1), torch.cat([twins, none], 1)])
 
 
+def encoding(out: Out) -> Tensor:
+    """What enters the first linear layer of the network."""
+    return out.features if out.encoded is None else out.encoded
+
+
 def kd(
     params: dict[str, Tensor],
     out: Out,
@@ -68,11 +75,11 @@ def kd(
 
 
 def mmd(params: dict[str, Tensor], out: Out, batch: Batch, teacher: Model, view: View) -> Tensor:
-    return mmd_squared(out.features, view.predict(teacher, batch).features.detach(), batch.mask)
+    return mmd_squared(encoding(out), encoding(view.predict(teacher, batch)).detach(), batch.mask)
 
 
 def l2(params: dict[str, Tensor], out: Out, batch: Batch, teacher: Model, view: View) -> Tensor:
-    gap = ((out.features - view.predict(teacher, batch).features.detach()) ** 2).sum(-1)
+    gap = ((encoding(out) - encoding(view.predict(teacher, batch)).detach()) ** 2).sum(-1)
     return mean_over_rows(gap, batch.mask) / 2
 
 

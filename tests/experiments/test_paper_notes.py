@@ -8,8 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from idiolect.calls import parse_call
+from idiolect.errors import UserError
 from idiolect.experiments import Experiment
-from idiolect.experiments.papers import figure, figures, papers
+from idiolect.experiments.papers import figure, figures, papers, tables
 from idiolect.experiments.reproduce import reproduce
 from idiolect.experiments.reproduction import picture, plan
 from idiolect.experiments.scenarios import find, scenario, scenarios
@@ -194,3 +196,36 @@ def test_persfl_is_run_five_times_unless_told_otherwise(stand_in, tmp_path):
     assert any("5 seeds" in note for note in done.notes)
     told = reproduce("persfl-table2", seeds=2, **asked)
     assert {one.seeds for one in told.entries if one.value is not None} == {2}
+
+
+# ---- doubts of FedPHP
+
+
+def test_inherited_models_of_a_paper_start_in_one_way():
+    """As the paper's own text or its authors' code has it, in every table and figure alike."""
+    starts: dict[str, set[str]] = {}
+    inherited = {"fedphp", "map", "scamap"}
+    for found in (*tables(), *figures()):
+        shown = found.cells if hasattr(found, "cells") else found.lines
+        for one in shown:
+            if one.method.partition("(")[0] in inherited:
+                for scene in one.scenarios:
+                    _, options = parse_call(find(scene).method_text(one.method))
+                    starts.setdefault(found.paper, set()).add(options.get("hpm_init", "lazy"))
+    assert starts == {"fedphp": {"theta0"}, "map": {"lazy"}}
+    for id in ("fedphp-fig4", "fedphp-fig5", "fedphp-fig6", "fedphp-fig7", "fedphp-fig8"):
+        assert any("starts as a copy of the first shared one" in note for note in figure(id).notes)
+
+
+def test_degradation_can_be_read_at_the_next_round(stand_in, tmp_path):
+    asked = {"columns": ["php-c10"], "methods": ["fedavg"], "out": tmp_path, **LOOP}
+    default = reproduce("fedphp-fig6", **asked)
+    assert any(note.endswith("at the next selection") for note in default.notes)
+    points = (default.folder / "fedphp-fig6-points.csv").read_text()
+    written = reproduce("fedphp-fig6", delta="round", **asked)
+    assert any(note.endswith("at the next round") for note in written.notes)
+    assert (written.folder / "fedphp-fig6-points.csv").read_text() != points
+    with pytest.raises(UserError, match="map-table2 shows no local degradation, only fedphp-fig6 does"):
+        reproduce("map-table2", delta="round", out=tmp_path)
+    with pytest.raises(UserError, match="delta must be one of selection, round; got 'never'"):
+        reproduce("fedphp-fig6", delta="never", out=tmp_path)

@@ -224,7 +224,7 @@ def test_colour_scenes_of_map_warn_in_preset_paper_alone():
         ("map-fa-lenet", "MAP(alpha=0.5)", "paper", "map(alpha=0.5, transfer=kd, transfer_weight=0.01)"),
         ("map-dir-fa-lenet", "fedrs", "paper", "fedrs(alpha=0.9, rule=freq)"),
         ("map-dir-fa-lenet", "fedrs", "official", "fedrs(preset=official, alpha=0.9, rule=freq_max)"),
-        ("php-femnist", "fedphp", "paper", "fedphp(transfer=mmd, transfer_weight=0.1)"),
+        ("php-femnist", "fedphp", "paper", "fedphp(transfer=mmd, transfer_weight=0.1, hpm_init=theta0)"),
         ("super-c10", "fedprox", "official", "fedprox(preset=official, weight=0.01, form=norm)"),
         ("super-c10", "apfl + fine_tune(epochs=2)", "paper", "apfl(alpha=0.25) + fine_tune(epochs=2)"),
         ("super-c10", "proximal(weight=1.0)", "paper", "proximal(weight=1.0)"),

@@ -136,13 +136,17 @@ OTHER = {
     "augmentation": "crop_flip",
     "participation_rate": 0.123,
     "momentum": 0.5,
+    "pool": "train_and_test",
+    "client_test": "official",
 }
+WITH = {"client_test": {"test": 0.0}}  # what a value cannot do without
 
 
 @pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Experiment)])
 def test_hash_changes_with_every_field_but_the_seed(name):
     before = Experiment()
-    after = replace(before, **{name: OTHER[name] if name in OTHER else getattr(before, name) + 1})
+    other = OTHER[name] if name in OTHER else getattr(before, name) + 1
+    after = replace(before, **{name: other}, **WITH.get(name, {}))
     assert after != before
     assert (hash_of(after) == hash_of(before)) == (name == "seed")
 

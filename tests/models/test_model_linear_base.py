@@ -69,7 +69,9 @@ def test_large_images_get_the_published_stem_of_resnet34(size, large):
     assert stem.convolution.kernel_size == ((7, 7) if large else (3, 3))
     assert stem.convolution.stride == ((2, 2) if large else (1, 1)) and ("pool" in names) == large
     if size == 224:
-        out = stem.to("meta")(torch.empty(1, 3, 224, 224, device="meta"), torch.ones(1, device="meta"), False, None)
+        out = stem.to("meta")(
+            torch.empty(1, 3, 224, 224, device="meta"), torch.ones(1, device="meta"), False, None
+        )
         assert out.shape == (1, 64, 56, 56)
     with_choice = build("resnet34(stem=cifar)", (3, size, size), 5).units[0]
     assert with_choice.convolution.kernel_size == (3, 3)

@@ -41,6 +41,12 @@ def reproduce_command(
             help="Run all settings of MAP's authors and take each scene's best; MAP's tables and map-fig9.",
         ),
     ] = False,
+    delta: Annotated[
+        str,
+        typer.Option(
+            help="Of fedphp-fig6: a download against the client's next selection, or the next round (equation 4)."
+        ),
+    ] = "selection",
     quick: Annotated[
         bool, typer.Option("--quick", help="Embedded data and few rounds; never compared with the paper.")
     ] = False,
@@ -62,6 +68,7 @@ def reproduce_command(
         seeds=seeds,
         preset=preset,
         best_of_grid=best_of_grid,
+        delta=delta,
         quick=quick,
         formats=names_in(formats),
         out=out,

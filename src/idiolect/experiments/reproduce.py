@@ -15,6 +15,7 @@ from idiolect.experiments.reproduction.plan import Ask
 from idiolect.experiments.reproduction.result import Reproduction
 from idiolect.experiments.reproduction.tasks import Where
 from idiolect.reports.write import FIGURES
+from idiolect.statistics.degradation import DELTAS
 
 __all__ = ["Reproduction", "ids", "reproduce"]
 
@@ -32,6 +33,7 @@ def reproduce(
     seeds: int | None = None,
     preset: str = "paper",
     best_of_grid: bool = False,
+    delta: str = "selection",
     quick: bool = False,
     formats: Sequence[str] = ("png",),
     out: str | Path = "runs",
@@ -51,6 +53,9 @@ def reproduce(
         preset: of the scenarios.
         best_of_grid: runs every setting that the paper's authors tried and takes the best of each scenario, as the
             paper does; for MAP's tables and the figure that is made of them.
+        delta: where a figure of local degradation (FedPHP, figure 6) compares the downloaded model with the client's
+            last personalised one: at the client's next ``selection``, or at the next ``round`` as the paper's equation
+            4 is written, which is read in rounds that evaluate all clients.
         quick: embedded data, few clients and rounds; shows that it works and is never compared.
         formats: of a figure's picture: png, svg, pdf.
         out: holds the runs, and a folder with the table.
@@ -62,12 +67,21 @@ def reproduce(
     if seeds is None:
         seeds = 1 if quick else papers()[id.partition("-")[0]].seeds
     refuse_outside("seeds", seeds, 1)
-    ask = Ask(preset, tuple(range(seeds)), quick, grid=_settings(id) if best_of_grid else {})
+    _check_delta(id, delta)
+    settings = _settings(id) if best_of_grid else {}
+    ask = Ask(preset, tuple(range(seeds)), quick, delta=delta, grid=settings)
     where = Where(Path(out), engine, device, Path(data_dir) if data_dir else None, 1 if quick else 10)
     methods = [name.strip().lower().replace("-", "_") for name in methods]
     if id in {found.id for found in tables()}:
         return whole_table(table(id), ask, where, watcher or Silent(), columns, methods)
     return whole_figure(figure(id), ask, where, watcher or Silent(), columns, methods, formats)
+
+
+def _check_delta(id: str, delta: str) -> None:
+    refuse_unknown_choice("delta", delta, DELTAS)
+    own = [found.id for found in figures() if found.kind == "degradation"]
+    if delta != DELTAS[0] and id not in own:
+        raise UserError(f"{id} shows no local degradation, only {', '.join(own)} does; leave delta out")
 
 
 def _settings(id: str) -> dict[str, list[dict[str, Any]]]:

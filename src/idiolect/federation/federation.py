@@ -72,17 +72,7 @@ def federate(
         public_in_test: keeps them in the server's test set as well.
         newcomers: clients drawn by the seed who never train; they are numbered last.
     """
-    if valid < 0 or test < 0 or valid + test >= 1:
-        raise UserError(
-            f"splits valid={valid} and test={test} must be at least 0 and leave room for training"
-        )
-    for client, rows in enumerate(partition.clients):
-        if len(rows) == 0:
-            raise UserError(f"client {client} has no data; use fewer clients or another partition")
-    if public and public >= len(dataset.test_y):
-        raise UserError(
-            f"public is {public} but the server's test set has only {len(dataset.test_y)} samples"
-        )
+    _refuse_impossible(dataset, partition, valid, test, public)
     numbered = newcomers_last(len(partition.clients), newcomers, seed=seed)
     order = np.random.default_rng(derive(seed, "public")).permutation(len(dataset.test_y))
     seen, kept = np.sort(order[:public]), np.sort(order if public_in_test else order[public:])
@@ -112,6 +102,22 @@ def federate(
         public=np.arange(len(dataset.train_y), len(dataset.train_y) + public),
         newcomers=tuple(numbered[len(numbered) - newcomers :]),
     )
+
+
+def _refuse_impossible(
+    dataset: Dataset, partition: Partition, valid: float, test: float, public: int
+) -> None:
+    if valid < 0 or test < 0 or valid + test >= 1:
+        raise UserError(
+            f"splits valid={valid} and test={test} must be at least 0 and leave room for training"
+        )
+    for client, rows in enumerate(partition.clients):
+        if len(rows) == 0:
+            raise UserError(f"client {client} has no data; use fewer clients or another partition")
+    if public and public >= len(dataset.test_y):
+        raise UserError(
+            f"public is {public} but the server's test set has only {len(dataset.test_y)} samples"
+        )
 
 
 def _official_shares(dataset: Dataset, partition: Partition, kept: np.ndarray, seed: int) -> list[np.ndarray]:

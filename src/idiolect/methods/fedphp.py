@@ -18,6 +18,7 @@ def fedphp(
     momentum_max: float = 1.0,
     hpm_init: str = "lazy",
     inference: str = "hpm",
+    counter: str = "before",
 ) -> Method:
     """Each client inherits its own history: a moving average of its local models, which also teaches.
 
@@ -32,8 +33,10 @@ def fedphp(
         momentum: mu in [0, 1].
         schedule: ``mu_a`` (default), ``mu_b`` or ``mu_c`` of table 2.
         momentum_max: upper clip of mu_k; 1 in the paper, 0.9 in the authors' code.
-        hpm_init: ``lazy`` or ``theta0`` (the authors' code; use it for table 2).
+        hpm_init: ``lazy`` or ``theta0`` (the authors' code; all scenes of the paper have it, which does not say).
         inference: ``hpm``, ``personalised`` or ``ensemble`` (figure 8).
+        counter: whether ``mu_a`` reads the client's selections ``before`` (algorithm 1, the authors' code) or
+            ``after`` (section 3.2) the present one is counted.
     """
     part = inherited_teacher(
         transfer,
@@ -45,6 +48,7 @@ def fedphp(
         momentum_max,
         hpm_init,
         inference=inference,
+        counter=counter,
     )
     return chain(average(), part, name="fedphp")
 

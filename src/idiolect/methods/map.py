@@ -26,6 +26,7 @@ def map_(
     private_lr_scale: float = 1.0,
     private_min_steps: int = 0,
     rounding: str = "ceil",
+    counter: str = "before",
 ) -> Method:
     """Half of local training serves the shared model with restricted softmax; after the upload, the other half
     serves the client's own model, which inherits from its history.
@@ -40,7 +41,7 @@ def map_(
         temperature: tau > 0 of ``kd``; 4 in the paper.
         kd_form: of ``kd``: ``kl`` (the paper), ``teacher_only`` (the authors' code), ``soft_cross_entropy`` or
             ``kl_elements``.
-        momentum, schedule, momentum_max, hpm_init, hpm_statistics: of the inherited model; see FedPHP.
+        momentum, schedule, momentum_max, hpm_init, hpm_statistics, counter: of the inherited model; see FedPHP.
         shared_share, private_share: of the scene's local epochs before and after the upload.
         private_lr_scale, private_min_steps: of the private stage.
         rounding: which stage gets the odd step.
@@ -60,6 +61,7 @@ def map_(
         private_lr_scale,
         private_min_steps,
         rounding,
+        counter,
     )
     return chain(average(), restricted_softmax(alpha, rule, min_count), private, name="map")
 

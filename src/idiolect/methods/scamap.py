@@ -21,7 +21,7 @@ def scamap(*, step: float = 1.0, **options: Any) -> Method:
     Args:
         alpha, rule, min_count: of the restricted softmax; see FedRS.
         transfer, transfer_weight, temperature, kd_form: of the private stage; see MAP.
-        momentum, schedule, momentum_max, hpm_init, hpm_statistics: of the inherited model; see FedPHP.
+        momentum, schedule, momentum_max, hpm_init, hpm_statistics, counter: of the inherited model; see FedPHP.
         shared_share, private_share, private_lr_scale, private_min_steps, rounding: see MAP.
         step: eta_g of SCAFFOLD.
     """

@@ -1,7 +1,7 @@
 """The inherited private model (HPM): a moving average of a client's own local models.
 
 theta_p <- (1 - mu_k) thetahat + mu_k theta_p
-Mu-A  mu_k = mu z_k / (Q T)     z_k earlier selections of client k, Q participation rate, T rounds
+Mu-A  mu_k = mu z_k / (Q T)     z_k selections of client k, Q participation rate, T rounds
 Mu-B  mu_k = mu
 Mu-C  mu_k = t / T
 Li et al., ECML-PKDD 2021 (FedPHP), eq. (5) and table 2; Li et al., TKDE 2024 (MAP), eq. (10)
@@ -18,6 +18,7 @@ from torch import Tensor
 
 from idiolect.core import (
     Batch,
+    Clock,
     Flat,
     Initial,
     Model,
@@ -37,19 +38,19 @@ from idiolect.errors import refuse_outside, refuse_unknown_choice
 __all__ = ["SCHEDULES", "Inheritance"]
 
 
-def mu_a(view: View, momentum: float) -> Tensor:
-    return momentum * view.private["seen"] / (view.clock.participation_rate * view.clock.rounds)
+def mu_a(selections: Tensor, clock: Clock, momentum: float) -> Tensor:
+    return momentum * selections / (clock.participation_rate * clock.rounds)
 
 
-def mu_b(view: View, momentum: float) -> Tensor:
-    return torch.full_like(view.private["seen"], momentum)
+def mu_b(selections: Tensor, clock: Clock, momentum: float) -> Tensor:
+    return torch.full_like(selections, momentum)
 
 
-def mu_c(view: View, momentum: float) -> Tensor:
-    return torch.full_like(view.private["seen"], view.clock.round / view.clock.rounds)
+def mu_c(selections: Tensor, clock: Clock, momentum: float) -> Tensor:
+    return torch.full_like(selections, clock.round / clock.rounds)
 
 
-SCHEDULES: dict[str, Callable[[View, float], Tensor]] = {"mu_a": mu_a, "mu_b": mu_b, "mu_c": mu_c}
+SCHEDULES: dict[str, Callable[[Tensor, Clock, float], Tensor]] = {"mu_a": mu_a, "mu_b": mu_b, "mu_c": mu_c}
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,8 @@ class Inheritance:
         hpm_statistics: of normalisation layers: ``ema`` averages them, ``recompute`` passes over the training
             split.
         keep_last: also keeps the last local model, for inference with it.
+        counter: z_k of ``mu_a`` is read ``before`` the present selection is counted (algorithm 1 and the authors'
+            code: mu_k is adjusted after the HPM) or ``after`` (z_t = z_{t-1} + 1 in FedPHP's section 3.2).
     """
 
     momentum: float
@@ -73,6 +76,7 @@ class Inheritance:
     hpm_init: str
     hpm_statistics: str
     keep_last: bool = False
+    counter: str = "before"
 
     def __post_init__(self) -> None:
         refuse_outside("momentum (mu)", self.momentum, 0, 1)
@@ -80,6 +84,7 @@ class Inheritance:
         refuse_unknown_choice("schedule", self.schedule, SCHEDULES)
         refuse_unknown_choice("hpm_init", self.hpm_init, ("lazy", "theta0"))
         refuse_unknown_choice("hpm_statistics", self.hpm_statistics, ("ema", "recompute"))
+        refuse_unknown_choice("counter", self.counter, ("before", "after"))
 
     def init_client(self, initial: Initial) -> Tree:
         model = {"params": initial.params, "buffers": initial.buffers}
@@ -97,8 +102,10 @@ class Inheritance:
         return torch.ones_like(seen) if self.hpm_init == "theta0" else (seen > 0).to(seen)
 
     def inherit(self, local: Result, view: View) -> Model:
-        """The HPM after this round; the counter read is the one before it."""
-        mu = SCHEDULES[self.schedule](view, self.momentum).clamp(0, self.momentum_max) * self.exists(view)
+        """The HPM after this round."""
+        selections = view.private["seen"] + (1 if self.counter == "after" else 0)
+        mu = SCHEDULES[self.schedule](selections, view.clock, self.momentum).clamp(0, self.momentum_max)
+        mu = mu * self.exists(view)
         old = self.teacher(view)
         return Model(
             interpolate(local.params["model"], old.params, mu),

@@ -52,6 +52,7 @@ def inherited_model(
     private_lr_scale: float = 1.0,
     private_min_steps: int = 0,
     rounding: str = "ceil",
+    counter: str = "before",
 ) -> Part:
     """Cuts local training at the upload mark: what follows it is the client's own.
 
@@ -59,7 +60,7 @@ def inherited_model(
         transfer: L_kt, ``kd`` (default), ``mmd``, ``l2`` or ``prox``.
         transfer_weight: lambda in [0, 1].
         temperature, kd_form: tau > 0 and form of ``kd``.
-        momentum, schedule, momentum_max, hpm_init, hpm_statistics: see ``Inheritance``.
+        momentum, schedule, momentum_max, hpm_init, hpm_statistics, counter: see ``Inheritance``.
         shared_share, private_share: of the scene's local epochs, before and after the upload.
         private_lr_scale: of the scene's learning rate, in the private stage.
         private_min_steps: least number of private steps.
@@ -74,7 +75,7 @@ def inherited_model(
     refuse_outside("private_lr_scale", private_lr_scale, 0)
     refuse_outside("private_min_steps", private_min_steps, 0)
     refuse_unknown_choice("rounding", rounding, ("ceil", "floor"))
-    hpm = Inheritance(momentum, schedule, momentum_max, hpm_init, hpm_statistics)
+    hpm = Inheritance(momentum, schedule, momentum_max, hpm_init, hpm_statistics, counter=counter)
     term = transfer_of(transfer, temperature, kd_form)
 
     def start(received: Trees, results: Results, view: View) -> Trees:

@@ -30,6 +30,7 @@ def inherited_teacher(
     hpm_init: str = "lazy",
     hpm_statistics: str = "ema",
     inference: str = "hpm",
+    counter: str = "before",
 ) -> Part:
     """The inherited private model (HPM) acts inside the main stage and then inherits what was learnt.
 
@@ -37,17 +38,18 @@ def inherited_teacher(
         transfer: L_kt, ``mmd`` (the paper's scenes), ``kd``, ``l2`` or ``prox``.
         transfer_weight: lambda in [0, 1]; 0 leaves the shared model's training alone, 1 lets no label in.
         temperature, kd_form: tau > 0 and form of ``kd``.
-        momentum, schedule, momentum_max, hpm_init, hpm_statistics: see ``Inheritance``.
+        momentum, schedule, momentum_max, hpm_init, hpm_statistics, counter: see ``Inheritance``.
         inference: ``hpm``, ``personalised`` (the last local model) or ``ensemble`` (mean probability of both).
 
     Deviations: the paper does not say what a client without an HPM does at its first selection: it trains with
-    cross-entropy alone, and its HPM becomes the local model.  The counter is read before it is increased.  Features are
+    cross-entropy alone, and its HPM becomes the local model.  The paper's section 3.2 and its algorithm 1
+    read the counter at different times: ``counter``.  Features are
     what enters the last layer; the paper takes what enters the first linear one, which differs where there are several.
     """
     refuse_outside("transfer_weight (lambda)", transfer_weight, 0, 1)
     refuse_unknown_choice("inference", inference, HEADLINES)
     keep_last = inference != "hpm"
-    hpm = Inheritance(momentum, schedule, momentum_max, hpm_init, hpm_statistics, keep_last)
+    hpm = Inheritance(momentum, schedule, momentum_max, hpm_init, hpm_statistics, keep_last, counter)
     term = transfer_of(transfer, temperature, kd_form)
 
     def loss(inner: Loss, view: View) -> Loss:

@@ -18,11 +18,14 @@ __all__ = ["degradation_data", "degradation_figure"]
 PANELS = {"delta_shared": "Main model", "delta_deployed": "Model that stands for the method"}
 
 
-def degradation_data(runs: Iterable[Run]) -> pd.DataFrame:
+def degradation_data(runs: Iterable[Run], at: str = "selection") -> pd.DataFrame:
     """Columns `panel`, `line` (the method), `x` (the round), `value` in points, `sd` over seeds (n - 1).
 
     A round counts where every seed selected somebody a second time.  Methods whose runs did not observe every round are
     left out.
+
+    Args:
+        at: of ``idiolect.statistics.degradation``: the client's next ``selection``, or the next ``round``.
 
     Raises:
         UserError: none did, or nobody was selected twice.
@@ -30,7 +33,7 @@ def degradation_data(runs: Iterable[Run]) -> pd.DataFrame:
     tables = []
     for label, group in group_runs(runs).items():
         try:
-            by_seed = [degradation(run).groupby("round")[list(PANELS)].mean() for run in group]
+            by_seed = [degradation(run, at=at).groupby("round")[list(PANELS)].mean() for run in group]
         except UserError:
             continue
         for name, panel in PANELS.items():

@@ -1,18 +1,23 @@
 """Local degradation: what a client loses between two of its participations.
 
-delta_t^k = Acc^k(model downloaded at t') - Acc^k(model personalised at t),     t' the next selection of client k
+delta_t^k = Acc^k(model downloaded at t') - Acc^k(model personalised at t)
 Li et al., ECML-PKDD 2021 (FedPHP), eq. (4)
+
+The equation has t' = t + 1, the next round, in which few of the clients selected at t download anything; t' as the next
+selection of client k is what the client sees, and the default.
 """
 
 from __future__ import annotations
 
 import pandas as pd
 
-from idiolect.errors import UserError
+from idiolect.errors import UserError, refuse_unknown_choice
 from idiolect.records import Run
 from idiolect.statistics.measurements import measured
 
-__all__ = ["degradation", "zigzag"]
+__all__ = ["DELTAS", "degradation", "zigzag"]
+
+DELTAS = ("selection", "round")  # the next of which is compared with the present selection
 
 
 def zigzag(run: Run, metric: str = "accuracy") -> pd.DataFrame:
@@ -32,7 +37,13 @@ def zigzag(run: Run, metric: str = "accuracy") -> pd.DataFrame:
             f"{run.manifest['name']} has no measurement of the selected clients in round {unseen[0]}; "
             "run it with observe=always"
         )
-    main = "global" if (rows["predictor"] == "global").any() else "composed"
+    return _selections(run, metric)
+
+
+def _selections(run: Run, metric: str) -> pd.DataFrame:
+    """What ``zigzag`` gives, of the rounds that were observed."""
+    rows = run.rows[run.rows["population"] == "selected"]
+    main = _main(run)
     table = rows[["client", "round"]].drop_duplicates().sort_values(["client", "round"])
     for name, predictor, moment in (
         ("shared_before", main, "before"),
@@ -46,13 +57,25 @@ def zigzag(run: Run, metric: str = "accuracy") -> pd.DataFrame:
     return table.reset_index(drop=True)
 
 
-def degradation(run: Run, metric: str = "accuracy") -> pd.DataFrame:
-    """One row per selection from a client's second on.
+def _main(run: Run) -> str:
+    rows = run.rows[run.rows["population"] == "selected"]
+    return "global" if (rows["predictor"] == "global").any() else "composed"
+
+
+def degradation(run: Run, metric: str = "accuracy", at: str = "selection") -> pd.DataFrame:
+    """One row per selection of which both models were measured.
 
     Columns: `client`, `round` (t'), `previous` (t), `delta_shared` of the main model and `delta_deployed` of the
     headline.  The mean over the selected by `round` is FedPHP's figure 6; a model that is only ever changed by the
     client's own participation has a `delta_deployed` of 0.
+
+    Args:
+        at: ``selection``: t' is the client's next selection, and every round has to be observed; ``round``: t' = t + 1,
+            as the equation is written, and rounds count in which all clients were evaluated and the selected observed.
     """
+    refuse_unknown_choice("at", at, DELTAS)
+    if at == "round":
+        return _at_next_round(run, metric)
     table = zigzag(run, metric)
     earlier = table.groupby("client").shift()
     found = pd.DataFrame(
@@ -65,3 +88,22 @@ def degradation(run: Run, metric: str = "accuracy") -> pd.DataFrame:
         }
     )
     return found[found["previous"].notna()].astype({"previous": int}).reset_index(drop=True)
+
+
+def _at_next_round(run: Run, metric: str) -> pd.DataFrame:
+    """The shared model that a round made, on the test data of the clients selected in it."""
+    table = _selections(run, metric)
+    for name, predictor in (("shared_next", _main(run)), ("deployed_next", None)):
+        found = measured(run, predictor, metric=metric, population="all", moment="before")
+        values = found.set_index(["client", "round"])["value"].rename(name)
+        table = table.join(values, on=["client", "round"])
+    found = pd.DataFrame(
+        {
+            "client": table["client"],
+            "round": table["round"] + 1,
+            "previous": table["round"],
+            "delta_shared": table["shared_next"] - table["shared_after"],
+            "delta_deployed": table["deployed_next"] - table["deployed_after"],
+        }
+    )
+    return found[table["shared_next"].notna()].reset_index(drop=True)

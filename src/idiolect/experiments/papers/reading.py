@@ -24,6 +24,7 @@ class Reading:
     source: ``run``: rows of the record; ``choice``: the mixing coefficient that the predictor stands for;
         ``federation``: sizes of the partition; ``setting``: a setting of the experiment.
     rounds: ``last``, ``last 10``, ``around 200`` or ``round 1``; evaluated rounds in it are averaged.
+    delta: of local degradation: against the client's next ``selection`` or the next ``round``.
     over: ``mean`` over the clients, ``sd`` (n - 1) over the clients of their means over runs, or one ``client``.
     """
 
@@ -36,6 +37,7 @@ class Reading:
     rounds: str = "last"
     over: str = "mean"
     client: int | None = None
+    delta: str = "selection"
 
     def check(self, where: str) -> None:
         """Raises where something is missing or misspelt."""

@@ -19,6 +19,7 @@ from idiolect.statistics import alpha_profile, degradation, server_curve, zigzag
 
 __all__ = ["EVERY_ROUND", "ORACLES", "SUMMARIES", "TAKES", "gains"]
 
+NO_DELTA = {"selection": "selected no client twice", "round": "evaluated all clients in no observed round"}
 EVERY_ROUND = ("zigzag", "degradation")  # kinds that look at single rounds
 ORACLES = ("profile",)  # kinds whose number is the best of several on test data
 
@@ -54,10 +55,10 @@ def _zigzag(run: Run, reading: Reading) -> pd.DataFrame:
 
 
 def _degradation(run: Run, reading: Reading) -> pd.DataFrame:
-    """Mean over the clients selected in a round, from their second time on, of what the download loses."""
-    found = degradation(run, reading.metric)
+    """Mean over the clients selected in a round of what the download loses against their last personalised model."""
+    found = degradation(run, reading.metric, at=reading.delta)
     if found.empty:
-        raise UserError(f"run {run.manifest['name']} selected no client twice")
+        raise UserError(f"run {run.manifest['name']} {NO_DELTA[reading.delta]}")
     return found.groupby("round")[f"delta_{_which(reading)}"].mean().rename("value").reset_index()
 
 

@@ -60,6 +60,10 @@ def _of_runs(
     ask = replace(ask, every_round=found.kind in EVERY_ROUND)
     entries, points = figure_entries(found, ask, where, watcher, scenarios, methods)
     told = [f"a line's number: {SUMMARIES[found.kind][0]}", *found.notes]
+    if found.kind == "degradation":
+        told.append(
+            f"a download is compared with the client's last personalised model at the next {ask.delta}"
+        )
     told += [f"the paper on {number.what}: {number.value:g}" for number in found.numbers if not ask.quick]
     return written(found.id, found.caption, entries, told, ask, where), points
 

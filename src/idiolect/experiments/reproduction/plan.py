@@ -40,6 +40,7 @@ class Ask:
     """Args:
     quick: small stand-ins of the scenarios, never compared with the paper.
     every_round: selected clients are looked at in every round, as figures of single rounds need it.
+    delta: of local degradation; see ``Reading``.
     grid: settings of methods by name, all of them run; empty runs each method as the scenario sets it.
     """
 
@@ -47,6 +48,7 @@ class Ask:
     seeds: tuple[int, ...] = (0,)
     quick: bool = False
     every_round: bool = False
+    delta: str = "selection"
     grid: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     def experiment(
@@ -64,6 +66,7 @@ class Ask:
         return experiment, (*notes, *([f"warning: {warning}"] if warning else []))
 
     def reading(self, reading: Reading) -> Reading:
+        reading = replace(reading, delta=self.delta)
         return quick_reading(reading) if self.quick else reading
 
     def settings(self, method: str) -> list[str]:

@@ -19,8 +19,9 @@ CODE = {"weight_decay": 1e-5, "clip_norm": 100.0, "min_local_steps": 5}
 # The paper does not say how the inherited model starts; in the authors' code it is a copy of the first shared model.
 OPTIONS = {"fedphp": {"transfer": "mmd", "transfer_weight": 0.01, "hpm_init": "theta0"}}
 OPTIONS |= {"fedper": {"count": 1}, "lg_fedavg": {"count": 1}}
-# Algorithm 1: the selections before this one count.  Section 3.2: Mu-A with mu = 0.9, clipped to [0, 1]; predictions from the inherited model (section 4.1); MAP, which
-# restates the method, has temperature 4.  Nothing is stated of the compared methods: their own papers' values.
+# Algorithm 1: the selections before the present one count.  Section 3.2: Mu-A with mu = 0.9, clipped to [0, 1]; section
+# 4.1: predictions from the inherited model; MAP, which restates the method, has temperature 4.  Nothing is stated of
+# the compared methods: their own papers' values.
 HPM_DEFAULTS = {"temperature": 4.0, "kd_form": "kl", "momentum": 0.9, "schedule": "mu_a", "momentum_max": 1.0}
 HPM_DEFAULTS |= {"counter": "before", "inference": "hpm"}
 DEFAULTS = {

@@ -9,22 +9,21 @@ published numbers.  The exit status is 1 where a change was missed.  Prose for r
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
+import multiprocessing
 import os
 import random
 import shutil
-import subprocess
 import sys
 import tempfile
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from idiolect.experiments.papers.read_figures import read_figures
-from idiolect.experiments.papers.read_tables import read_paper, read_tables
-from idiolect.experiments.scenarios.reader import read_scenarios
+import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "idiolect"
@@ -109,46 +108,66 @@ def replaced(document: Any, path: tuple[str | int, ...], value: Any) -> Any:
     """A copy with one other value."""
     if not path:
         return value
-    copy = document.copy()
-    copy[path[0]] = replaced(document[path[0]], path[1:], value)
-    return copy
+    other = document.copy()
+    other[path[0]] = replaced(document[path[0]], path[1:], value)
+    return other
 
 
-def reader_of(file: str) -> Callable[[str], Any]:
-    """What the package makes of a file."""
-    if "scenarios" in file:
-        return read_scenarios
-    if file.endswith("grids.toml"):
-        return tomllib.loads
-    return lambda text: (read_paper(text), read_tables(text), read_figures(text))
+class Copy:
+    """A copy of the package, from which everything is imported; each run of the tests is a process forked from here."""
+
+    def __init__(self, folder: Path) -> None:
+        shutil.copytree(PACKAGE, folder / "idiolect", ignore=shutil.ignore_patterns("__pycache__"))
+        sys.path.insert(0, str(folder))
+        names = ("scenarios.reader", "papers.read_tables", "papers.read_figures")
+        scenes, tables, figures = (importlib.import_module(f"idiolect.experiments.{name}") for name in names)
+        assert Path(scenes.__file__).is_relative_to(folder), scenes.__file__
+        self.folder, self.report = folder, folder / "report.txt"
+        self._scenes = scenes.read_scenarios
+        self._reported = (tables.read_paper, tables.read_tables, figures.read_figures)
+
+    def read(self, file: str, text: str) -> Any:
+        """What the package makes of a file's text."""
+        if "scenarios" in file:
+            return self._scenes(text)
+        if file.endswith("grids.toml"):
+            return tomllib.loads(text)
+        return [read(text) for read in self._reported]
+
+    def test(self) -> tuple[bool, str]:
+        """Whether all tests pass, and else the first that fails."""
+        child = multiprocessing.get_context("fork").Process(target=self._run_tests)
+        child.start()
+        child.join()
+        text = self.report.read_text("utf-8")
+        if child.exitcode not in (0, 1):
+            raise SystemExit(f"the tests could not be run:\n{text}")
+        failed = [
+            row.split()[1].rpartition("::")[2] for row in text.splitlines() if row.startswith("FAILED ")
+        ]
+        return child.exitcode == 0, "".join(failed)
+
+    def _run_tests(self) -> None:
+        with self.report.open("w", encoding="utf-8") as file:
+            os.dup2(file.fileno(), 1)
+            os.dup2(file.fileno(), 2)
+        os.chdir(ROOT)
+        sys.exit(int(pytest.main(["-q", "-x", "--tb=no", "-p", "no:cacheprovider", *TESTS])))
 
 
-def run_tests(folder: Path) -> tuple[bool, str]:
-    """Whether all pass with the package in ``folder``, and else the first that fails."""
-    words = [sys.executable, "-m", "pytest", "-q", "-x", "--tb=no", "-p", "no:cacheprovider", *TESTS]
-    env = os.environ | {"PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1"}
-    found = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True)
-    if found.returncode not in (0, 1):
-        raise SystemExit(f"the tests could not be run:\n{found.stdout}{found.stderr}")
-    failed = [
-        row.split()[1].rpartition("::")[2] for row in found.stdout.splitlines() if row.startswith("FAILED ")
-    ]
-    return found.returncode == 0, "".join(failed)
-
-
-def verdict(leaf: Leaf, value: Any, document: Any, folder: Path) -> tuple[str, str]:
+def verdict(leaf: Leaf, value: Any, document: Any, copy: Copy) -> tuple[str, str]:
     """``caught``, ``refused`` on loading, ``missed``, or ``no effect``; and how it was noticed."""
-    before, after, read = write(document), write(replaced(document, leaf.path, value)), reader_of(leaf.file)
+    before, after = write(document), write(replaced(document, leaf.path, value))
     try:
-        if read(after) == read(before):
+        if copy.read(leaf.file, after) == copy.read(leaf.file, before):
             return "no effect", ""
     except (ValueError, KeyError, TypeError) as problem:
         return "refused", str(problem)
-    place = folder / "idiolect" / leaf.file
+    place = copy.folder / "idiolect" / leaf.file
     original = place.read_text("utf-8")
     place.write_text(after, "utf-8")
     try:
-        passed, failed = run_tests(folder)
+        passed, failed = copy.test()
     finally:
         place.write_text(original, "utf-8")
     return ("missed", "") if passed else ("caught", failed)
@@ -161,9 +180,8 @@ def main(seed: int, count: int) -> int:
     found = [leaf for file, document in documents.items() for leaf in leaves(file, document)]
     draw, verdicts = random.Random(seed), Counter[str]()
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        shutil.copytree(PACKAGE, folder / "idiolect", ignore=shutil.ignore_patterns("__pycache__"))
-        passed, failed = run_tests(folder)
+        copy = Copy(Path(name).resolve())
+        passed, failed = copy.test()
         if not passed:
             raise SystemExit(f"the tests fail without any change: {failed}")
         print(f"seed {seed}")
@@ -174,7 +192,7 @@ def main(seed: int, count: int) -> int:
                 if tried == count:
                     break
                 value = changed(leaf, [other.value for other in known if other.key == leaf.key], draw)
-                word, how = verdict(leaf, value, documents[leaf.file], folder)
+                word, how = verdict(leaf, value, documents[leaf.file], copy)
                 tried += word != "no effect"
                 verdicts[word] += 1
                 print(f"{word:9} {kind:7} {leaf}: {leaf.value!r} -> {value!r}  {how}", flush=True)

@@ -27,7 +27,7 @@ PROSE = {
 # A reading that says nothing, as the words of a reading are explained.
 PLAIN = {
     **{"source": "run", "metric": "", "split": "", "population": "", "predictor": "", "moment": ""},
-    **{"rounds": "last", "over": "mean", "client": None},
+    **{"rounds": "last", "over": "mean", "client": None, "delta": "selection"},
 }
 # Test accuracy of the shared model on the server's data, and of the selected clients' models after local training.
 AGGREGATION = {"metric": "accuracy", "split": "server", "population": "all", "predictor": "global"}

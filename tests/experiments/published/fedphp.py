@@ -16,12 +16,14 @@ CHOSEN |= {"evaluate_every": 10, "observe": "always", "calibration": "whole", "n
 CODE = {"weight_decay": 1e-5, "clip_norm": 100.0, "min_local_steps": 5}
 
 # Section 4.1: MMD with lambda 0.01, on FeMnist 0.1.  The private or shared part of FedPer and FedLG is one layer.
-OPTIONS = {"fedphp": {"transfer": "mmd", "transfer_weight": 0.01}}
+# The paper does not say how the inherited model starts; in the authors' code it is a copy of the first shared model.
+OPTIONS = {"fedphp": {"transfer": "mmd", "transfer_weight": 0.01, "hpm_init": "theta0"}}
 OPTIONS |= {"fedper": {"count": 1}, "lg_fedavg": {"count": 1}}
-# Section 3.2: Mu-A with mu = 0.9, clipped to [0, 1], predictions from the inherited model (section 4.1); MAP, which
-# restates the method, has temperature 4.  Nothing is stated of the compared methods: their own papers' values.
+# Algorithm 1: the selections before the present one count.  Section 3.2: Mu-A with mu = 0.9, clipped to [0, 1]; section
+# 4.1: predictions from the inherited model; MAP, which restates the method, has temperature 4.  Nothing is stated of
+# the compared methods: their own papers' values.
 HPM_DEFAULTS = {"temperature": 4.0, "kd_form": "kl", "momentum": 0.9, "schedule": "mu_a", "momentum_max": 1.0}
-HPM_DEFAULTS |= {"hpm_init": "lazy", "inference": "hpm"}
+HPM_DEFAULTS |= {"counter": "before", "inference": "hpm"}
 DEFAULTS = {
     "fedprox": {"weight": 0.01, "form": "sq_half"},
     "fedmmd": {"weight": 0.1},
@@ -75,7 +77,7 @@ BEGIN, END = {"rounds": "around 200"}, {"rounds": "last 10"}
 HPM = PERSONALISATION | {"predictor": "companion"}
 THREE = ("php-c10", "php-c100", "php-femnist")
 SCHEDULES = {
-    f"{when}-mu-{letter}": (f"fedphp(schedule=mu_{letter}, hpm_init=theta0)", HPM | rounds)
+    f"{when}-mu-{letter}": (f"fedphp(schedule=mu_{letter})", HPM | rounds)
     for when, rounds in (("begin", BEGIN), ("end", END))
     for letter in "abc"
 }
@@ -172,4 +174,4 @@ GRIDS = {
     name: {"fedphp": [{"transfer": kind, "transfer_weight": weight} for kind, weight in tried]}
     for name, tried in TRIED.items()
 }
-GRID_DEFAULTS = {name: {"fedphp": HPM_DEFAULTS} for name in TRIED}
+GRID_DEFAULTS = {name: {"fedphp": HPM_DEFAULTS | {"hpm_init": "lazy"}} for name in TRIED}

@@ -88,7 +88,7 @@ INHERITED_DEFAULTS = {
     "schedule": "mu_a",
     "hpm_init": "lazy",
 }
-INHERITED_DEFAULTS |= {"momentum_max": 1.0}
+INHERITED_DEFAULTS |= {"momentum_max": 1.0, "counter": "before"}
 TWO_STAGES = RS | INHERITED_DEFAULTS | {"hpm_statistics": "ema", "shared_share": 0.5, "private_share": 0.5}
 TWO_STAGES |= {"private_lr_scale": 1.0, "private_min_steps": 0, "rounding": "ceil"}
 GRID_METHODS = {

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from idiolect.engines import Where, choose_engine, place
+from idiolect.engines import Where, choose_engine, place, start_early
 from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice
 from idiolect.experiments.manifest import describe_run, hash_of, notes_of
 from idiolect.experiments.private_state import announce, open_private_state, place_private_state
@@ -108,6 +108,7 @@ def run(
     if finished(out, name):
         watcher.say(f"{name} is finished already: read, not run again")
         return read_run(finished_folder(out, name))
+    start_early(where)
     setting = prepare(experiment, where, data_dir)
     if setting.cannot_batch and where.engine == "cohort":
         where = where._replace(engine="loop", reason=f"the model cannot be batched: {setting.cannot_batch}")
@@ -167,6 +168,7 @@ def compare(
     bases = [_with_what_is_needed(with_settings(one_each(m), settings), methods) for m in methods]
     where = place(engine, device, workers, ray_address, gpus_per_worker)
     open_log(log, out)  # refused before anything is prepared
+    start_early(where)
     experiments = [replace(base, seed=seed) for base in bases for seed in seeds]
     for checked in experiments:
         place_private_state(

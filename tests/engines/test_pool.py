@@ -137,20 +137,41 @@ def test_what_was_expected_is_prepared_and_changes_no_number(rounds: int, other:
         assert torch.equal(got, wanted)
 
 
-def test_workers_prepare_what_they_are_given_next(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+class Unpacked:
+    """Travels with a program and runs a function in the worker that unpacks it."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+
+    def __reduce__(self) -> Any:
+        return self.function, ()
+
+
+def _prepared_by(setting: Setting, function: Any) -> Setting:
+    forward, luggage = setting.task.forward, Unpacked(function)
+
+    def same(*arguments: Any, luggage: Any = luggage) -> Any:
+        return forward(*arguments)
+
+    return replace(setting, task=setting.task._replace(forward=same))
+
+
+def test_workers_prepare_what_they_are_given_next(tmp_path: Any) -> None:
     scene = replace(SCENE, clients=12, rounds=3, participation_rate=0.5)
-    given = Cohort.round
 
-    def looked_ahead(self: Cohort, program: Program, clients: list[int]) -> None:
-        (tmp_path / f"ahead {program.clock.round} {clients}").touch()
+    def note_calls() -> None:
+        given = Cohort.round
 
-    def came(self: Cohort, program: Program, server: Any, privates: Any, observe: bool) -> Any:
-        (tmp_path / f"came {program.clock.round} {list(privates)}").touch()
-        return given(self, program, server, privates, observe)
+        def looked_ahead(self: Cohort, program: Program, clients: list[int]) -> None:
+            (tmp_path / f"ahead {program.clock.round} {clients}").touch()
 
-    monkeypatch.setattr(Cohort, "look_ahead", looked_ahead)
-    monkeypatch.setattr(Cohort, "round", came)
-    setting = _setting(scene)
+        def came(self: Cohort, program: Program, server: Any, privates: Any, observe: bool) -> Any:
+            (tmp_path / f"came {program.clock.round} {list(privates)}").touch()
+            return given(self, program, server, privates, observe)
+
+        Cohort.look_ahead, Cohort.round = looked_ahead, came
+
+    setting = _prepared_by(_setting(scene), note_calls)
     engine = Pool(setting.work, workers=2)
     run = Simulation.start(setting, engine)
     try:
@@ -167,16 +188,16 @@ def test_workers_prepare_what_they_are_given_next(tmp_path: Any, monkeypatch: py
     assert ahead == came_later
 
 
-def test_a_worker_that_dies_while_it_prepares_is_replaced(
-    said: list[str], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_that_dies_while_it_prepares_is_replaced(said: list[str], tmp_path: Any) -> None:
     def dies_once(self: Cohort, program: Program, clients: list[int]) -> None:
         with suppress(FileExistsError):
             open(tmp_path / "died", "x").close()
             os.kill(os.getpid(), signal.SIGKILL)
 
-    monkeypatch.setattr(Cohort, "look_ahead", dies_once)
-    setting = _setting(SCENE)
+    def die_when_preparing() -> None:
+        Cohort.look_ahead = dies_once
+
+    setting = _prepared_by(_setting(SCENE), die_when_preparing)
     program, server, privates = _arguments(setting)
     engine = Pool(setting.work, workers=2, say=said.append)
     try:
@@ -309,7 +330,7 @@ def test_ctrl_c_leaves_no_worker_behind(tmp_path: Any) -> None:
     command = [sys.executable, "-m", "idiolect", "run", "--method", "fedavg", "--rounds", "100000"]
     command += ["--engine", "pool", "--out", str(tmp_path), "--set", "evaluate_every=100000"]
     with child_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
-        workers = _wait_for_children(run.pid)
+        workers = _wait_for_workers(run.pid)
         os.killpg(run.pid, signal.SIGINT)
         _, errors = run.communicate(timeout=60)
     assert run.returncode == 130
@@ -320,17 +341,23 @@ def test_ctrl_c_leaves_no_worker_behind(tmp_path: Any) -> None:
         time.sleep(0.05)
 
 
-def _wait_for_children(parent: int) -> list[int]:
+def _wait_for_workers(parent: int) -> list[int]:
+    """The process that forks workers, and those."""
     deadline = time.monotonic() + 120
-    before: list[int] = []
     while time.monotonic() < deadline:
-        time.sleep(1.0)
-        with open(f"/proc/{parent}/task/{parent}/children") as file:
-            found = [int(word) for word in file.read().split()]
-        if found and found == before:  # what a library asks another program at its import is over sooner
-            return found
-        before = found
+        time.sleep(0.1)
+        for child in _children(parent):
+            if workers := _children(child):
+                return [child, *workers]
     raise AssertionError("no worker was started")
+
+
+def _children(parent: int) -> list[int]:
+    try:
+        with open(f"/proc/{parent}/task/{parent}/children") as file:
+            return [int(word) for word in file.read().split()]
+    except FileNotFoundError:
+        return []
 
 
 def _is_alive(process: int) -> bool:

@@ -1,6 +1,6 @@
 """Ways to execute the same round; the only code that knows devices and processes."""
 
-from idiolect.engines.choose import ENGINES, Engine, Resident, Where, choose_engine, place
+from idiolect.engines.choose import ENGINES, Engine, Resident, Where, choose_engine, place, start_early
 from idiolect.engines.cohort import Cohort
 from idiolect.engines.dry_round import Forms, dry_round
 from idiolect.engines.evaluation import server_logits
@@ -30,5 +30,6 @@ __all__ = [
     "place",
     "serve",
     "server_logits",
+    "start_early",
     "structure_of",
 ]

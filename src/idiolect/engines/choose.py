@@ -13,6 +13,7 @@ import torch
 from idiolect.core import Program, Tree
 from idiolect.engines.cohort import Cohort
 from idiolect.engines.evaluation import Logits
+from idiolect.engines.fork_server import fork_server
 from idiolect.engines.group import Outcome
 from idiolect.engines.loop import Loop
 from idiolect.engines.pool import Pool
@@ -20,7 +21,7 @@ from idiolect.engines.workload import Workload
 from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice, unknown_name
 from idiolect.federation import Store
 
-__all__ = ["ENGINES", "Engine", "Resident", "Where", "choose_engine", "place"]
+__all__ = ["ENGINES", "Engine", "Resident", "Where", "choose_engine", "place", "start_early"]
 
 
 class Engine(Protocol):
@@ -108,19 +109,20 @@ def _placed(engine: str, device: str) -> Where:
         raise UserError("device cuda was asked for but PyTorch sees no CUDA GPU here; use --device cpu")
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() and engine in ("auto", "cohort") else "cpu"
-    if engine == "pool" and torch.cuda.is_available():
-        raise UserError(
-            "the engine pool forks, which PyTorch does not allow beside a visible GPU; use --engine cohort or loop, "
-            "or start with CUDA_VISIBLE_DEVICES= to hide it"
-        )
+    if engine == "pool" and device == "cuda":
+        raise UserError("the engine pool computes on cores; use --engine cohort for the GPU, or --device cpu")
     if engine != "auto":
         return Where(engine, device, "as asked")
     if device == "cuda":
         return Where("cohort", device, "a GPU runs a whole cohort at once")
-    if torch.cuda.is_available():
-        return Where("loop", device, "one client at a time, because pool cannot fork beside a visible GPU")
     cores = len(os.sched_getaffinity(0))
     return Where("pool", device, "one worker process" + (f" for each of {cores} cores" if cores > 1 else ""))
+
+
+def start_early(where: Where) -> None:
+    """Starts what takes a second to start and needs nothing of the run: worth it before data are prepared."""
+    if where.engine == "pool":
+        fork_server()
 
 
 def choose_engine(where: Where, work: Workload, say: Callable[[str], None] = lambda sentence: None) -> Engine:

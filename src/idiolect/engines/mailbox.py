@@ -9,15 +9,16 @@ from __future__ import annotations
 import mmap
 import os
 import pickle
-import tempfile
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from idiolect.core.trees import Rows, Tree
 from idiolect.engines.arrays import ALIGNMENT, to_arrays, to_tensors
+from idiolect.engines.by_value import dumped
+from idiolect.engines.shared_memory import nameless_file
 
 __all__ = ["Letter", "Mailbox"]
 
@@ -32,18 +33,23 @@ class Letter(NamedTuple):
 
 
 class Mailbox:
-    """Room for one tree at a time; what is put in replaces what was there.
+    """Room for one tree at a time; what is put in replaces what was there.  It grows as needed.
 
-    Made before a process forks, it is shared with it.  It grows as needed.
+    Args:
+        file: of a mailbox that another process has made; none makes a new one.
     """
 
-    def __init__(self) -> None:
-        self._file = _nameless_file()
+    def __init__(self, file: int | None = None) -> None:
+        self.file = nameless_file() if file is None else file
         self._map: mmap.mmap | None = None
 
     def put(self, tree: Tree) -> Letter:
+        return self.put_anything(to_arrays(tree))
+
+    def put_anything(self, value: Any) -> Letter:
+        """A value of any kind, functions and networks included."""
         buffers: list[pickle.PickleBuffer] = []
-        layout = pickle.dumps(to_arrays(tree), protocol=5, buffer_callback=buffers.append)
+        layout = dumped(value, buffers)
         places, end = [], 0
         for buffer in buffers:
             size = buffer.raw().nbytes
@@ -57,6 +63,10 @@ class Mailbox:
     def look(self, letter: Letter) -> Tree:
         """The tree where it lies: valid until the next ``put``, and not to be written to."""
         return _read(letter, self._room(letter.size))
+
+    def look_at_anything(self, letter: Letter) -> Any:
+        """What ``put_anything`` put in; its arrays lie in the mailbox."""
+        return pickle.loads(letter.layout, buffers=_slices(letter, self._room(letter.size)))
 
     def put_all(self, trees: Sequence[Tree]) -> Letter:
         """Several trees, which stay stacked if they are."""
@@ -78,7 +88,7 @@ class Mailbox:
 
     def close(self) -> None:
         self._map = None
-        os.close(self._file)
+        os.close(self.file)
 
     def _capacity(self) -> int:
         return len(self._map) if self._map is not None else 0
@@ -87,20 +97,15 @@ class Mailbox:
         if size > self._capacity() or self._map is None:
             size = max(size, 2 * self._capacity(), mmap.PAGESIZE)
             size = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
-            if os.fstat(self._file).st_size < size:
-                os.ftruncate(self._file, size)
-            self._map = mmap.mmap(self._file, size)
+            if os.fstat(self.file).st_size < size:
+                os.ftruncate(self.file, size)
+            self._map = mmap.mmap(self.file, size)
         return np.frombuffer(self._map, np.uint8)
 
 
 def _read(letter: Letter, room: np.ndarray) -> Tree:
-    buffers = [room[offset : offset + size] for offset, size in letter.places]
-    return to_tensors(pickle.loads(letter.layout, buffers=buffers))
+    return to_tensors(pickle.loads(letter.layout, buffers=_slices(letter, room)))
 
 
-def _nameless_file() -> int:
-    """In memory where the system can, else in its temporary folder."""
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("idiolect")
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())
+def _slices(letter: Letter, room: np.ndarray) -> list[np.ndarray]:
+    return [room[offset : offset + size] for offset, size in letter.places]

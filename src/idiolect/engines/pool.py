@@ -14,13 +14,14 @@ from multiprocessing.connection import wait
 from typing import Any
 
 from idiolect.core import Program, Tree
-from idiolect.engines.call import TRIES, Call, batches_well, hands_for, worker_engine
+from idiolect.engines.call import TRIES, Call, batches_well, hands_for
 from idiolect.engines.cohort import Cohort
 from idiolect.engines.collected import Collected
 from idiolect.engines.evaluation import Logits
 from idiolect.engines.group import Outcome
 from idiolect.engines.mailbox import Mailbox
-from idiolect.engines.worker import Ahead, Task, Worker, start_worker
+from idiolect.engines.one_core import keep_freed_memory
+from idiolect.engines.worker import Ahead, Luggage, Task, Worker, start_worker
 from idiolect.engines.workload import Workload
 from idiolect.errors import UserError
 from idiolect.federation import ByClient
@@ -41,6 +42,7 @@ class Pool:
     _running: list[Worker] = field(default_factory=list)
     _server: Mailbox = field(default_factory=Mailbox)
     _program: Program | None = None
+    _luggage: Luggage | None = None
     _expected: tuple[Program, list[int]] | None = None
 
     def expect(self, program: Program, clients: list[int]) -> None:
@@ -66,6 +68,9 @@ class Pool:
         for worker in self._running:
             worker.close()
         self._running.clear()
+        if self._luggage is not None:
+            self._luggage.close()
+            self._luggage = None
 
     def _map(self, call: Call, program: Program, server: Tree, privates: Mapping[int, Tree]) -> Sequence[Any]:
         """Hands out ``call`` and puts the answers in the order of ``privates``."""
@@ -121,16 +126,16 @@ class Pool:
             return
         self.close()
         self._program = program
+        self._luggage = Luggage(self.work, program)
+        keep_freed_memory()
         for _ in range(self.workers or len(os.sched_getaffinity(0))):
-            self._running.append(self._start(program))
-
-    def _start(self, program: Program) -> Worker:
-        others = [worker.pipe for worker in self._running]
-        return start_worker(worker_engine(self.work, program), program, self._server, others)
+            self._running.append(start_worker(self._luggage, self._server))
 
     def _replace(self, worker: Worker, hand: list[int], deaths: int) -> None:
-        worker.process.join()
-        what = f"worker process {worker.process.pid} died with exit code {worker.process.exitcode}"
+        code = worker.exit_code()
+        what = f"worker process {worker.process} died" + (
+            f" with exit code {code}" if code is not None else ""
+        )
         if deaths == TRIES:
             raise UserError(
                 f"{what} as did {TRIES - 1} before it on clients {hand}; "
@@ -140,5 +145,5 @@ class Pool:
         place = self._running.index(worker)
         worker.close()
         del self._running[place]
-        assert self._program is not None
-        self._running.insert(place, self._start(self._program))
+        assert self._luggage is not None
+        self._running.insert(place, start_worker(self._luggage, self._server))

@@ -1,31 +1,35 @@
-"""The life of a pool's worker: a fork that serves one call after the other until its pipe closes.
+"""The life of a pool's worker: it serves one call after the other until its pipe closes.
 
-A worker inherits the data and the method, whose pages it shares with its parent, and receives the server's state
-and its clients' private rows through shared memory.
+A worker is a fresh process.  It receives the method and the data once, the data in memory that it shares with all
+others, and for every call the server's state and its clients' private rows through shared memory.
 """
 
 from __future__ import annotations
 
 import gc
-import multiprocessing
 import signal
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 import torch
 
 from idiolect.core import Clock, Program
-from idiolect.engines.call import Call, answer, answer_or_error
+from idiolect.engines.call import Call, answer, answer_or_error, worker_engine
 from idiolect.engines.cohort import Cohort
+from idiolect.engines.fork_server import ForkServer, fork_server
 from idiolect.engines.loop import Loop
 from idiolect.engines.mailbox import Letter, Mailbox
-from idiolect.engines.one_core import give_way, keep_freed_memory
+from idiolect.engines.one_core import give_way, settle_on_one_core
+from idiolect.engines.shared_memory import file_behind, mapped, shared_copy
+from idiolect.engines.workload import Workload
 from idiolect.federation import ByClient
 
-__all__ = ["Ahead", "Task", "Worker", "start_worker"]
+__all__ = ["Ahead", "Luggage", "Task", "Worker", "start_worker"]
 
 
 class Task(NamedTuple):
@@ -44,14 +48,57 @@ class Ahead(NamedTuple):
     clients: list[int]
 
 
+class Luggage:
+    """What every worker of a pool needs from the start, in shared memory.
+
+    Inputs that lie in shared memory already are not copied.
+    """
+
+    def __init__(self, work: Workload, program: Program) -> None:
+        given = work.federation.x
+        same = given.ctypes.data == work.x.data_ptr() and given.nbytes == work.x.nbytes
+        self._inputs = shared_copy(given if same else work.x.numpy())
+        self._rest = Mailbox()
+        parts = (replace(work.for_workers(), x=work.x[:0].clone()), program)
+        self.letter = self._rest.put_anything(parts)
+
+    @property
+    def files(self) -> list[int]:
+        inputs = file_behind(self._inputs)
+        assert inputs is not None
+        return [inputs, self._rest.file]
+
+    @property
+    def label(self) -> Label:
+        return Label(sys.path, self.letter, self._inputs.shape, self._inputs.dtype.str)
+
+    def close(self) -> None:
+        self._rest.close()
+
+
+class Label(NamedTuple):
+    """How a worker unpacks the luggage.
+
+    Args:
+        path: where the parent finds modules.
+        shape, dtype: of the inputs.
+    """
+
+    path: list[str]
+    letter: Letter
+    shape: tuple[int, ...]
+    dtype: str
+
+
 @dataclass(eq=False)
 class Worker:
-    process: multiprocessing.process.BaseProcess
+    process: int
+    home: ForkServer
     pipe: Connection
     inbox: Mailbox
     outbox: Mailbox
 
-    def send(self, message: Task | Ahead) -> None:
+    def send(self, message: Label | Task | Ahead) -> None:
         with suppress(OSError):  # a dead worker is found when its answer is missing
             self.pipe.send(message)
 
@@ -71,60 +118,83 @@ class Worker:
             return self.outbox.take(answer)  # type: ignore[no-any-return]
         return self.outbox.look_at_all(answer)
 
+    def exit_code(self) -> int | None:
+        """Of a worker that died; None where nobody knows."""
+        return self.home.wait(self.process)
+
     def close(self) -> None:
+        """Ends the worker; one that died has been waited for by ``exit_code``."""
         self.pipe.close()
-        self.process.terminate()
-        self.process.join()
+        self.home.end(self.process)
         self.inbox.close()
         self.outbox.close()
 
 
-def start_worker(
-    engine: Loop | Cohort, program: Program, server: Mailbox, others: list[Connection]
-) -> Worker:
+def start_worker(luggage: Luggage, server: Mailbox) -> Worker:
     """Args:
     server: where the server's state lies for all workers.
-    others: the parent's ends of other workers' pipes, which a fork must not keep open.
     """
-    keep_freed_memory()
-    fork = multiprocessing.get_context("fork")
-    ours, theirs = fork.Pipe()
+    home = fork_server()
+    ours, theirs = Pipe()
     inbox, outbox = Mailbox(), Mailbox()
-    arguments = (engine, program, theirs, [*others, ours], server, inbox, outbox)
-    process = fork.Process(target=_serve, args=arguments, daemon=True)
-    process.start()
-    theirs.close()
-    return Worker(process, ours, inbox, outbox)
+    with theirs:
+        files = [theirs.fileno(), server.file, inbox.file, outbox.file, *luggage.files]
+        worker = Worker(home.start(files), home, ours, inbox, outbox)
+    worker.send(luggage.label)
+    return worker
 
 
-def _serve(
-    engine: Loop | Cohort,
-    program: Program,
-    pipe: Connection,
-    others: list[Connection],
-    server: Mailbox,
-    inbox: Mailbox,
-    outbox: Mailbox,
-) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears Ctrl-C and ends its workers
-    for other in others:
-        other.close()
-    torch.set_num_threads(1)
+def serve(line: int, server: int, inbox: int, outbox: int, inputs: int, rest: int) -> None:
+    """A worker from its start to the end of its pipe.
+
+    Args:
+        line: the open file of its end of the pipe; the others are those of mailboxes and of the luggage.
+    """
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    settle_on_one_core()
     give_way()
-    gc.freeze()  # what the fork inherits stays: to look through it for garbage takes milliseconds
-
-    def serve(task: Task) -> Letter:
-        privates = ByClient(task.clients, inbox.look_at_all(task.privates))
-        return outbox.put_all(answer(engine, program, task.call, server.look(task.server), privates))
-
-    def prepare(ahead: Ahead) -> None:
-        if isinstance(engine, Cohort):
-            engine.look_ahead(replace(program, clock=ahead.clock), ahead.clients)
-
-    with suppress(EOFError, OSError):  # the parent has gone
+    with suppress(EOFError, OSError), Connection(line) as pipe:  # the parent has gone
+        unpacked = answer_or_error(_unpack, pipe.recv(), inputs, Mailbox(rest))
+        desk = _Desk(Mailbox(server), Mailbox(inbox), Mailbox(outbox))
+        gc.freeze()  # what is here now stays: to look through it for garbage takes milliseconds
         while True:
             message = pipe.recv()
             if isinstance(message, Ahead):
-                answer_or_error(prepare, message)  # what is wrong comes up again in the round itself
+                answer_or_error(
+                    _prepare, message, unpacked
+                )  # what is wrong comes up again in the round itself
+            elif isinstance(unpacked, Exception):
+                pipe.send(unpacked)
             else:
-                pipe.send(answer_or_error(serve, message))
+                pipe.send(answer_or_error(_answer, message, unpacked, desk))
+
+
+class _Unpacked(NamedTuple):
+    engine: Loop | Cohort
+    program: Program
+
+
+class _Desk(NamedTuple):
+    """Mailboxes: of the server's state, and of what comes in and goes out."""
+
+    server: Mailbox
+    inbox: Mailbox
+    outbox: Mailbox
+
+
+def _unpack(label: Label, inputs: int, rest: Mailbox) -> _Unpacked:
+    sys.path[:] = label.path
+    work, program = rest.look_at_anything(label.letter)
+    x = torch.from_numpy(mapped(inputs, label.shape, label.dtype))
+    return _Unpacked(worker_engine(replace(work, x=x), program), program)
+
+
+def _answer(task: Task, unpacked: _Unpacked, desk: _Desk) -> Letter:
+    privates = ByClient(task.clients, desk.inbox.look_at_all(task.privates))
+    server = desk.server.look(task.server)
+    return desk.outbox.put_all(answer(unpacked.engine, unpacked.program, task.call, server, privates))
+
+
+def _prepare(ahead: Ahead, unpacked: _Unpacked) -> None:
+    if isinstance(unpacked.engine, Cohort):
+        unpacked.engine.look_ahead(replace(unpacked.program, clock=ahead.clock), ahead.clients)

@@ -6,7 +6,7 @@ Shapes: C cohort, B batch rows, T steps.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -59,6 +59,14 @@ class Workload:
         y = torch.from_numpy(federation.y).to(device).contiguous()
         like = torch.ones((), dtype=dtype, device=device)
         return cls(federation, x, y, seed, drop_single, weighting, like, precision)
+
+    def for_workers(self) -> Workload:
+        """The workload less the arrays that no worker reads: the pool it was made from, and the server's test set."""
+        nothing = self.federation.x[:0]
+        federation = replace(
+            self.federation, x=nothing, server_x=nothing, server_y=self.federation.server_y[:0]
+        )
+        return replace(self, federation=federation)
 
     def facts(self, client: int) -> Facts:
         counts, samples, weights = self._facts

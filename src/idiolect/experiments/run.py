@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from idiolect.engines import Where, choose_engine, place
+from idiolect.engines import Where, choose_engine, place, start_early
 from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice
 from idiolect.experiments.identity import hash_of, name_of
 from idiolect.experiments.manifest import describe_run, notes_of
@@ -109,6 +109,7 @@ def run(
     if finished(out, name):
         watcher.say(f"{name} is finished already: read, not run again")
         return read_run(finished_folder(out, name))
+    start_early(where)
     setting = prepare(experiment, where, data_dir)
     if setting.cannot_batch and where.engine == "cohort":
         where = where._replace(engine="loop", reason=f"the model cannot be batched: {setting.cannot_batch}")
@@ -170,6 +171,7 @@ def compare(
     _refuse_repeated(methods, hashes := [hash_of(base) for base in bases])
     where = place(engine, device, workers, ray_address, gpus_per_worker)
     open_log(log, out)  # refused before anything is prepared
+    start_early(where)
     experiments = [replace(base, seed=seed) for base in bases for seed in seeds]
     for checked in experiments:
         place_private_state(

@@ -37,7 +37,7 @@ class Simulation:
         latest: current numbers, for a progress bar.
         picks: what was chosen on validation data, and by the oracle, at the last evaluation.
         ended: the stages of the end of the run are done.
-        warm: a round was run in this process; an engine that forks has done so, and threads may start.
+        warm: a round was run in this process.
 
     Attributes:
         selected: clients that have taken part.

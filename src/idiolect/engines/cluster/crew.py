@@ -183,7 +183,5 @@ def _last_line(error: Exception) -> str:
 
 
 def _without_data(work: Workload) -> Workload:
-    """The workload less the arrays that are large: inputs travel by themselves, the server's test set not at all."""
-    nothing = work.federation.x[:0]
-    federation = replace(work.federation, x=nothing, server_x=nothing, server_y=work.federation.y[:0])
-    return replace(work, federation=federation, x=work.x[:0].clone())
+    """The workload without its inputs, which travel by themselves."""
+    return replace(work.for_workers(), x=work.x[:0].clone())

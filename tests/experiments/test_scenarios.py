@@ -106,7 +106,7 @@ OPTIMISER = {
     "map": (0.9, 1e-5, "uniform", 0.0, 0.2),
     "persfl": (0.0, 0.0, "uniform", 0.2, 0.2),
     "superfed": (0.9, 0.0, "samples", 0.0, 0.2),
-    "fedper": (0.0, 0.0, "samples", 0.0, 0.0),  # FLICKR-AES, which has no official test set, holds a fifth out
+    "fedper": (0.0, 0.0, "samples", 0.0, 0.0),  # FLICKR-AES holds a fifth out
 }
 
 

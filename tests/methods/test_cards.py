@@ -230,6 +230,19 @@ def test_registered_part_is_added_to_methods():
 
 
 @pytest.mark.usefixtures("catalogue")
+def test_registered_part_is_shared_where_its_options_are_equal():
+    register("nothing", nothing)
+    register("near", near)
+    assert [part.name for part in methods.method("nothing + fedavg + nothing(weight=1)").parts] == [
+        "nothing",
+        "average",
+    ]
+    with pytest.raises(UserError, match=r"as nothing and as nothing\(weight=2\)"):
+        methods.method("nothing + near + nothing(weight=2)")
+    assert methods.method("near(weight=2) + proximal(weight=2)").parts[1].written == "proximal(weight=2)"
+
+
+@pytest.mark.usefixtures("catalogue")
 def test_annotations_that_are_not_text_are_checked_too():
     def plain(weight=1.0) -> Method:
         return near(weight)

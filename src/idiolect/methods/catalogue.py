@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, cast
 
 from idiolect import parts
 from idiolect.core import Method, Part
+from idiolect.core.part import keeps_options
 from idiolect.errors import UserError, unknown_name
 from idiolect.methods import (
     apfl,
@@ -145,7 +146,7 @@ def register(name: str, make: Callable[..., Method | Part], label: str | None = 
     if isinstance(made, Method):
         METHODS[name] = Entry(label or name, cast("Callable[..., Method]", make))
     elif isinstance(made, Part) and made.name == name:
-        PARTS[name] = cast("Callable[..., Part]", make)
+        PARTS[name] = keeps_options(cast("Callable[..., Part]", make))
     elif isinstance(made, Part):
         raise UserError(f"the part registered as {name} calls itself {made.name}; give both one name")
     else:

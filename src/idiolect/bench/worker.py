@@ -62,13 +62,13 @@ def _serve(row: dict[str, Any], turnstile: Turnstile) -> None:
         PEERS[runner](cell, turnstile)
         return
     entry = entry_of(cell.method)
-    setting = setting_of(cell, entry.text)
+    where = None if runner == "plain" else place(runner, cell.device)
+    setting = setting_of(cell, entry.text, where)
     facts = {"parameters": setting.n_parameters, "engine": runner, "reason": ""}
     running: Runner
-    if runner == "plain":
+    if where is None:
         running = PlainRunner(setting, entry.plain)
     else:
-        where = place(runner, cell.device)
         facts |= {"engine": where.engine, "reason": where.reason}
         running = EngineRunner(setting, where)
     try:

@@ -25,7 +25,7 @@ from idiolect.bench.runners import EngineRunner, PlainRunner, Runner
 from idiolect.bench.setting import setting_of
 from idiolect.bench.turnstile import Turnstile
 from idiolect.bench.work import activations, count_work, traffic
-from idiolect.engines import place
+from idiolect.engines import place, start_early
 from idiolect.errors import UserError
 from idiolect.experiments import Setting
 
@@ -63,6 +63,8 @@ def _serve(row: dict[str, Any], turnstile: Turnstile) -> None:
         return
     entry = entry_of(cell.method)
     where = None if runner == "plain" else place(runner, cell.device)
+    if where is not None:
+        start_early(where)
     setting = setting_of(cell, entry.text, where)
     facts = {"parameters": setting.n_parameters, "engine": runner, "reason": ""}
     running: Runner

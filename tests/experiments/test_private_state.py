@@ -132,9 +132,9 @@ def test_next_cohort_is_prefetched_while_the_current_one_trains(tiny: Experiment
     for _ in range(4):
         simulation.advance()
     trained = [clients for event, clients in events if event == "train"]
-    before_evaluation = events[:6]
-    assert [event for event, _ in before_evaluation] == ["train"] + ["prefetch", "train"] * 2 + ["train"]
-    assert [clients for event, clients in before_evaluation if event == "prefetch"] == trained[2:4]
+    before_evaluation = events[:7]
+    assert [event for event, _ in before_evaluation] == ["prefetch", "train"] * 3 + ["train"]
+    assert [clients for event, clients in before_evaluation if event == "prefetch"] == trained[1:4]
 
 
 # ---- the estimate

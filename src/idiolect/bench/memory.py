@@ -1,7 +1,7 @@
 """Resident memory of a process and its children, sampled from outside while they work.
 
-A page that several processes share is counted once, divided among them (the kernel's Pss), so that forked workers
-are not charged for the data they inherit.
+A page that several processes share is counted once, divided among them (the kernel's Pss), so that workers are not
+charged for the data they share.
 """
 
 from __future__ import annotations

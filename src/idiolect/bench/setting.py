@@ -17,9 +17,10 @@ ENDLESS = 1_000  # rounds of the run that the timed ones are the first of; only 
 TEST, VALID = 1e-9, 0.2  # shares held out: one image, and a fifth where a method chooses on validation data
 
 
-def setting_of(cell: Cell, method: str) -> Setting:
+def setting_of(cell: Cell, method: str, where: Where | None = None) -> Setting:
     """Args:
     method: the text of the method, with the options that the cell's plain loop knows.
+    where: the engine that the setting is for.
     """
     valid = VALID if read_method(method).uses_validation else 0.0
     experiment = Experiment(
@@ -41,7 +42,8 @@ def setting_of(cell: Cell, method: str) -> Setting:
         precision=cell.precision,
         seed=cell.seed,
     )
-    return prepare(experiment, Where("loop", cell.device, "as asked"), dataset=images_of(cell, valid))
+    where = where or Where("loop", cell.device, "as asked")
+    return prepare(experiment, where, dataset=images_of(cell, valid))
 
 
 def images_of(cell: Cell, valid: float) -> Dataset:

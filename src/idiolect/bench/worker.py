@@ -25,7 +25,7 @@ from idiolect.bench.runners import EngineRunner, PlainRunner, Runner
 from idiolect.bench.setting import setting_of
 from idiolect.bench.turnstile import Turnstile
 from idiolect.bench.work import activations, count_work, traffic
-from idiolect.engines import place
+from idiolect.engines import place, start_early
 from idiolect.errors import UserError
 from idiolect.experiments import Setting
 
@@ -62,13 +62,15 @@ def _serve(row: dict[str, Any], turnstile: Turnstile) -> None:
         PEERS[runner](cell, turnstile)
         return
     entry = entry_of(cell.method)
-    setting = setting_of(cell, entry.text)
+    where = None if runner == "plain" else place(runner, cell.device)
+    if where is not None:
+        start_early(where)
+    setting = setting_of(cell, entry.text, where)
     facts = {"parameters": setting.n_parameters, "engine": runner, "reason": ""}
     running: Runner
-    if runner == "plain":
+    if where is None:
         running = PlainRunner(setting, entry.plain)
     else:
-        where = place(runner, cell.device)
         facts |= {"engine": where.engine, "reason": where.reason}
         running = EngineRunner(setting, where)
     try:

@@ -23,7 +23,7 @@ def settle_on_one_core() -> None:
 
 
 def keep_freed_memory() -> None:
-    """Tells glibc to re-use large blocks, here and in forks: one given back costs a page fault for every 4 kB anew."""
+    """Tells glibc to re-use large blocks: one given back costs a page fault for every 4 kB anew."""
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):
             mallopt = ctypes.CDLL(None).mallopt

@@ -16,6 +16,7 @@ from idiolect.data import Dataset, load
 from idiolect.engines import Forms, Where, Workload, dry_round, initialiser, make_task
 from idiolect.engines.packing import SINGLE
 from idiolect.engines.precision import PRECISIONS
+from idiolect.engines.shared_memory import shared_empty
 from idiolect.errors import UserError
 from idiolect.evaluation import METRICS, Metric, per_batch_metrics
 from idiolect.experiments.spec import Experiment
@@ -138,6 +139,7 @@ def prepare(
         public=experiment.public,
         public_in_test=experiment.public_in_test,
         newcomers=experiment.newcomers,
+        allocate=shared_empty if where.engine == "pool" else np.empty,
     )
     report, source = parted.report(dataset.train_y), dict(dataset.manifest)
     return assemble(experiment, where, federation, Inputs.of(dataset), report=report, source=source)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,7 +37,6 @@ class Simulation:
         latest: current numbers, for a progress bar.
         picks: what was chosen on validation data, and by the oracle, at the last evaluation.
         ended: the stages of the end of the run are done.
-        warm: a round was run in this process.
 
     Attributes:
         selected: clients that have taken part.
@@ -53,7 +52,6 @@ class Simulation:
     latest: dict[str, float] = field(default_factory=dict)
     picks: dict[str, str] = field(default_factory=dict)
     ended: bool = False
-    warm: bool = False
 
     def __post_init__(self) -> None:
         self.selected = Members(self.setting.federation.population)
@@ -82,7 +80,6 @@ class Simulation:
             self.engine.expect(setting.program(self.round + 1), setting.cohort(self.round + 1))
         outcomes = self.engine.round(program, sent, privates, observed)
         del privates
-        self.warm = True
         with threads_for(len(cohort) * count_scalars(sent)):
             messages, losses, kept = gathered(outcomes)
             broken = broken_rows(messages, losses, kept)
@@ -146,7 +143,6 @@ class Simulation:
         sent = broadcast(self.setting.method, self.server)
         for clients, privates in self._everyone():
             settled = self.engine.settle(program, phase, sent, privates)
-            self.warm = True
             refuse_broken(clients, any_nan(settled), f"after round {self.round}")
             self.store.write(ByClient(clients, settled))
         return True
@@ -158,7 +154,7 @@ class Simulation:
         for first in range(0, population, size):
             chunk = range(first, min(first + size, population))
             privates = self.store.together(chunk)
-            self._prefetch(range(first + size, min(first + 2 * size, population)))
+            self.store.prefetch(range(first + size, min(first + 2 * size, population)))
             yield list(chunk), privates
             del privates
 
@@ -173,11 +169,7 @@ class Simulation:
     def _look_ahead(self, round: int) -> None:
         """Has the rows of a coming round's cohort read while this one goes on."""
         if round < self.setting.experiment.rounds:
-            self._prefetch(self.setting.cohort(round))
-
-    def _prefetch(self, clients: Iterable[int]) -> None:
-        if self.warm:
-            self.store.prefetch(clients)
+            self.store.prefetch(self.setting.cohort(round))
 
     def _down(self, program: Program, sent: Tree, cohort_size: int) -> int:
         plan = program.method.plan(program.scene, program.clock)

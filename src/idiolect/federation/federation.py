@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,8 @@ from idiolect.federation.splits import split_rows
 from idiolect.partition import Partition
 
 __all__ = ["Federation", "federate"]
+
+Allocate = Callable[[tuple[int, ...], type[np.generic]], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,7 @@ def federate(
     public: int = 0,
     public_in_test: bool = False,
     newcomers: int = 0,
+    allocate: Allocate = np.empty,
 ) -> Federation:
     """Splits every client's rows; a client without rows is refused by name.
 
@@ -71,6 +75,7 @@ def federate(
         public: samples of the official test set that the server may look at without their labels.
         public_in_test: keeps them in the server's test set as well.
         newcomers: clients drawn by the seed who never train; they are numbered last.
+        allocate: (shape, dtype) -> the memory of the pool, for example such that other processes can read it.
     """
     _refuse_impossible(dataset, partition, valid, test, public)
     numbered = newcomers_last(len(partition.clients), newcomers, seed=seed)
@@ -89,7 +94,7 @@ def federate(
         )
         pool_x, pool_y = [*pool_x, dataset.test_x[kept]], [*pool_y, dataset.test_y[kept]]
     clients = Clients(split)
-    x, y = _ready(dataset, *pool_x), np.concatenate(pool_y)
+    x, y = _ready(dataset, *pool_x, allocate=allocate), np.concatenate(pool_y)
     official = len(dataset.test_y) > 0
     tested = kept if official else np.concatenate([rows.test for rows in clients])
     return Federation(
@@ -134,12 +139,12 @@ def _official_shares(dataset: Dataset, partition: Partition, kept: np.ndarray, s
     return share_out(counts, dataset.test_y[kept], seed=seed)
 
 
-def _ready(dataset: Dataset, *parts: np.ndarray) -> np.ndarray:
+def _ready(dataset: Dataset, *parts: np.ndarray, allocate: Allocate = np.empty) -> np.ndarray:
     """Rows as a network takes them, one part after the other; beside them no copy of the pool is held."""
     filled = [part for part in parts if len(part)]
     if dataset.is_tokens:
         return filled[0] if len(filled) == 1 else np.concatenate(filled)
-    ready = np.empty((sum(map(len, filled)), *dataset.shape), np.float32)
+    ready = allocate((sum(map(len, filled)), *dataset.shape), np.float32)
     done = 0
     for part in filled:
         normalised(part, dataset.mean, dataset.std, out=ready[done : done + len(part)])

@@ -15,7 +15,7 @@ __all__ = ["ReadAhead"]
 
 
 class ReadAhead:
-    """One thread that lives as long as one reading, so that none is there when an engine forks before it.
+    """One thread that lives as long as one reading.
 
     Args:
         read: (client, memory for its row) -> the row; called in the thread, and only for clients that nobody writes

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.func import grad, vmap
 
 from idiolect.core import (
     UPLOAD,
@@ -19,9 +18,7 @@ from idiolect.core import (
     Flat,
     Initial,
     Loss,
-    Measure,
     Message,
-    Model,
     Out,
     Part,
     Plan,
@@ -34,33 +31,12 @@ from idiolect.core import (
 from idiolect.core.part import keeps_options
 from idiolect.core.trees import tree_map, zeros_like
 from idiolect.errors import refuse_outside
+from idiolect.parts.squared_gradients import squared_gradients
 
 __all__ = ["curvature"]
 
 NAME = "curvature"
 STAGE = "fisher"
-ROWS_AT_ONCE = 32
-
-
-def squared_gradients() -> Measure:
-    """Sum over the examples of the squared gradient of -log p(y | x), and their number."""
-
-    def init(model: Model, view: View) -> Tree:
-        return {"sum": zeros_like(model.params), "rows": torch.zeros_like(view.facts.samples)}
-
-    def add(sums: Tree, model: Model, batch: Batch, view: View) -> Tree:
-        def negative_log_likelihood(params: Flat, x: Tensor, y: Tensor, key: Tensor) -> Tensor:
-            one = Batch(x[None], y[None], torch.ones_like(batch.mask[:1]), key[None], {})
-            out, _ = view.task.forward(params, model.buffers, one, False)
-            return view.task.criterion({"model": params}, one, out)
-
-        each = vmap(grad(negative_log_likelihood), in_dims=(None, 0, 0, 0), chunk_size=ROWS_AT_ONCE)(
-            model.params, batch.x, batch.y, batch.key
-        )
-        total = {n: sums["sum"][n] + torch.tensordot(batch.mask, g**2, 1) for n, g in each.items()}
-        return {"sum": total, "rows": sums["rows"] + batch.mask.sum()}
-
-    return Measure(init, add)
 
 
 @keeps_options
@@ -93,15 +69,18 @@ def curvature(weight: float = 0.01) -> Part:
     def loss(inner: Loss, view: View) -> Loss:
         if not weight:
             return inner
-        mine = (view.private["round"] == view.clock.round - 1).to(view.facts.samples)
+        less = -(view.private["round"] == view.clock.round - 1).to(view.facts.samples)
         others = {
-            key: {n: view.server[key][n] - mine * view.private[key][n] for n in view.server[key]}
+            key: {n: torch.addcmul(sent, less, view.private[key][n]) for n, sent in view.server[key].items()}
             for key in ("importance", "weighted")
         }
 
         def total(params: Tree, batch: Batch, out: Out) -> Tensor:
             w, u, v = params["model"], others["importance"], others["weighted"]
-            penalty = [(u[name] * w[name] ** 2 - 2 * v[name] * w[name]).sum() for name in u]
+            halves = {
+                n: torch.addcmul(v[n], u[n], w[n], value=-0.5) for n in u
+            }  # as few passes as there can be
+            penalty = [-2 * torch.dot(w[n].flatten(), half.flatten()) for n, half in halves.items()]
             return inner(params, batch, out) + (weight * torch.stack(penalty).sum() if penalty else 0)
 
         return total

@@ -8,7 +8,7 @@ from idiolect.parts import average, ensemble_distillation
 __all__ = ["feddf"]
 
 
-def feddf(steps: int = 300, learning_rate: float = 1e-3, weight_decay: float = 0.0, every: int = 1) -> Method:
+def feddf(steps: int = 100, learning_rate: float = 1e-4, weight_decay: float = 0.0, every: int = 1) -> Method:
     """FedAvg, then the server distils the clients' mean logits on public inputs without labels.
 
     Lin et al., NeurIPS 2020, https://arxiv.org/abs/2006.07242.  Public inputs are taken out of the server's test set

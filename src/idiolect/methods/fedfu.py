@@ -8,7 +8,7 @@ from idiolect.parts import average, feature_fusion
 __all__ = ["fedfu"]
 
 
-def fedfu(operator: str = "multi", initial_share: float = 0.5, fixed: bool = False) -> Method:
+def fedfu(operator: str = "multi", initial_share: float = 0.1, fixed: bool = False) -> Method:
     """The classifier sees a fusion of the features of the received extractor and of the one in training.
 
     Yao et al., ICIP 2019.

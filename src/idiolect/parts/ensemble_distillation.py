@@ -36,7 +36,7 @@ STAGE = "ensemble distillation"
 
 @keeps_options
 def ensemble_distillation(
-    steps: int = 300, learning_rate: float = 1e-3, weight_decay: float = 0.0, every: int = 1
+    steps: int = 100, learning_rate: float = 1e-4, weight_decay: float = 0.0, every: int = 1
 ) -> Part:
     """Trains the merged model towards the ensemble of the clients' models, which the server sees one by one.
 

@@ -54,7 +54,7 @@ OPERATORS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
 
 
 @keeps_options
-def feature_fusion(operator: str = "multi", initial_share: float = 0.5, fixed: bool = False) -> Part:
+def feature_fusion(operator: str = "multi", initial_share: float = 0.1, fixed: bool = False) -> Part:
     """The classifier sees a fusion of what the frozen received extractor and the one in training see.
 
     Args:

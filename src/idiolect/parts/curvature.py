@@ -40,11 +40,11 @@ STAGE = "fisher"
 
 
 @keeps_options
-def curvature(weight: float = 0.01) -> Part:
+def curvature(weight: float = 0.1) -> Part:
     """Keeps each parameter where the other clients' likelihoods are sensitive to it.
 
     Args:
-        weight: lambda >= 0.
+        weight: lambda >= 0; plain steps are stable while learning rate * lambda * U stays below 1.
 
     Deviations: the Fisher diagonal is a mean over a client's samples, so that its scale does not grow with
     them.  No penalty on buffers.

@@ -91,13 +91,14 @@ def test_interrupted_run_goes_on_under_another_spelling(tiny, tmp_path):
             pass
 
         def advance(self, round, numbers):
-            if round == 1:
+            if round == 2:
                 raise KeyboardInterrupt
 
         end = say = hint = begin
 
     with pytest.raises(KeyboardInterrupt):
         run(replace(tiny, method="fedprox"), out=tmp_path, watcher=Stops(), checkpoint_every=1, **LOOP)
+    assert [folder.suffix for folder in tmp_path.iterdir()] == [".partial"]
     done = run(replace(tiny, method="fedprox(form=sq_half)"), out=tmp_path, resume=True, **LOOP)
     assert done.manifest["status"] == "finished" and len(list(tmp_path.iterdir())) == 1
 

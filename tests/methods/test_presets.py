@@ -13,7 +13,7 @@ from idiolect.methods.resolution import beyond_defaults, resolved
 PAPER = {
     "fedprox": {"weight": 1.0},
     "fedmmd": {"weight": 0.1},
-    "scaffold": {"step": 1.0, "control": "option_two", "momentum": 0.0, "lr_scale": 1.0},
+    "scaffold": {"step": 1.0, "control": "option_two", "momentum": 0.0, "lr_scale": 1.0, "clip_norm": None},
     "feddf": {"steps": 10000, "learning_rate": 1e-3},
     "fedavgm": {"learning_rate": 1.0, "momentum": 0.9},
     "fedadagrad": {"tau": 1e-3},

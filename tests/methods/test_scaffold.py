@@ -37,7 +37,7 @@ def mean(trees):
 def test_first_round_is_exactly_fedavg_without_momentum(lab, control, net, engine):
     """Whatever the scene's momentum: the corrected steps are plain."""
     settings = {**SCENE, "rounds": 2, "net": net, "engine": engine}
-    scaffold = lab.run(f"scaffold(control={control}, lr_scale=1)", **settings, momentum=0.9)
+    scaffold = lab.run(f"scaffold(control={control}, lr_scale=1, clip_norm=None)", **settings, momentum=0.9)
     fedavg = lab.run("fedavg", **settings, momentum=0)
     lab.same(scaffold.params[1], fedavg.params[1])
     lab.same(scaffold.servers[1]["buffers"], fedavg.servers[1]["buffers"])
@@ -48,7 +48,7 @@ def test_first_round_is_exactly_fedavg_without_momentum(lab, control, net, engin
 @pytest.mark.parametrize("control", ["mean_gradient", "option_two"])
 def test_one_full_step_of_everyone_is_fedavg_in_every_round(lab, control, engine):
     settings = {"batch_size": 1000, "rounds": 4, "engine": engine}
-    scaffold = lab.run(f"scaffold(control={control}, lr_scale=1)", **settings)
+    scaffold = lab.run(f"scaffold(control={control}, lr_scale=1, clip_norm=None)", **settings)
     fedavg = lab.run("fedavg", momentum=0, **settings)
     lab.close(scaffold.params, fedavg.params)
     assert lab.differ(scaffold.params[4], scaffold.params[0])
@@ -59,7 +59,7 @@ def test_one_full_step_of_everyone_is_fedavg_in_every_round(lab, control, engine
 @pytest.mark.parametrize("control_of", ["mean_gradient", "option_two"])
 def test_mean_of_all_controls_is_the_servers_under_any_participation(lab, control_of, rate, engine):
     settings = {**SCENE, "participation_rate": rate, "engine": engine, "weighting": "samples"}
-    scaffold = lab.run(f"scaffold(control={control_of}, lr_scale=1)", **settings)
+    scaffold = lab.run(f"scaffold(control={control_of}, lr_scale=1, clip_norm=None)", **settings)
     for t in range(1, 5):
         lab.close(mean([scaffold.slot(PART, k, t) for k in range(5)]), control(scaffold, t))
     assert all(leaf.abs().max() > 1e-6 for leaf in control(scaffold, 4).values())
@@ -90,7 +90,8 @@ def test_option_two_is_the_mean_gradient_of_plain_sgd(lab, engine):
     """Also while the learning rate warms up and decays: it is divided by the rate of its own round."""
     settings = {**SCENE, "engine": engine, "warmup_rounds": 3, "lr_decay": 0.9}
     a, b = (
-        lab.run(f"scaffold(control={c}, lr_scale=2)", **settings) for c in ("mean_gradient", "option_two")
+        lab.run(f"scaffold(control={c}, lr_scale=2, clip_norm=None)", **settings)
+        for c in ("mean_gradient", "option_two")
     )
     lab.close(a.params, b.params)
     for t in range(1, 5):
@@ -104,19 +105,21 @@ def test_option_two_is_refused_where_it_does_not_hold(lab, options, weight_decay
     setting = lab.start("fedavg", weight_decay=weight_decay).setting
     structure, scene = setting.task.structure, setting.experiment.scene
     with pytest.raises(UserError, match="option_two"):
-        method(f"scaffold(control=option_two{options})").check(structure, scene)
+        method(f"scaffold(control=option_two, clip_norm=None{options})").check(structure, scene)
     method(f"scaffold(control=mean_gradient{options})").check(structure, scene)
 
 
 def test_option_two_is_served_under_a_scene_with_momentum(lab):
     setting = lab.start("fedavg", momentum=0.9).setting
-    method("scaffold(control=option_two)").check(setting.task.structure, setting.experiment.scene)
+    method("scaffold(control=option_two, clip_norm=None)").check(
+        setting.task.structure, setting.experiment.scene
+    )
 
 
 @pytest.mark.parametrize("text", ["scaffold", "scars(alpha=0.5)"])
 def test_plain_steps_make_up_for_the_momentum_of_the_scene(lab, text):
-    """Under momentum 0.75 they are 1 / sqrt(1 - 0.75) = 2 times as long, and the scene's own without momentum."""
-    longer = lab.run(text, **SCENE, momentum=0.75, learning_rate=0.05)
+    """Under momentum 15/16 they are the fourth root of 16 = 2 times as long, and the scene's own without momentum."""
+    longer = lab.run(text, **SCENE, momentum=0.9375, learning_rate=0.05)
     lab.same(longer.params, lab.run(text, **SCENE, momentum=0.0, learning_rate=0.1).params)
 
 
@@ -162,3 +165,12 @@ def test_reference_of_four_rounds_agrees(lab, plain, momentum, engine):
         lab.close(control(scaffold, t + 1), c)
     for client in range(5):
         lab.close(scaffold.slot(PART, client, 4), own[client])
+
+
+@pytest.mark.parametrize(("own", "scene"), [(0.01, None), (0.01, 0.02), (0.02, 0.01), (None, 0.01)])
+def test_corrected_gradients_are_clipped_at_the_smaller_norm(lab, own, scene):
+    """Before there are controls, it is FedAvg that clips so."""
+    settings = {**SCENE, "rounds": 1, "momentum": 0}
+    scaffold = lab.run(f"scaffold(clip_norm={own})", **settings, clip_norm=scene)
+    lab.same(scaffold.params[1], lab.run("fedavg", **settings, clip_norm=0.01).params[1])
+    assert lab.differ(scaffold.params[1], lab.run("fedavg", **settings).params[1])

@@ -13,6 +13,7 @@ def scaffold(
     control: str = "mean_gradient",
     momentum: float = 0.0,
     lr_scale: float | None = None,
+    clip_norm: float | None = 10.0,
 ) -> Method:
     """FedAvg whose local gradients are corrected for the drift towards the client's own optimum.
 
@@ -23,8 +24,11 @@ def scaffold(
         control: ``mean_gradient`` or ``option_two``.
         momentum: of local SGD before the upload, 0 in the paper.
         lr_scale: of the scene's learning rate, before the upload; None makes up for the scene's momentum.
+        clip_norm: of corrected gradients; None in the paper.
     """
-    return chain(average(step), control_variates(control, momentum, lr_scale), name="scaffold")
+    return chain(average(step), control_variates(control, momentum, lr_scale, clip_norm), name="scaffold")
 
 
-presets = {"paper": {"step": 1.0, "control": "option_two", "momentum": 0.0, "lr_scale": 1.0}}
+presets = {
+    "paper": {"step": 1.0, "control": "option_two", "momentum": 0.0, "lr_scale": 1.0, "clip_norm": None}
+}

@@ -13,7 +13,9 @@ __all__ = ["scamap"]
 
 
 @with_options_of(map.map_)
-def scamap(*, step: float = 1.0, lr_scale: float | None = None, **options: Any) -> Method:
+def scamap(
+    *, step: float = 1.0, lr_scale: float | None = None, clip_norm: float | None = 10.0, **options: Any
+) -> Method:
     """SCAFFOLD, restricted softmax and the inherited private model in one; controls come from stage 1 alone.
 
     Li et al., IEEE TKDE 2024 (MAP), section 5.
@@ -23,13 +25,19 @@ def scamap(*, step: float = 1.0, lr_scale: float | None = None, **options: Any) 
         transfer, transfer_weight, temperature, kd_form: of the private stage; see MAP.
         momentum, schedule, momentum_max, hpm_init, hpm_statistics, counter: of the inherited model; see FedPHP.
         shared_share, private_share, private_lr_scale, private_min_steps, rounding: see MAP.
-        step, lr_scale: of the shared stage; see SCAFFOLD.
+        step, lr_scale, clip_norm: of the shared stage; see SCAFFOLD.
     """
     _, restricted, private = map.map_(**options).parts
-    return chain(scaffold(step, lr_scale=lr_scale), restricted, private, name="scamap")
+    return chain(scaffold(step, lr_scale=lr_scale, clip_norm=clip_norm), restricted, private, name="scamap")
 
 
 presets = {
-    "paper": {**map.presets["paper"], "lr_scale": 1.0},
-    "official": {**map.presets["official"], "private_share": 0.2, "private_lr_scale": 0.5, "lr_scale": 1.0},
+    "paper": {**map.presets["paper"], "lr_scale": 1.0, "clip_norm": None},
+    "official": {
+        **map.presets["official"],
+        "private_share": 0.2,
+        "private_lr_scale": 0.5,
+        "lr_scale": 1.0,
+        "clip_norm": None,
+    },
 }

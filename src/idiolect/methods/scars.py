@@ -16,6 +16,7 @@ def scars(
     step: float = 1.0,
     momentum: float = 0.0,
     lr_scale: float | None = None,
+    clip_norm: float | None = 10.0,
 ) -> Method:
     """SCAFFOLD on the restricted-softmax loss.
 
@@ -23,10 +24,10 @@ def scars(
 
     Args:
         alpha, rule, min_count: of the restricted softmax; see FedRS.
-        step, momentum, lr_scale: see SCAFFOLD.
+        step, momentum, lr_scale, clip_norm: see SCAFFOLD.
     """
-    corrected = scaffold(step, momentum=momentum, lr_scale=lr_scale)
+    corrected = scaffold(step, momentum=momentum, lr_scale=lr_scale, clip_norm=clip_norm)
     return chain(corrected, restricted_softmax(alpha, rule, min_count), name="scars")
 
 
-presets = {"official": {"rule": "uniform", "lr_scale": 1.0}}
+presets = {"official": {"rule": "uniform", "lr_scale": 1.0, "clip_norm": None}}

@@ -27,7 +27,13 @@ HPM_DEFAULTS |= {"counter": "before", "inference": "hpm"}
 DEFAULTS = {
     "fedprox": {"weight": 0.01, "form": "sq_half"},
     "fedmmd": {"weight": 0.1},
-    "scaffold": {"step": 1.0, "control": "mean_gradient", "momentum": 0.0, "lr_scale": 1.0},
+    "scaffold": {
+        "step": 1.0,
+        "control": "mean_gradient",
+        "momentum": 0.0,
+        "lr_scale": 1.0,
+        "clip_norm": None,
+    },
     "fedper": {"head_init": "random", "fine_tune_epochs": 0},
     "lg_fedavg": {"body_init": "shared"},
     "flda": {"companion_init": "fresh", "fixed_gate": None},

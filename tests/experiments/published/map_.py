@@ -93,7 +93,7 @@ TWO_STAGES = RS | INHERITED_DEFAULTS | {"hpm_statistics": "ema", "shared_share":
 TWO_STAGES |= {"private_lr_scale": 1.0, "private_min_steps": 0, "rounding": "ceil"}
 GRID_METHODS = {
     "fedprox": {"form": "sq_half"},
-    "scaffold": {"control": "mean_gradient", "momentum": 0.0, "lr_scale": 1.0},
+    "scaffold": {"control": "mean_gradient", "momentum": 0.0, "lr_scale": 1.0, "clip_norm": None},
     "feddf": {"weight_decay": 0.0, "every": 1},
     "fedavgm": {"nesterov": False},
     "fedaws": {"momentum": 0.9},
@@ -104,9 +104,9 @@ GRID_METHODS = {
     "fedrs": RS,
     "fedphp": INHERITED_DEFAULTS | {"inference": "hpm"},
     "dittors": RS | {"epochs": None, "form": "sq_half"},
-    "scars": RS | {"momentum": 0.0, "lr_scale": 1.0},
+    "scars": RS | {"momentum": 0.0, "lr_scale": 1.0, "clip_norm": None},
     "map": TWO_STAGES,
-    "scamap": TWO_STAGES | {"lr_scale": 1.0},
+    "scamap": TWO_STAGES | {"lr_scale": 1.0, "clip_norm": None},
 }
 DEFAULTS = GRID_METHODS | {
     "pfedme": {"beta": 1.0, "steps": None},

@@ -148,6 +148,8 @@ NEUTRAL: dict[str, Any] = {
     "min_local_steps": 0,
     "warmup_rounds": 0,
     "lr_decay": 1.0,
+    "pool": "train",
+    "client_test": "split",
     "public": 0,
     "public_in_test": False,
     "augmentation": "none",

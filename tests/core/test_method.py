@@ -115,11 +115,11 @@ def written(text: str) -> list[str]:
         ("map + fedavg", ["average", "restricted_softmax", "inherited_model"]),
         (
             "map + fedadam",
-            ["restricted_softmax", "inherited_model", "server_optimiser(rule=adam, learning_rate=0.1)"],
+            ["restricted_softmax", "inherited_model", "server_optimiser(rule=adam, learning_rate=0.03)"],
         ),
         (
             "fedadam + map",
-            ["server_optimiser(rule=adam, learning_rate=0.1)", "restricted_softmax", "inherited_model"],
+            ["server_optimiser(rule=adam, learning_rate=0.03)", "restricted_softmax", "inherited_model"],
         ),
         ("fedphp + scaffold(step=0.5)", ["inherited_teacher", "average(step=0.5)", "control_variates"]),
         ("feddf + feddyn", ["ensemble_distillation", "dynamic_regulariser"]),

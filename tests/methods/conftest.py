@@ -248,13 +248,16 @@ class Plain:
         lr_scale: float = 1.0,
         trained: Callable[[str], bool] = lambda name: True,
     ) -> dict[str, Tensor]:
-        """Heavy-ball SGD: g <- g + decay w;  v <- momentum v + g;  w <- w - lr v."""
+        """Heavy-ball SGD: g <- g min(1, clip / |g|) + decay w;  v <- momentum v + g;  w <- w - lr v."""
         e = self.experiment
         names = [name for name in w if trained(name)]
         velocity = {name: torch.zeros_like(w[name]) for name in names}
         for x, y in batches:
             leaves = {name: w[name].clone().requires_grad_(name in names) for name in w}
             grads = torch.autograd.grad(loss(leaves, x, y), [leaves[name] for name in names])
+            if e.clip_norm is not None:
+                norm = torch.sqrt(sum((grad**2).sum() for grad in grads))
+                grads = [grad * min(1.0, e.clip_norm / (norm + 1e-6)) for grad in grads]  # as torch clips
             for name, grad in zip(names, grads, strict=True):
                 velocity[name] = e.momentum * velocity[name] + grad + e.weight_decay * w[name]
             w = w | {name: w[name] - e.learning_rate * lr_scale * velocity[name] for name in names}

@@ -218,3 +218,10 @@ def test_inner_rate_of_the_scene_follows_its_schedule(lab, two, engine):
     half = lab.run("perfedavg_fo(outer_rate=0.05, inner_rate=0.0625)", learning_rate=0.125, **settings)
     lab.close(warm.params[1], half.params[1])
     assert lab.differ(warm.params[2], half.params[2])
+
+
+@pytest.mark.parametrize("name", ["perfedavg_fo", "perfedavg_hf"])
+def test_outer_steps_make_up_for_the_momentum_of_the_scene(lab, name):
+    """Momentum 0.75 doubles them: 1 / sqrt(1 - 0.75) = 2."""
+    settings = {"rounds": 2, "learning_rate": 0.0625, "momentum": 0.75}
+    lab.same(lab.run(name, **settings).params, lab.run(f"{name}(outer_rate=0.125)", **settings).params)

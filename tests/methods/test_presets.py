@@ -10,17 +10,40 @@ from idiolect import UserError, methods
 from idiolect.methods.catalogue import METHODS
 from idiolect.methods.resolution import beyond_defaults, resolved
 
+PLAIN_STEPS = {"lr_scale": 1.0, "clip_norm": None}
+INHERITED = {"momentum": 0.9, "schedule": "mu_a", "momentum_max": 1.0}
+TWO_STAGES = {"alpha": 0.9, "rule": "paper", "min_count": 1, "transfer": "kd", "transfer_weight": 0.01}
+TWO_STAGES |= {"temperature": 4.0, "kd_form": "kl", **INHERITED, "shared_share": 0.5, "private_share": 0.5}
+TWO_STAGES |= {"private_lr_scale": 1.0, "private_min_steps": 0}
+CODE = {"kd_form": "teacher_only", "momentum_max": 0.9, "hpm_init": "theta0", "hpm_statistics": "recompute"}
+CODE |= {"shared_share": 1.0, "private_share": 0.1, "private_lr_scale": 0.2, "private_min_steps": 5}
+
+OFFICIAL = {
+    "fedprox": {"form": "mean_smooth_l1"},
+    "feddf": {"steps": 300, "learning_rate": 1e-3, "weight_decay": 1e-6, "every": 2},
+    "moon": {"previous_init": "theta0"},
+    "ditto": {"form": "mean_smooth_l1"},
+    "fedrs": {"rule": "freq_max"},
+    "dittors": {"form": "mean_smooth_l1", "rule": "freq_max"},
+    "scars": {"rule": "uniform", **PLAIN_STEPS},
+    "fedphp": {"kd_form": "teacher_only", "momentum_max": 0.9, "hpm_init": "theta0"},
+    "map": {"rule": "uniform", **CODE},
+    "scamap": {"rule": "uniform", **CODE, "private_share": 0.2, "private_lr_scale": 0.5, **PLAIN_STEPS},
+    "superfed_mm": {"own_init": "client", "proximity_form": "norm"},
+    "superfed_lm": {"own_init": "client", "proximity_form": "norm"},
+}
+
 PAPER = {
-    "fedprox": {"weight": 1.0},
+    "fedprox": {"weight": 1.0, "form": "sq_half"},
     "fedmmd": {"weight": 0.1},
     "scaffold": {"step": 1.0, "control": "option_two", "momentum": 0.0, "lr_scale": 1.0, "clip_norm": None},
-    "feddf": {"steps": 10000, "learning_rate": 1e-3},
+    "feddf": {"steps": 10000, "learning_rate": 1e-3, "every": 1},
     "fedavgm": {"learning_rate": 1.0, "momentum": 0.9},
     "fedadagrad": {"tau": 1e-3},
     "fedadam": {"beta_one": 0.9, "beta_two": 0.99, "tau": 1e-3},
     "fedyogi": {"beta_one": 0.9, "beta_two": 0.99, "tau": 1e-3},
     "moon": {"weight": 5.0, "temperature": 0.5},
-    "fedper": {"count": 2},
+    "fedper": {"count": 2, "head_init": "random", "fine_tune_epochs": 0},
     "fedrep": {"head_epochs": 10, "body_epochs": 1},
     "pfedme": {
         "weight": 15,
@@ -30,25 +53,41 @@ PAPER = {
         "beta": 1,
         "steps": 20,
     },
-    "perfedavg_fo": {"inner_rate": 0.01, "outer_rate": 0.001},
-    "perfedavg_hf": {"inner_rate": 0.01, "outer_rate": 0.001, "difference": 1e-3},
+    "perfedavg_fo": {"inner_rate": 0.01, "outer_rate": 0.001, "adapt_steps": 1},
+    "perfedavg_hf": {"inner_rate": 0.01, "outer_rate": 0.001, "adapt_steps": 1, "difference": 1e-3},
     "fedproto": {"weight": 1.0},
     "ditto": {"weight": 1.0, "form": "sq_half"},
-    "fedrod": {"gamma": 1.0},
-    "fedrs": {"alpha": 0.9, "rule": "paper"},
-    "fedphp": {"transfer": "mmd", "transfer_weight": 0.01, "momentum": 0.9, "momentum_max": 1.0},
-    "map": {
-        "alpha": 0.9,
-        "transfer": "kd",
-        "transfer_weight": 0.01,
-        "temperature": 4.0,
-        "private_share": 0.5,
+    "fedrod": {"gamma": 1.0, "prior": "additive"},
+    "fedrs": {"alpha": 0.9, "rule": "paper", "min_count": 1},
+    "fedphp": {"transfer": "mmd", "transfer_weight": 0.01, "kd_form": "kl", **INHERITED, "inference": "hpm"},
+    "map": TWO_STAGES,
+    "scars": {"alpha": 0.9, "rule": "paper", "min_count": 1, "momentum": 0.0, **PLAIN_STEPS},
+    "scamap": TWO_STAGES | PLAIN_STEPS,
+    "persfl": {
+        "lambdas": [0.0, 0.25, 0.5, 0.75, 1.0],
+        "temperatures": [1.0, 5.0, 25.0],
+        "teacher": "optimal",
+        "soft_loss": "kl",
     },
-    "scamap": {"alpha": 0.9, "transfer": "kd", "transfer_weight": 0.01, "temperature": 4.0},
-    "persfl": {"lambdas": [0.0, 0.25, 0.5, 0.75, 1.0], "temperatures": [1.0, 5.0, 25.0], "soft_loss": "kl"},
-    "persfl_gd": {"lambdas": [0.0, 0.25, 0.5, 0.75, 1.0], "temperatures": [1.0, 5.0, 25.0]},
-    "superfed_mm": {"orthogonality": 2.0, "proximity": 0.01, "phase_one": 0.4, "own_init": "shared"},
-    "superfed_lm": {"orthogonality": 2.0, "proximity": 0.01, "phase_one": 0.4, "own_init": "shared"},
+    "persfl_gd": {
+        "lambdas": [0.0, 0.25, 0.5, 0.75, 1.0],
+        "temperatures": [1.0, 5.0, 25.0],
+        "teacher": "optimal",
+    },
+    "superfed_mm": {
+        "orthogonality": 2.0,
+        "proximity": 0.01,
+        "phase_one": 0.4,
+        "own_init": "shared",
+        "proximity_form": "sq",
+    },
+    "superfed_lm": {
+        "orthogonality": 2.0,
+        "proximity": 0.01,
+        "phase_one": 0.4,
+        "own_init": "shared",
+        "proximity_form": "sq",
+    },
 }
 
 
@@ -60,21 +99,28 @@ def test_without_a_preset_a_method_is_its_signature(name):
 
 
 @pytest.mark.parametrize("name", methods.names())
-def test_preset_paper_gives_what_the_paper_states(name):
-    assert ("paper" in METHODS[name].presets) == (name in PAPER)
-    if name in PAPER:
-        ((_, options),) = resolved(f"{name}(preset=paper)")
-        assert {key: options[key] for key in PAPER[name]} == PAPER[name]
+@pytest.mark.parametrize(("preset", "stated"), [("paper", PAPER), ("official", OFFICIAL)])
+def test_preset_gives_what_the_paper_or_its_code_states(name, preset, stated):
+    assert (preset in METHODS[name].presets) == (name in stated)
+    if name in stated:
+        assert set(METHODS[name].presets[preset]) == set(stated[name])
+        ((_, options),) = resolved(f"{name}(preset={preset})")
+        assert {key: options[key] for key in stated[name]} == stated[name]
 
 
 @pytest.mark.parametrize("name", methods.names())
-def test_every_preset_can_be_built_and_is_overruled_by_the_text(name):
+def test_every_preset_can_be_built_and_each_number_is_overruled_by_the_text(name):
     for preset, values in METHODS[name].presets.items():
         assert methods.method(f"{name}(preset={preset})").parts
-        first, value = next(iter(values.items()))
-        other = value + 1 if isinstance(value, int | float) else value
-        ((_, options),) = resolved(f"{name}(preset={preset}, {first}={other!r})")
-        assert options[first] == (list(other) if isinstance(other, tuple) else other)
+        for key, value in values.items():
+            if isinstance(value, int | float):
+                ((_, options),) = resolved(f"{name}(preset={preset}, {key}={value + 1})")
+                assert options[key] == value + 1
+
+
+def test_preset_that_is_no_word_is_refused():
+    with pytest.raises(UserError, match="fedprox has no preset"):
+        methods.method("fedprox(preset=[1])")
 
 
 def test_method_whose_paper_states_nothing_has_no_preset():

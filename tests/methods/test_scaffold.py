@@ -135,13 +135,13 @@ def test_statistics_are_the_plain_average_whatever_the_servers_step(lab):
 
 
 @pytest.mark.parametrize("engine", ["loop", "cohort"])
-@pytest.mark.parametrize("momentum", [0.0, 0.5])
-def test_reference_of_four_rounds_agrees(lab, plain, momentum, engine):
-    scaffold = lab.run(
-        f"scaffold(step=0.7, momentum={momentum}, lr_scale=1)", engine=engine, weight_decay=0.01, **SCENE
-    )
+@pytest.mark.parametrize(("momentum", "clip_norm"), [(0.0, None), (0.5, None), (0.5, 0.2)])
+def test_reference_of_four_rounds_agrees(lab, plain, momentum, clip_norm, engine):
+    """What is clipped is the corrected gradient; controls are means of raw gradients."""
+    text = f"scaffold(step=0.7, momentum={momentum}, lr_scale=1, clip_norm={clip_norm})"
+    scaffold = lab.run(text, engine=engine, weight_decay=0.01, **SCENE)
     check = plain(scaffold)
-    check.experiment = replace(check.experiment, momentum=momentum)
+    check.experiment = replace(check.experiment, momentum=momentum, clip_norm=clip_norm)
     w = scaffold.params[0]
     c = {n: torch.zeros_like(w[n]) for n in w}
     own = dict.fromkeys(range(5), c)

@@ -215,7 +215,7 @@ def _conflict(brought: tuple[Placed, ...]) -> Conflict | None:
         for role in one.part.roles:
             if role in taken and role not in NAMED:
                 reason = ROLES.get(role, f"each has the role {role!r}")
-                return Conflict(taken[role], one, reason, _advice(role))
+                return Conflict(taken[role], one, reason)
             taken[role] = one
     for keeper in (p for p in placed if p.part.private):
         for needy in (p for p in placed if p.part.needs_whole):
@@ -224,11 +224,6 @@ def _conflict(brought: tuple[Placed, ...]) -> Conflict | None:
                 keeper, needy, f"{kept}, and {needy.part.name} needs every layer of the shared model"
             )
     return None
-
-
-def _advice(role: str) -> str:
-    own = " (normalised_average has a proximal_weight of its own)" if role == "proximal term" else ""
-    return f"use one of them{own}"
 
 
 def _refusal(pieces: tuple[Part | Method, ...], conflict: Conflict) -> str:

@@ -276,8 +276,9 @@ def keeps_options(make: Callable[Options, Part]) -> Callable[Options, Part]:
 
     @wraps(make)
     def made(*args: Options.args, **kwargs: Options.kwargs) -> Part:
-        given = signature.bind(*args, **kwargs).arguments.items()
-        other = tuple((name, value) for name, value in given if value != signature.parameters[name].default)
+        bound = signature.bind(*args, **kwargs).arguments
+        given = {name: tuple(value) if isinstance(value, list) else value for name, value in bound.items()}
+        other = tuple((n, value) for n, value in given.items() if value != signature.parameters[n].default)
         return make(*args, **kwargs)._replace(options=other)
 
     return made

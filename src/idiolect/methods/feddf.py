@@ -27,5 +27,5 @@ def feddf(steps: int = 100, learning_rate: float = 1e-4, weight_decay: float = 0
 
 presets = {
     "paper": {"steps": 10_000, "learning_rate": 1e-3, "every": 1},
-    "official": {"weight_decay": 1e-6, "every": 2},
+    "official": {"steps": 300, "learning_rate": 1e-3, "weight_decay": 1e-6, "every": 2},
 }

@@ -50,7 +50,7 @@ def given_options(term: str) -> tuple[str, dict[str, Any]]:
         return name, options
     presets = METHODS[name].presets
     chosen = options.pop("preset", None)
-    if chosen is not None and chosen not in presets:
+    if chosen is not None and not (isinstance(chosen, str) and chosen in presets):
         raise UserError(f"{name} has no preset {chosen!r}; known: {', '.join(presets) or 'it has none'}")
     return name, {**presets.get(chosen, {}), **options}
 

@@ -30,4 +30,14 @@ def scars(
     return chain(corrected, restricted_softmax(alpha, rule, min_count), name="scars")
 
 
-presets = {"official": {"rule": "uniform", "lr_scale": 1.0, "clip_norm": None}}
+presets = {
+    "paper": {
+        "alpha": 0.9,
+        "rule": "paper",
+        "min_count": 1,
+        "momentum": 0.0,
+        "lr_scale": 1.0,
+        "clip_norm": None,
+    },
+    "official": {"rule": "uniform", "lr_scale": 1.0, "clip_norm": None},
+}

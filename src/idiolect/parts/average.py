@@ -18,8 +18,8 @@ def average(step: float = 1.0) -> Part:
     """Moves the shared model to the mean of the uploaded ones, or part of the way.
 
     Args:
-        step: >= 0; theta <- theta + step (mean - theta).  1 is FedAvg, SCAFFOLD's eta_g and pFedMe's beta, and gives
-            way to any other server update of a composition.
+        step: >= 0; theta <- theta + step (mean - theta).  SCAFFOLD calls it eta_g and pFedMe beta.  1 is FedAvg, and
+            then the part gives way to any other server update of a composition.
 
     Deviations: none.  The weights p_k are the run's (uniform, or by samples), normalised over the cohort.
     """

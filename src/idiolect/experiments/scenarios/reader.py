@@ -46,7 +46,9 @@ def _over(below: Block, above: Block) -> dict[str, Any]:
             found[table] = {**low, **high}
     for own, other in (("paper", "inferred"), ("inferred", "paper")):
         stated = set(above.get(own, {})) - set(above.get(other, {}))
+        moved = (stated & set(below.get(other, {}))) - set(above.get("because", {}))
         found[other] = {key: value for key, value in found[other].items() if key not in stated}
+        found["because"] = {key: why for key, why in found["because"].items() if key not in moved}
     return found
 
 

@@ -57,6 +57,66 @@ class Elsewhere(nn.Module):
         return torch.tanh(both * self.scale) + self.first.weight.mean()
 
 
+class Tied(nn.Module):
+    """A layer whose weight serves a second time, as ``again`` says."""
+
+    def __init__(self, again):
+        super().__init__()
+        self.layer, self.again = nn.Linear(84, 5), again
+
+    def forward(self, x):
+        x = x.flatten(1)
+        h = torch.tanh(self.layer(x))
+        return self.again(x, h, self.layer)
+
+
+class ByName(nn.Module):
+    """A layer that is given its arguments by name."""
+
+    def __init__(self, layer, function):
+        super().__init__()
+        self.layer, self.function = layer, function
+
+    def forward(self, x):
+        x = x.flatten(1) if self.function is F.linear else x
+        return torch.tanh(self.function(input=x, bias=self.layer.bias, weight=self.layer.weight))
+
+
+class Single(nn.Module):
+    """A layer that does not see the batch as it is: a constant, or one example after the other."""
+
+    def __init__(self, constant):
+        super().__init__()
+        self.layer = nn.Linear(84, 84)
+        if constant:
+            self.register_buffer("constant", torch.linspace(-1, 1, 84)[None])
+
+    def forward(self, x):
+        x = x.flatten(1)
+        if hasattr(self, "constant"):
+            return torch.tanh(x * self.layer(self.constant).squeeze(0))
+        return torch.tanh(torch.cat([self.layer(row) for row in x.split(1)]))
+
+
+class Broadcast(nn.Module):
+    """A bias that is one number for all that comes out."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.bias = nn.Linear(84, 5, bias=False), nn.Parameter(torch.ones(1))
+
+    def forward(self, x):
+        return torch.tanh(F.linear(x.flatten(1), self.layer.weight, self.bias))
+
+
+TIES = {
+    "transposed": lambda x, h, layer: F.linear(h, layer.weight.T),
+    "in a list": lambda x, h, layer: h + x @ torch.stack([layer.weight]).squeeze(0).mT,
+    "in a list by name": lambda x, h, layer: h + torch.cat(tensors=(layer.bias, layer.bias))[:5] ** 2,
+    "as an input": lambda x, h, layer: h * F.linear(layer.weight, layer.weight).mean(),
+}
+
+
 def bodies():
     convolutions = {
         "plain": nn.Conv2d(2, 3, 3),
@@ -68,17 +128,16 @@ def bodies():
     found = {name: nn.Sequential(layer, nn.Tanh()) for name, layer in convolutions.items()}
     found["linear"] = nn.Sequential(nn.Flatten(), nn.Linear(84, 6), nn.ReLU(), nn.Linear(6, 4, bias=False))
     found["normalised"] = nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.Dropout(0.5))
-    return (
-        found
-        | {"twice": Twice(), "elsewhere": Elsewhere()}
-        | {
-            "as rows": Positions(True),
-            "in between": Positions(False),
-        }
-    )
+    found |= {"twice": Twice(), "elsewhere": Elsewhere(), "broadcast": Broadcast()}
+    found["linear by name"] = ByName(nn.Linear(84, 4), F.linear)
+    found["convolution by name"] = ByName(nn.Conv2d(2, 3, 3), F.conv2d)
+    found |= {"as rows": Positions(True), "in between": Positions(False)}
+    found |= {"constant": Single(True), "row by row": Single(False)}
+    return found | {name: Tied(again) for name, again in TIES.items()}
 
 
-LAYERS = ("plain", "strided", "linear")  # whose parameters are those of linear layers and convolutions alone
+# Whose parameters are those of linear layers and convolutions alone.
+LAYERS = ("plain", "strided", "linear", "linear by name", "convolution by name")
 
 
 def setting(name):

@@ -31,6 +31,9 @@ def from_module(body: nn.Module | Sequence[nn.Module], head: nn.Module) -> Net:
             other, gives as many units, between which FedPer can split.
         head: features -> logits [B, K]; one `nn.Linear` where a method restricts the softmax.
 
+    Modules must hold their layers in the order in which they run, since FedPHP compares what enters the first
+    linear layer in that order.
+
     >>> body = nn.Sequential(nn.Conv2d(1, 4, 5), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(4))
     >>> net = from_module(body, nn.Linear(4 * 6 * 6, 10))
     >>> net.has_batchnorm, net.linear_head, net.n_units

@@ -77,9 +77,8 @@ def curvature(weight: float = 0.1) -> Part:
 
         def total(params: Tree, batch: Batch, out: Out) -> Tensor:
             w, u, v = params["model"], others["importance"], others["weighted"]
-            halves = {
-                n: torch.addcmul(v[n], u[n], w[n], value=-0.5) for n in u
-            }  # as few passes as there can be
+            # u w^2 - 2 v w as -2 <w, v - u w / 2>: two passes over the parameters
+            halves = {n: torch.addcmul(v[n], u[n], w[n], value=-0.5) for n in u}
             penalty = [-2 * torch.dot(w[n].flatten(), half.flatten()) for n, half in halves.items()]
             return inner(params, batch, out) + (weight * torch.stack(penalty).sum() if penalty else 0)
 

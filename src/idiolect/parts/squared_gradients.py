@@ -7,7 +7,7 @@ convolution  y_i(p) = W a_i(p) + b        sum_i (sum_p d_i(p) a_i(p)^T)^2,      
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -17,7 +17,7 @@ from torch.func import grad, vmap
 from torch.overrides import TorchFunctionMode
 
 from idiolect.core import Batch, Flat, Measure, Model, Tree, View
-from idiolect.core.trees import zeros_like
+from idiolect.core.trees import tree_leaves, zeros_like
 
 __all__ = ["squared_gradients"]
 
@@ -43,7 +43,7 @@ def squared_gradients() -> Measure:
 class _Call(NamedTuple):
     """A linear layer or a convolution at work; ``stride`` and ``padding`` are those of a convolution."""
 
-    x: Tensor
+    input: Tensor
     weight: Tensor
     bias: Tensor | None = None
     stride: tuple[int, int] | None = None
@@ -51,62 +51,62 @@ class _Call(NamedTuple):
 
 
 class _Watch(TorchFunctionMode):
-    """Notes every call of a layer, shifts what comes out of it, and which parameters serve in any other way.
+    """Notes every use of a parameter and every call of a layer, and shifts what comes out of a layer.
 
     Args:
-        shifts: one for each call, in their order; none while their shapes are not known.
+        shifts: by the weight of a layer; added where the shape is that of what comes out.
     """
 
-    def __init__(self, params: Flat, shifts: Sequence[Tensor] = ()) -> None:
+    def __init__(self, params: Flat, shifts: Flat | None = None) -> None:
         super().__init__()
         self.names = {id(p): name for name, p in params.items()}
-        self.shifts = shifts
-        self.calls: list[_Call] = []
-        self.results: list[Tensor] = []
-        self.otherwise: set[str] = set()
+        self.shifts = shifts or {}
+        self.uses: Counter[str | None] = Counter()
+        self.calls: dict[str, _Call] = {}
+        self.results: Flat = {}
 
     def __torch_function__(
         self, function: Callable[..., Any], types: Iterable[type], args: Any = (), kwargs: Any = None
     ) -> Any:
-        result = function(*args, **(kwargs or {}))
-        if getattr(function, "__name__", "") == "__get__":  # a shape or a type
+        options = kwargs or {}
+        result = function(*args, **options)
+        if getattr(function, "__name__", "") == "__get__" and not isinstance(result, Tensor):
+            return result  # a shape or a type, not a transpose
+        given = [self.names.get(id(value)) for value in tree_leaves([args, options])]
+        self.uses.update(name for name in given if name is not None)
+        call = _read(function, *args, **options)
+        weight = None if call is None else self.names.get(id(call.weight))
+        if call is None or weight is None:
             return result
-        call = _read(function, *args, **(kwargs or {}))
-        if call is None or id(call.weight) not in self.names:
-            given = [*args, *(kwargs or {}).values()]
-            self.otherwise |= {self.names[id(value)] for value in given if id(value) in self.names}
-            return result
-        self.calls.append(call)
-        self.results.append(result)
-        return result + self.shifts[len(self.calls) - 1] if self.shifts else result
+        self.calls[weight], self.results[weight] = call, result
+        shift = self.shifts.get(weight)
+        return result + shift if shift is not None and shift.shape == result.shape else result
 
-    @property
-    def layers(self) -> list[tuple[int, str, str | None]]:
-        """Calls with one row for an example whose parameters do nothing else: number, names of weight and bias."""
-        named = [
-            (i, self.names[id(c.weight)], None if c.bias is None else self.names.get(id(c.bias), ""))
-            for i, c in enumerate(self.calls)
-        ]
-        used = Counter(name for _, *pair in named for name in pair if name is not None)
-        used.update(dict.fromkeys((*self.otherwise, ""), 2))
-        return [
-            (i, weight, bias)
-            for i, weight, bias in named
-            if self.calls[i].x.shape[0] == 1 and used[weight] == 1 and (bias is None or used[bias] == 1)
-        ]
+    def layers(self, n_rows: int) -> dict[str, str | None]:
+        """Names of weight and bias of each call with one row for an example whose parameters do nothing else."""
+        return {
+            weight: self.names[id(call.bias)] if call.bias is not None else None
+            for weight, call in self.calls.items()
+            if call.input.shape[0] == n_rows and self.uses[weight] == 1 and self._plain_bias(call)
+        }
+
+    def _plain_bias(self, call: _Call) -> bool:
+        used_once = self.uses[self.names.get(id(call.bias))] == 1
+        return call.bias is None or (used_once and call.bias.shape == call.weight.shape[:1])
 
 
 def _read(function: Callable[..., Any], *args: Any, **options: Any) -> _Call | None:
     """A call of a layer that is known here."""
-    if function is F.linear and args[0].dim() == 2:
-        return _Call(*args, **options)
+    if function is F.linear:
+        call = _Call(*args, **options)
+        return call if call.input.dim() == call.weight.dim() == 2 else None
     if function is torch.conv2d:
         return _convolution(*args, **options)
     return None
 
 
 def _convolution(
-    x: Tensor,
+    input: Tensor,
     weight: Tensor,
     bias: Any = None,
     stride: Any = 1,
@@ -114,33 +114,35 @@ def _convolution(
     dilation: Any = 1,
     groups: int = 1,
 ) -> _Call | None:
-    pairs = [(value, value) if isinstance(value, int) else value for value in (stride, padding, dilation)]
-    if isinstance(padding, str) or tuple(pairs[2]) != (1, 1) or groups != 1:
-        return None
-    return _Call(x, weight, bias, tuple(pairs[0]), tuple(pairs[1]))
+    steps, margins, gaps = ((v, v) if isinstance(v, int) else tuple(v) for v in (stride, padding, dilation))
+    if groups != 1 or gaps != (1, 1) or len(steps) != 2 or len(margins) != 2 or input.dim() != 4:
+        return None  # a padding may be a word
+    return _Call(input, weight, bias, steps, margins)
 
 
 def _by_layers(model: Model, batch: Batch, view: View) -> Flat:
     """By parameter: sums of squares of linear layers and convolutions."""
+    n_rows = batch.mask.shape[0]
 
-    def shifted(shifts: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+    def shifted(shifts: Flat) -> tuple[Tensor, Flat]:
         with _Watch(model.params, shifts) as watch:
             out, _ = view.task.forward(model.params, model.buffers, batch, False)
         loss = view.task.criterion({"model": model.params}, batch, out)  # a mean over the rows
-        return loss * batch.mask.sum(), [call.x for call in watch.calls]
+        layers = watch.layers(n_rows)  # without those that have one row for all examples, as on a constant
+        return loss * batch.mask.sum(), {name: watch.calls[name].input for name in shifts if name in layers}
 
     one = Batch(batch.x[:1], batch.y[:1], batch.mask[:1], batch.key[:1], {})
     with _Watch(model.params) as seen:  # which layers there are, and the shapes of what comes out of them
         view.task.forward(model.params, model.buffers, one, False)
-    if not seen.layers:
+    layers = seen.layers(1)
+    if not layers:
         return {}
-    n_rows = batch.mask.shape[0]
-    shifts = [y.new_zeros(n_rows * y.shape[0], *y.shape[1:]) for y in seen.results]
+    shifts = {name: y.new_zeros(n_rows, *y.shape[1:]) for name, y in seen.results.items() if name in layers}
     by_result, inputs = grad(shifted, has_aux=True)(shifts)
     found: Flat = {}
-    for i, weight, bias in seen.layers:
-        call = seen.calls[i]._replace(x=inputs[i])
-        found[weight], of_bias = _squares(call, by_result[i])
+    for weight, x in inputs.items():
+        found[weight], of_bias = _squares(seen.calls[weight]._replace(input=x), by_result[weight])
+        bias = layers[weight]
         if bias is not None:
             found[bias] = of_bias
     return found
@@ -149,9 +151,9 @@ def _by_layers(model: Model, batch: Batch, view: View) -> Flat:
 def _squares(call: _Call, d: Tensor) -> tuple[Tensor, Tensor]:
     """Sums over the rows of the squared gradients by weight and bias, from those by what came out, ``d``."""
     if call.stride is None:
-        return (d**2).T @ call.x**2, (d**2).sum(0)
+        return (d**2).T @ call.input**2, (d**2).sum(0)
     (down, across), (high, wide) = call.stride, call.padding
-    x = F.pad(call.x, (wide, wide, high, high))
+    x = F.pad(call.input, (wide, wide, high, high))
     total = torch.zeros_like(call.weight)
     for some, by_some in zip(x.split(ROWS_AT_ONCE), d.split(ROWS_AT_ONCE), strict=True):
         patches = some.unfold(2, call.weight.shape[2], down).unfold(3, call.weight.shape[3], across)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -59,11 +60,12 @@ def _open_files() -> list[str]:
 
 
 @contextmanager
-def _interrupt_before_the_answer(server: ForkServer) -> Iterator[None]:
-    """Holds the server until the request in the block has been sent and interrupted."""
+def _interrupt_before_the_answer_is_read(server: ForkServer) -> Iterator[None]:
+    """Holds the server until the request in the block has been sent, and lets no one read its answer."""
 
     def interrupt(*_: Any) -> None:
         os.kill(server._process.pid, signal.SIGCONT)
+        assert wait([server._line], timeout=20)
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGALRM, interrupt)
@@ -83,7 +85,7 @@ def test_an_interrupted_request_ends_the_server_and_the_pool_goes_on_with_anothe
     try:
         expected = _round(engine, setting)
         server, workers = engine._running[0].home, [worker.process for worker in engine._running]
-        with _interrupt_before_the_answer(server):
+        with _interrupt_before_the_answer_is_read(server):
             server.wait(0)  # nobody's number
         assert server.wait(workers[0]) is None, "the answer to the request before"
         assert fork_server() is not server

@@ -127,7 +127,10 @@ def main(number: int) -> None:
     workers: set[int] = set()
     line = socket.socket(fileno=number)
     while True:
-        content, files, _, _ = socket.recv_fds(line, MESSAGE, FILES)
+        try:
+            content, files, _, _ = socket.recv_fds(line, MESSAGE, FILES)
+        except ConnectionResetError:  # the parent has closed the line with an answer unread
+            break
         if not content:
             break
         request = json.loads(content)

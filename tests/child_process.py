@@ -7,9 +7,10 @@ import signal
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
-__all__ = ["child_process"]
+__all__ = ["child_process", "children_of", "is_running"]
 
 
 @contextmanager
@@ -37,3 +38,19 @@ def child_process(command: Sequence[str], **options: Any) -> Iterator[subprocess
 def _hear_signals() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
+
+
+def children_of(process: int) -> list[int]:
+    """The processes that the main thread of a process has started."""
+    try:
+        return [int(word) for word in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def is_running(process: int) -> bool:
+    """Whether a process is there and has not ended; one that nobody has waited for yet has ended."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from .child_process import child_process
+from .child_process import child_process, is_running
 
 A_CHILD = """
 import subprocess, sys, time
@@ -38,14 +38,6 @@ def test_a_failing_test_leaves_no_process_and_no_pipe() -> None:
         raise ZeroDivisionError
     assert child.returncode == -signal.SIGKILL and child.stdout.closed
     deadline = time.monotonic() + 10
-    while _runs(grandchild):
+    while is_running(grandchild):
         assert time.monotonic() < deadline
         time.sleep(0.02)
-
-
-def _runs(process: int) -> bool:
-    try:
-        with open(f"/proc/{process}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False

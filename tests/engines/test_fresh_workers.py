@@ -26,7 +26,7 @@ from idiolect.errors import UserError
 from idiolect.experiments import Experiment
 from idiolect.experiments.setting import Setting, prepare
 
-from ..child_process import child_process
+from ..child_process import child_process, children_of, is_running
 
 SCENE = Experiment(
     dataset="fashion-mnist-12k", partition="iid", clients=40, model="mlpnet(hidden=8)", rounds=1
@@ -200,10 +200,10 @@ def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     words += ["--out", str(tmp_path), "--set", "evaluate_every=100000"]
     nowhere = subprocess.DEVNULL
     with child_process([sys.executable, *words], stdout=nowhere, stderr=nowhere) as run:
-        server = _wait_for(lambda: [child for child in _children(run.pid) if _children(child)], run)[0]
-        family = [server, *_children(server)]
+        server = _wait_for(lambda: [child for child in children_of(run.pid) if children_of(child)], run)[0]
+        family = [server, *children_of(server)]
         os.kill(run.pid, signal.SIGKILL)
-        _wait_for(lambda: not any(_is_alive(process) for process in family), None)
+        _wait_for(lambda: not any(is_running(process) for process in family), None)
 
 
 def test_a_fork_server_that_was_killed_is_followed_by_another() -> None:
@@ -226,17 +226,3 @@ def _wait_for(found: Callable[[], Any], run: subprocess.Popen[bytes] | None) -> 
         assert time.monotonic() < deadline and (run is None or run.poll() is None)
         time.sleep(0.05)
     return result
-
-
-def _children(parent: int) -> list[int]:
-    try:
-        return [int(word) for word in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
-    except OSError:
-        return []
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False

@@ -52,7 +52,7 @@ def test_what_was_taken_survives_the_next_letter() -> None:
     assert torch.equal(taken, torch.ones(9))
 
 
-def test_another_process_reads_what_is_put_after_the_mailbox_grew() -> None:
+def test_a_second_mailbox_on_the_same_file_reads_what_is_put_after_the_first_grew() -> None:
     mine = Mailbox()
     theirs = Mailbox(os.dup(mine.file))  # as a worker opens it
     assert float(theirs.look(mine.put(torch.zeros(10))).sum()) == 0

@@ -30,7 +30,7 @@ from idiolect.experiments.setting import Setting, prepare
 from idiolect.federation import Store
 from idiolect.methods import method as read_method
 
-from ..child_process import child_process
+from ..child_process import child_process, children_of, is_running
 
 SCENE = Experiment(
     dataset="synthetic",
@@ -336,7 +336,7 @@ def test_ctrl_c_leaves_no_worker_behind(tmp_path: Any) -> None:
     assert run.returncode == 130
     assert b"idiolect: interrupted" in errors and b"Traceback" not in errors
     deadline = time.monotonic() + 20
-    while any(_is_alive(worker) for worker in workers):
+    while any(is_running(worker) for worker in workers):
         assert time.monotonic() < deadline, "workers outlived their parent"
         time.sleep(0.05)
 
@@ -346,23 +346,7 @@ def _wait_for_workers(parent: int) -> list[int]:
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         time.sleep(0.1)
-        for child in _children(parent):
-            if workers := _children(child):
+        for child in children_of(parent):
+            if workers := children_of(child):
                 return [child, *workers]
     raise AssertionError("no worker was started")
-
-
-def _children(parent: int) -> list[int]:
-    try:
-        with open(f"/proc/{parent}/task/{parent}/children") as file:
-            return [int(word) for word in file.read().split()]
-    except FileNotFoundError:
-        return []
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        with open(f"/proc/{process}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False

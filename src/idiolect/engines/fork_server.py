@@ -41,6 +41,7 @@ class ForkServer:
     def __init__(self) -> None:
         self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._lock = threading.Lock()
+        self._has_started_workers = False
         self.owner = os.getpid()
         with theirs:
             self._process = subprocess.Popen(
@@ -53,7 +54,7 @@ class ForkServer:
 
     @property
     def is_alive(self) -> bool:
-        return self._process.poll() is None
+        return self._line.fileno() >= 0 and self._process.poll() is None
 
     def start(self, files: Sequence[int]) -> int:
         """Forks a worker that serves with these open files; gives its process number."""
@@ -63,6 +64,7 @@ class ForkServer:
                 f"the process that starts pool's workers ended with exit code {self._process.wait()}; the machine may "
                 "be out of memory: try --engine loop"
             )
+        self._has_started_workers = True
         return worker
 
     def wait(self, worker: int) -> int | None:
@@ -74,16 +76,28 @@ class ForkServer:
         self._ask({"do": "end", "worker": worker})
 
     def close(self) -> None:
+        """Ends the server and its workers, and at once a server that has none and may still be importing torch."""
         self._line.close()
+        if not self._has_started_workers:
+            self._process.kill()
         self._process.wait()
 
     def _ask(self, request: dict[str, Any], files: Sequence[int] = ()) -> int | None:
-        """The answer, a number; None when the server has gone."""
-        with self._lock, suppress(OSError):
-            socket.send_fds(self._line, [json.dumps(request).encode()], files)
-            if answer := self._line.recv(MESSAGE):
-                return int(answer)
-        return None
+        """The answer, a number; None when the server has gone.
+
+        An interrupt ends the server, because the answer that is still to come would be read as that to a later
+        request.
+        """
+        with self._lock:
+            try:
+                socket.send_fds(self._line, [json.dumps(request).encode()], files)
+                answer = self._line.recv(MESSAGE)
+                return int(answer) if answer else None
+            except OSError:
+                return None
+            except BaseException:
+                self.close()
+                raise
 
 
 _running: ForkServer | None = None
@@ -113,7 +127,10 @@ def main(number: int) -> None:
     workers: set[int] = set()
     line = socket.socket(fileno=number)
     while True:
-        content, files, _, _ = socket.recv_fds(line, MESSAGE, FILES)
+        try:
+            content, files, _, _ = socket.recv_fds(line, MESSAGE, FILES)
+        except ConnectionResetError:  # the parent has closed the line with an answer unread
+            break
         if not content:
             break
         request = json.loads(content)

@@ -19,7 +19,6 @@ from idiolect.engines.cohort import Cohort
 from idiolect.engines.collected import Collected
 from idiolect.engines.evaluation import Logits
 from idiolect.engines.group import Outcome
-from idiolect.engines.mailbox import Mailbox
 from idiolect.engines.one_core import keep_freed_memory
 from idiolect.engines.worker import Ahead, Luggage, Task, Worker, start_worker
 from idiolect.engines.workload import Workload
@@ -40,7 +39,6 @@ class Pool:
     workers: int | None = None
     say: Callable[[str], None] = lambda sentence: None
     _running: list[Worker] = field(default_factory=list)
-    _server: Mailbox = field(default_factory=Mailbox)
     _program: Program | None = None
     _luggage: Luggage | None = None
     _expected: tuple[Program, list[int]] | None = None
@@ -76,9 +74,6 @@ class Pool:
         """Hands out ``call`` and puts the answers in the order of ``privates``."""
         if not privates:
             return []
-        self._bind(program)
-        letter = self._server.put(server)
-        waiting = deque(hands_for(self.work, program, call, privates, len(self._running)))
         busy: dict[Any, tuple[Worker, list[int]]] = {}
         died: dict[tuple[int, ...], int] = {}
         found = Collected(privates)
@@ -86,6 +81,8 @@ class Pool:
             privates if isinstance(privates, ByClient) else ByClient(list(privates), list(privates.values()))
         )
         try:
+            letter = self._bind(program).server.put(server)
+            waiting = deque(hands_for(self.work, program, call, privates, len(self._running)))
             while waiting or busy:
                 for worker in self._running:
                     if waiting and worker.pipe not in busy:
@@ -119,17 +116,18 @@ class Pool:
             for worker, hand in zip(self._running, hands, strict=False):
                 worker.send(Ahead(program.clock, hand))
 
-    def _bind(self, program: Program) -> None:
+    def _bind(self, program: Program) -> Luggage:
         """Starts the workers for this method, task and scene; a moment of the run is sent with each call."""
-        bound = self._program
-        if self._running and bound is not None and replace(program, clock=bound.clock) == bound:
-            return
+        bound, luggage = self._program, self._luggage
+        if luggage is not None and bound is not None and replace(program, clock=bound.clock) == bound:
+            return luggage
         self.close()
         self._program = program
-        self._luggage = Luggage(self.work, program)
+        self._luggage = luggage = Luggage(self.work, program)
         keep_freed_memory()
         for _ in range(self.workers or len(os.sched_getaffinity(0))):
-            self._running.append(start_worker(self._luggage, self._server))
+            self._running.append(start_worker(luggage))
+        return luggage
 
     def _replace(self, worker: Worker, hand: list[int], deaths: int) -> None:
         code = worker.exit_code()
@@ -146,4 +144,4 @@ class Pool:
         worker.close()
         del self._running[place]
         assert self._luggage is not None
-        self._running.insert(place, start_worker(self._luggage, self._server))
+        self._running.insert(place, start_worker(self._luggage))

@@ -7,6 +7,7 @@ others, and for every call the server's state and its clients' private rows thro
 from __future__ import annotations
 
 import gc
+import pickle
 import signal
 import sys
 from collections.abc import Sequence
@@ -27,9 +28,12 @@ from idiolect.engines.mailbox import Letter, Mailbox
 from idiolect.engines.one_core import give_way, settle_on_one_core
 from idiolect.engines.shared_memory import file_behind, mapped, shared_copy
 from idiolect.engines.workload import Workload
+from idiolect.errors import UserError
 from idiolect.federation import ByClient
 
 __all__ = ["Ahead", "Luggage", "Task", "Worker", "start_worker"]
+
+UNSENDABLE = (pickle.PicklingError, TypeError, AttributeError, ValueError, RuntimeError)  # what pickle raises
 
 
 class Task(NamedTuple):
@@ -51,16 +55,26 @@ class Ahead(NamedTuple):
 class Luggage:
     """What every worker of a pool needs from the start, in shared memory.
 
-    Inputs that lie in shared memory already are not copied.
+    Inputs that lie in shared memory already are not copied.  ``server`` is where the server's state is put for all
+    workers.
     """
 
     def __init__(self, work: Workload, program: Program) -> None:
         given = work.federation.x
         same = given.ctypes.data == work.x.data_ptr() and given.nbytes == work.x.nbytes
         self._inputs = shared_copy(given if same else work.x.numpy())
-        self._rest = Mailbox()
         parts = (replace(work.for_workers(), x=work.x[:0].clone()), program)
-        self.letter = self._rest.put_anything(parts)
+        self.server, self._rest = Mailbox(), Mailbox()
+        try:
+            self.letter = self._rest.put_anything(parts)
+        except BaseException as error:
+            self.close()
+            if not isinstance(error, UNSENDABLE):
+                raise
+            raise UserError(
+                f"a part, the model or the loss of method {program.method.name} holds something that cannot be sent to "
+                f"another process ({error}); use --engine loop"
+            ) from error
 
     @property
     def files(self) -> list[int]:
@@ -73,6 +87,7 @@ class Luggage:
         return Label(sys.path, self.letter, self._inputs.shape, self._inputs.dtype.str)
 
     def close(self) -> None:
+        self.server.close()
         self._rest.close()
 
 
@@ -130,16 +145,19 @@ class Worker:
         self.outbox.close()
 
 
-def start_worker(luggage: Luggage, server: Mailbox) -> Worker:
-    """Args:
-    server: where the server's state lies for all workers.
-    """
+def start_worker(luggage: Luggage) -> Worker:
+    """Forks a worker and sends it the luggage."""
     home = fork_server()
     ours, theirs = Pipe()
     inbox, outbox = Mailbox(), Mailbox()
-    with theirs:
-        files = [theirs.fileno(), server.file, inbox.file, outbox.file, *luggage.files]
-        worker = Worker(home.start(files), home, ours, inbox, outbox)
+    try:
+        with theirs:
+            files = [theirs.fileno(), luggage.server.file, inbox.file, outbox.file, *luggage.files]
+            worker = Worker(home.start(files), home, ours, inbox, outbox)
+    except BaseException:
+        for opened in (ours, inbox, outbox):
+            opened.close()
+        raise
     worker.send(luggage.label)
     return worker
 

@@ -1,8 +1,10 @@
 """The frozen experiment spec, runs, comparisons, the papers' scenarios, reproductions and sweeps."""
 
+from idiolect.experiments.compare import Comparison, compare
+from idiolect.experiments.execution import Execution
 from idiolect.experiments.progress import Silent, Watcher
 from idiolect.experiments.reproduce import Reproduction, reproduce
-from idiolect.experiments.run import Comparison, compare, run
+from idiolect.experiments.run import run
 from idiolect.experiments.scenarios import scenario
 from idiolect.experiments.setting import Setting, prepare
 from idiolect.experiments.simulation import Simulation
@@ -11,6 +13,7 @@ from idiolect.experiments.sweep import Sweep, sweep
 
 __all__ = [
     "Comparison",
+    "Execution",
     "Experiment",
     "Reproduction",
     "Setting",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from idiolect.engines import Where, place
+from idiolect.engines import EngineChoice, place
 from idiolect.errors import refuse_outside, refuse_unknown_choice
 from idiolect.experiments.progress import Silent, Watcher
 from idiolect.experiments.spec import Experiment, unknown_setting
@@ -72,7 +72,7 @@ class Execution:
             refuse_unknown_choice("log", tracker, TRACKERS)
         self.engine_choice()
 
-    def engine_choice(self) -> Where:
+    def engine_choice(self) -> EngineChoice:
         """Resolves ``auto`` to an engine and a device of this machine.
 
         Raises:

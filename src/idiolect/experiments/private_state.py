@@ -43,7 +43,7 @@ def place_private_state(setting: Setting, folder: Path, execution: Execution) ->
     Raises:
         UserError: the disk of ``folder`` is too small.
     """
-    device = setting.work.x.device.type
+    device = setting.work.device.type
     demand = demand_of(setting, execution.checkpoint_every)
     kind, cache_mb = execution.store, execution.store_cache
     return choose_store(demand, folder, kind=kind, device=device, cache_mb=cache_mb)

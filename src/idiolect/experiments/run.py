@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from idiolect.engines import Where, choose_engine, start_early
+from idiolect.engines import EngineChoice, choose_engine, start_early
 from idiolect.errors import UserError
 from idiolect.experiments.execution import Execution, split_keywords
 from idiolect.experiments.identity import name_of
@@ -66,11 +66,11 @@ def run(method: str | Experiment = "fedavg", *, execution: Execution | None = No
     where = execution.engine_choice()
     start_early(where)
     setting = prepare(experiment, where, execution.data_dir)
-    if setting.cannot_batch and where.engine == "cohort":
-        where = where._replace(engine="loop", reason=f"the model cannot be batched: {setting.cannot_batch}")
-        watcher.say(f"engine loop on {where.device}: {where.reason}")
+    asked, where = where, where.for_network(setting.cannot_batch)
+    if where != asked:
+        watcher.say(str(where))
     _check_interrupted(execution, name)
-    if experiment.precision == "tf32" and where.device == "cpu" and not where.gpus_per_worker:
+    if experiment.precision == "tf32" and not where.trains_on_gpu:
         execution = replace(execution, notes=[*execution.notes, "a CPU computes tf32 in float32"])
     placement = place_private_state(setting, partial_folder(out, name), execution)
     described = describe_run(setting, where) | {"private_state": placement.facts()}
@@ -96,7 +96,12 @@ def _check_interrupted(execution: Execution, name: str) -> None:
 
 
 def _carry_out(
-    setting: Setting, where: Where, execution: Execution, placement: Placement, writer: RunWriter, log: Log
+    setting: Setting,
+    where: EngineChoice,
+    execution: Execution,
+    placement: Placement,
+    writer: RunWriter,
+    log: Log,
 ) -> Path:
     """Runs the rounds that are not done yet and writes the record; returns its folder."""
     began, watcher = time.perf_counter(), execution.watcher

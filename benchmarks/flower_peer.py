@@ -1,4 +1,4 @@
-"""Flower's simulation on the same workload: its FedAvg strategy over Ray, with two actors of one core each."""
+"""The worker of Flower's simulation: its FedAvg strategy over Ray, with two actors of one core each."""
 
 from __future__ import annotations
 
@@ -13,33 +13,30 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from idiolect.bench.cell import LEARNING_RATE, MOMENTUM, Cell
-from idiolect.bench.lessons import blocks_of
-from idiolect.bench.plain import Plain
-from idiolect.bench.setting import ENDLESS, setting_of
-from idiolect.bench.turnstile import Turnstile
-from idiolect.bench.work import Work, count_steps
-
-__all__ = ["serve"]
+from idiolect.bench.batches import blocks_of
+from idiolect.bench.plain_loops import PlainLoop
+from idiolect.bench.roofline import Work, count_steps
+from idiolect.bench.worker_protocol import BenchConnection, serve_row
+from idiolect.bench.workloads import ENDLESS, LEARNING_RATE, MOMENTUM, BenchCell, bench_setting
 
 ACTORS = 2
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "RAY_USAGE_STATS_ENABLED": "0"}
 
 
 class HungUp(Exception):
-    """The bench asks for no further round."""
+    """Ends Flower's loop when the bench asks for no further round."""
 
 
 @lru_cache(maxsize=1)
 def _at_hand(text: str) -> tuple[nn.Module, Tensor, Tensor, list[slice]]:
-    """An actor's network and data, made when it is first called."""
+    """Returns an actor's network and data, made at its first call."""
     torch.set_num_threads(1)
-    setting = setting_of(Cell(**json.loads(text)), "fedavg")
-    return Plain(setting).net, setting.work.x, setting.work.y, blocks_of(setting)
+    setting = bench_setting(BenchCell(**json.loads(text)), "fedavg")
+    return PlainLoop(setting).net, setting.work.x, setting.work.y, blocks_of(setting)
 
 
 def train(message: Any, context: Any) -> Any:
-    """A client of Flower: an epoch over its images from the model it was sent."""
+    """Trains a client of Flower for one epoch over its images, from the model that it was sent."""
     from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict  # noqa: PLC0415
 
     config = message.content["config"]
@@ -59,8 +56,8 @@ def train(message: Any, context: Any) -> Any:
     return Message(content=content, reply_to=message)
 
 
-def serve(cell: Cell, turnstile: Turnstile) -> None:
-    """Runs Flower's own loop of rounds and waits for the bench where a round is configured."""
+def serve(cell: BenchCell, runner: str, connection: BenchConnection) -> None:
+    """Runs Flower's own loop of rounds, which waits for the bench whenever a round is configured."""
     os.environ.update(QUIET)
     from flwr.app import ArrayRecord, ConfigRecord  # noqa: PLC0415 - not installed with the library
     from flwr.clientapp import ClientApp  # noqa: PLC0415
@@ -69,15 +66,15 @@ def serve(cell: Cell, turnstile: Turnstile) -> None:
 
     clients, server = ClientApp(), ServerApp()
     clients.train()(train)
-    setting = setting_of(cell, "fedavg")
-    initial = ArrayRecord(Plain(setting).net.state_dict())
+    setting = bench_setting(cell, "fedavg")
+    initial = ArrayRecord(PlainLoop(setting).net.state_dict())
     parameters = setting.n_parameters
     del setting
     config = ConfigRecord({"cell": json.dumps(_fields(cell)), "batch-size": cell.batch_size})
 
     @server.main()
     def rounds(grid: Any, context: Any) -> None:
-        strategy = _strategy(cell, turnstile, parameters)
+        strategy = _strategy(cell, connection, parameters)
         try:
             strategy.start(grid, initial, num_rounds=ENDLESS, train_config=config)
         except HungUp:
@@ -95,11 +92,11 @@ def serve(cell: Cell, turnstile: Turnstile) -> None:
     )
 
 
-def _fields(cell: Cell) -> dict[str, Any]:
+def _fields(cell: BenchCell) -> dict[str, Any]:
     return {name: value for name, value in cell.as_dict().items() if name != "model"}
 
 
-def _strategy(cell: Cell, turnstile: Turnstile, parameters: int) -> Any:
+def _strategy(cell: BenchCell, connection: BenchConnection, parameters: int) -> Any:
     from flwr.app import MetricRecord  # noqa: PLC0415
     from flwr.serverapp.strategy import FedAvg  # noqa: PLC0415
 
@@ -107,23 +104,24 @@ def _strategy(cell: Cell, turnstile: Turnstile, parameters: int) -> Any:
         steps = sum(int(reply["metrics"]["steps"]) for reply in replies)
         return MetricRecord({"steps": steps})
 
-    class Turnwise(FedAvg):  # type: ignore[misc]
+    class Turnwise(FedAvg):
         began, steps = 0.0, 0
 
         def configure_train(self, server_round: int, *arguments: Any) -> Any:
             if server_round == 1:
                 facts = {"parameters": parameters, "engine": f"flower, {ACTORS} actors", "reason": ""}
-                turnstile.answer(phases=["round"], version=version("flwr"), **facts)
+                connection.answer(phases=["round"], version=version("flwr"), **facts)
             else:
-                turnstile.answer(seconds=time.perf_counter() - self.began, steps=self.steps)
-            if turnstile.next() is None:
+                connection.answer(seconds=time.perf_counter() - self.began, steps=self.steps)
+            if connection.next() is None:
                 raise HungUp
             self.began = time.perf_counter()
             return super().configure_train(server_round, *arguments)
 
         def aggregate_train(self, server_round: int, replies: Any) -> Any:
             arrays, metrics = super().aggregate_train(server_round, replies)
-            self.steps = metrics["steps"]
+            assert metrics is not None
+            self.steps = int(str(metrics["steps"]))
             return arrays, metrics
 
     return Turnwise(
@@ -133,3 +131,9 @@ def _strategy(cell: Cell, turnstile: Turnstile, parameters: int) -> Any:
         min_available_nodes=cell.population,
         train_metrics_aggr_fn=summed,
     )
+
+
+if __name__ == "__main__":
+    import flower_peer  # Ray's actors import the client's function by the name of this module
+
+    serve_row(flower_peer.serve)

@@ -1,4 +1,4 @@
-"""Which rows the plain loop reads in a round: the same batches as an engine's, looked up before the clock starts."""
+"""The batches that the plain loop reads: the same rows as an engine's, looked up before the clock starts."""
 
 from __future__ import annotations
 
@@ -12,17 +12,25 @@ from idiolect.core import Program, Stage
 from idiolect.experiments import Setting
 from idiolect.federation import select
 
-__all__ = ["Lesson", "Lessons", "blocks_of", "cohort_of", "end_lessons", "round_lessons", "steps_of_round"]
+__all__ = [
+    "PlainBatch",
+    "PlainBatches",
+    "blocks_of",
+    "cohort_of",
+    "end_batches",
+    "round_batches",
+    "steps_of_round",
+]
 
 
-class Lesson(NamedTuple):
-    """One batch: its rows in the pool, and the step's draws by part."""
+class PlainBatch(NamedTuple):
+    """One batch: its row numbers in the data, and the random draws of the step by part."""
 
     rows: Tensor
     draws: dict[str, Tensor]
 
 
-Lessons = dict[int, dict[str, list[Lesson]]]  # by client, by stage
+PlainBatches = dict[int, dict[str, list[PlainBatch]]]  # by client, by stage
 
 
 def cohort_of(setting: Setting, round: int) -> list[int]:
@@ -31,14 +39,14 @@ def cohort_of(setting: Setting, round: int) -> list[int]:
 
 
 def blocks_of(setting: Setting) -> list[slice]:
-    """As many images of each client as it trains on, side by side: a view for those who read without an index."""
+    """Returns one contiguous slice of images per client, as long as its training part."""
     starts = [int(min(map(np.min, filter(len, rows)))) for rows in setting.federation.clients]
     sizes = [len(rows.train) for rows in setting.federation.clients]
     return [slice(start, start + size) for start, size in zip(starts, sizes, strict=True)]
 
 
-def round_lessons(setting: Setting, round: int) -> Lessons:
-    """The cohort's batches around the upload mark, and under every client those of the stages after the merge."""
+def round_batches(setting: Setting, round: int) -> PlainBatches:
+    """Returns the batches of the cohort's stages, and those of every client's stages after the merge."""
     program = setting.program(round)
     plan = program.method.plan(program.scene, program.clock)
     everyone = range(setting.federation.population) if plan.merged else ()
@@ -49,15 +57,15 @@ def round_lessons(setting: Setting, round: int) -> Lessons:
     return found
 
 
-def end_lessons(setting: Setting, round: int) -> Lessons:
-    """Every client's batches in the stages of the end of the run."""
+def end_batches(setting: Setting, round: int) -> PlainBatches:
+    """Returns every client's batches in the stages at the end of the run."""
     program = setting.program(round)
     stages = program.method.plan(program.scene, program.clock).end
     return {c: _stages(setting, program, stages, c) for c in range(setting.federation.population)}
 
 
 def steps_of_round(setting: Setting, round: int, phase: str) -> int:
-    """Optimisation steps that an engine plans for a round, or for the ``end`` of the run."""
+    """Returns how many optimisation steps an engine plans for a round, or for the ``end`` of the run."""
     program = setting.program(round)
     plan = program.method.plan(program.scene, program.clock)
     if phase == "end":
@@ -70,15 +78,15 @@ def steps_of_round(setting: Setting, round: int, phase: str) -> int:
 
 def _stages(
     setting: Setting, program: Program, stages: tuple[Stage, ...], client: int
-) -> dict[str, list[Lesson]]:
+) -> dict[str, list[PlainBatch]]:
     return {stage.name: _batches(setting, program, stage, client) for stage in stages}
 
 
-def _batches(setting: Setting, program: Program, stage: Stage, client: int) -> list[Lesson]:
+def _batches(setting: Setting, program: Program, stage: Stage, client: int) -> list[PlainBatch]:
     plan, draws = setting.work.plan(program, stage, client)
     like = setting.work.x
     return [
-        Lesson(
+        PlainBatch(
             torch.from_numpy(rows[real]).to(like.device),
             {part: torch.from_numpy(drawn[t]).to(like) for part, drawn in draws.items()},
         )

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from idiolect.bench.native import fill, native, values
+from idiolect.bench.native_network import fill, native, values
 from idiolect.models import How, MaskedBatchNorm, Net, Unit, build
 
 

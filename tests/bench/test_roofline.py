@@ -2,13 +2,12 @@
 
 import torch
 
-from idiolect.bench.floor import Floor, Peaks, floor_of
 from idiolect.bench.machine import measure_peaks
-from idiolect.bench.methods import entry_of
-from idiolect.bench.native import native
-from idiolect.bench.runners import PlainRunner
-from idiolect.bench.setting import setting_of
-from idiolect.bench.work import Work, activations, count_work, traffic
+from idiolect.bench.native_network import native
+from idiolect.bench.plain_loops import plain_method
+from idiolect.bench.roofline import Floor, Peaks, Work, activations, count_work, floor_of, traffic
+from idiolect.bench.worker import PlainRunner
+from idiolect.bench.workloads import bench_setting
 from idiolect.models import build
 
 ROWS = 3 * 20  # of three clients
@@ -19,8 +18,8 @@ PARAMETERS = 785 * 100 + 101 * 10
 
 
 def counted(cell, phase="round"):
-    entry = entry_of(cell.method)
-    running = PlainRunner(setting_of(cell, entry.text), entry.plain)
+    entry = plain_method(cell.method)
+    running = PlainRunner(bench_setting(cell, entry.text), entry.plain)
     if phase == "end":
         running.ready("round")
         running.go("round")

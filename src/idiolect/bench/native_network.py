@@ -1,4 +1,4 @@
-"""A network of the zoo as the torch.nn modules that anybody would write it with."""
+"""Networks of the zoo rebuilt from ordinary torch.nn modules, for the plain loops and for peers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["fill", "native", "values"]
 
 
 class _Unmasked(MaskedBatchNorm):
-    """Batch normalisation by torch's own kernel."""
+    """Batch normalisation that ignores the mask and calls torch's own kernel."""
 
     def forward(self, x: Tensor, mask: Tensor, train: bool) -> Tensor:
         statistics = (self.running_mean, self.running_var)
@@ -22,7 +22,7 @@ class _Unmasked(MaskedBatchNorm):
 
 
 class _Whole(nn.Module):
-    """A branching net called with images alone."""
+    """A net with branches that is called with images alone."""
 
     def __init__(self, net: Net) -> None:
         super().__init__()
@@ -39,8 +39,10 @@ class _Whole(nn.Module):
 
 
 def native(net: Net) -> nn.Module:
-    """The layers in one ``nn.Sequential`` with torch's normalisation and dropout; a net with branches keeps its
-    own modules around torch's normalisation.  Parameters and buffers keep their order, not their values.
+    """Returns the layers in one ``nn.Sequential`` with torch's own normalisation and dropout.
+
+    A net with branches keeps its own modules around torch's normalisation.  Parameters and buffers keep their order,
+    not their values.
     """
     if any(type(unit) is not Unit for unit in net.units):
         return _Whole(net)
@@ -56,7 +58,7 @@ def _layer(layer: nn.Module) -> nn.Module:
 
 
 def values(module: nn.Module) -> list[Tensor]:
-    """Parameters, then running statistics, in the order in which the zoo's net has them."""
+    """Returns the parameters, then the running statistics, in the order of the zoo's net."""
     statistics = [buffer for buffer in module.buffers() if buffer.is_floating_point()]
     return [*module.parameters(), *statistics]
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from idiolect.bench.agreement import allowed, difference, rounding, verdict
-from idiolect.bench.methods import entry_of, names
-from idiolect.bench.native import values
-from idiolect.bench.runners import EngineRunner, PlainRunner
-from idiolect.bench.setting import setting_of
+from idiolect.bench.measurement import allowed, difference, rounding, verdict
+from idiolect.bench.native_network import values
+from idiolect.bench.plain_loops import names, plain_method
+from idiolect.bench.worker import EngineRunner, PlainRunner
+from idiolect.bench.workloads import bench_setting
 from idiolect.core import broadcast
 from idiolect.engines import Where
 from idiolect.errors import UserError
@@ -18,9 +18,9 @@ TOLERANCE = 1e-9
 
 def both(cell, engine, rounds):
     """The plain loop and the engine after some rounds."""
-    entry = entry_of(cell.method)
-    plain = PlainRunner(setting_of(cell, entry.text), entry.plain)
-    ours = EngineRunner(setting_of(cell, entry.text), Where(engine, cell.device, "as asked"))
+    entry = plain_method(cell.method)
+    plain = PlainRunner(bench_setting(cell, entry.text), entry.plain)
+    ours = EngineRunner(bench_setting(cell, entry.text), Where(engine, cell.device, "as asked"))
     for running in (plain, ours):
         for _ in range(rounds):
             running.ready("round")
@@ -164,4 +164,4 @@ def test_plain_values_are_those_of_the_module(small):
 
 def test_unknown_method_names_those_with_a_plain_loop():
     with pytest.raises(UserError, match=r"unknown method to bench 'fedprox'; .*fedavg"):
-        entry_of("fedprox")
+        plain_method("fedprox")

@@ -8,23 +8,25 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import wait
 from typing import Any
 
+from torch import Tensor
+
 from idiolect.core import Program, Tree
-from idiolect.engines.call import TRIES, Call, batches_well, hands_for
+from idiolect.core.trees import Rows, tree_leaves, tree_map
 from idiolect.engines.cohort import Cohort
-from idiolect.engines.collected import Collected
 from idiolect.engines.contract import Logits, Outcome
-from idiolect.engines.one_core import keep_freed_memory
-from idiolect.engines.worker import Ahead, Luggage, Task, Worker, start_worker
+from idiolect.engines.cpu_tuning import keep_freed_memory
+from idiolect.engines.pool.worker import Ahead, Luggage, Task, Worker, start_worker
+from idiolect.engines.worker_calls import TRIES, Call, batches_well, hands_for
 from idiolect.engines.workload import Workload
 from idiolect.errors import UserError
 from idiolect.federation import ByClient, Store
 
-__all__ = ["PoolEngine"]
+__all__ = ["Collected", "PoolEngine"]
 
 
 @dataclass
@@ -151,3 +153,36 @@ class PoolEngine:
         del self._running[place]
         assert self._luggage is not None
         self._running.insert(place, start_worker(self._luggage))
+
+
+class Collected:
+    """What is stacked is copied to its place once, and stays stacked."""
+
+    def __init__(self, clients: Iterable[int]) -> None:
+        self._place = {client: i for i, client in enumerate(clients)}
+        self._stacked: Tree = None
+        self._alone: dict[int, Any] = {}
+
+    def add(self, clients: Sequence[int], answers: Sequence[Any]) -> None:
+        """Args:
+        answers: of the clients; those of ``Rows`` may lie in memory that is written over later.
+        """
+        if not isinstance(answers, Rows):
+            self._alone |= dict(zip(clients, answers, strict=True))
+            return
+        if self._stacked is None:
+            self._stacked = tree_map(self._room, answers.stacked)
+        places = [self._place[client] for client in clients]
+        for room, rows in zip(tree_leaves(self._stacked), tree_leaves(answers.stacked), strict=True):
+            room.numpy()[places] = rows.numpy()  # by one thread: other workers are still busy
+
+    def all(self) -> Sequence[Any]:
+        if not self._alone:
+            return Rows(self._stacked, len(self._place))
+        together = list(Rows(self._stacked, len(self._place))) if self._stacked is not None else []
+        return [
+            self._alone[client] if client in self._alone else together[i] for client, i in self._place.items()
+        ]
+
+    def _room(self, rows: Tensor) -> Tensor:
+        return rows.new_empty(len(self._place), *rows.shape[1:])

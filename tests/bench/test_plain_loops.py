@@ -10,7 +10,7 @@ from idiolect.bench.plain_loops import names, plain_method
 from idiolect.bench.worker import EngineRunner, PlainRunner
 from idiolect.bench.workloads import bench_setting
 from idiolect.core import broadcast
-from idiolect.engines import Where
+from idiolect.engines import EngineChoice
 from idiolect.errors import UserError
 
 TOLERANCE = 1e-9
@@ -20,7 +20,7 @@ def both(cell, engine, rounds):
     """The plain loop and the engine after some rounds."""
     entry = plain_method(cell.method)
     plain = PlainRunner(bench_setting(cell, entry.text), entry.plain)
-    ours = EngineRunner(bench_setting(cell, entry.text), Where(engine, cell.device, "as asked"))
+    ours = EngineRunner(bench_setting(cell, entry.text), EngineChoice(engine, cell.device, "as asked"))
     for running in (plain, ours):
         for _ in range(rounds):
             running.ready("round")

@@ -23,7 +23,7 @@ from idiolect.bench.roofline import activations, count_work, traffic
 from idiolect.bench.worker_protocol import BenchConnection, serve_row
 from idiolect.bench.workloads import BenchCell, bench_setting
 from idiolect.core import broadcast
-from idiolect.engines import Where, choose_engine, place, start_early
+from idiolect.engines import EngineChoice, choose_engine, place, start_early
 from idiolect.errors import UserError
 from idiolect.experiments import Setting, Simulation
 
@@ -49,7 +49,7 @@ class Runner(Protocol):
 class EngineRunner:
     """An engine inside a simulation: everything that a round does but evaluation is timed."""
 
-    def __init__(self, setting: Setting, where: Where) -> None:
+    def __init__(self, setting: Setting, where: EngineChoice) -> None:
         self.setting = setting
         self.engine = choose_engine(where, setting.work)
         self.simulation = Simulation.start(setting, self.engine)
@@ -151,7 +151,7 @@ def _turns(
     running: Runner, setting: Setting, entry: PlainMethod, facts: dict[str, Any], connection: BenchConnection
 ) -> None:
     connection.answer(phases=entry.phases, **facts)
-    made, device = 0, setting.work.x.device.type
+    made, device = 0, setting.work.device.type
     while (command := connection.next()) is not None:
         if command["do"] in ("save", "sway"):
             saved = running if command["do"] == "save" else _swayed(setting, entry, command)

@@ -16,7 +16,7 @@ from scipy.special import ndtri
 from idiolect import models
 from idiolect.core import derive
 from idiolect.data import Dataset
-from idiolect.engines import Where
+from idiolect.engines import EngineChoice
 from idiolect.errors import refuse_outside, refuse_unknown_choice, unknown_name
 from idiolect.experiments import Experiment, Setting, prepare
 from idiolect.experiments.spec import PRECISIONS
@@ -104,7 +104,7 @@ ENDLESS = (
 TEST, VALID = 1e-9, 0.2  # shares held out: one image; a fifth for methods that choose on validation data
 
 
-def bench_setting(cell: BenchCell, method: str, where: Where | None = None) -> Setting:
+def bench_setting(cell: BenchCell, method: str, where: EngineChoice | None = None) -> Setting:
     """Prepares the run that a cell stands for, as every run is prepared.
 
     Args:
@@ -131,7 +131,7 @@ def bench_setting(cell: BenchCell, method: str, where: Where | None = None) -> S
         precision=cell.precision,
         seed=cell.seed,
     )
-    where = where or Where("loop", cell.device, "as asked")
+    where = where or EngineChoice("loop", cell.device, "as asked")
     return prepare(experiment, where, dataset=images_of(cell, valid))
 
 

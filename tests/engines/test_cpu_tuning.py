@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from idiolect.engines.one_core import LITTLE, threads_for
+from idiolect.engines.cpu_tuning import LITTLE, threads_for
 
 
 @pytest.mark.parametrize(("n_scalars", "threads"), [(LITTLE - 1, 1), (LITTLE, 2)])

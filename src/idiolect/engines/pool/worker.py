@@ -20,13 +20,12 @@ from typing import Any, NamedTuple
 import torch
 
 from idiolect.core import Clock, Program
-from idiolect.engines.call import Call, answer, answer_or_error, worker_engine
 from idiolect.engines.cohort import Cohort
-from idiolect.engines.fork_server import ForkServer, fork_server
-from idiolect.engines.loop import Loop
-from idiolect.engines.mailbox import Letter, Mailbox
-from idiolect.engines.one_core import give_way, settle_on_one_core
-from idiolect.engines.shared_memory import file_behind, mapped, shared_copy
+from idiolect.engines.cpu_tuning import give_way, settle_on_one_core
+from idiolect.engines.loop import LoopEngine
+from idiolect.engines.pool.fork_server import ForkServer, fork_server
+from idiolect.engines.pool.shared_memory import Letter, Mailbox, file_behind, mapped, shared_copy
+from idiolect.engines.worker_calls import Call, answer, answer_or_error, worker_engine
 from idiolect.engines.workload import Workload
 from idiolect.errors import UserError
 from idiolect.federation import ByClient
@@ -188,7 +187,7 @@ def serve(line: int, server: int, inbox: int, outbox: int, inputs: int, rest: in
 
 
 class _Unpacked(NamedTuple):
-    engine: Loop | Cohort
+    engine: LoopEngine | Cohort
     program: Program
 
 

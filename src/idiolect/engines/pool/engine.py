@@ -8,28 +8,29 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import wait
 from typing import Any
 
+from torch import Tensor
+
 from idiolect.core import Program, Tree
-from idiolect.engines.call import TRIES, Call, batches_well, hands_for
+from idiolect.core.trees import Rows, tree_leaves, tree_map
 from idiolect.engines.cohort import Cohort
-from idiolect.engines.collected import Collected
-from idiolect.engines.evaluation import Logits
-from idiolect.engines.group import Outcome
-from idiolect.engines.one_core import keep_freed_memory
-from idiolect.engines.worker import Ahead, Luggage, Task, Worker, start_worker
+from idiolect.engines.contract import Logits, Outcome
+from idiolect.engines.cpu_tuning import keep_freed_memory
+from idiolect.engines.pool.worker import Ahead, Luggage, Task, Worker, start_worker
+from idiolect.engines.worker_calls import TRIES, Call, batches_well, hands_for
 from idiolect.engines.workload import Workload
 from idiolect.errors import UserError
-from idiolect.federation import ByClient
+from idiolect.federation import ByClient, Store
 
-__all__ = ["Pool"]
+__all__ = ["Collected", "PoolEngine"]
 
 
 @dataclass
-class Pool:
+class PoolEngine:
     """Args:
     workers: processes; None takes one for every core this process may use.
     say: hears of a worker that died and was replaced.
@@ -43,14 +44,17 @@ class Pool:
     _luggage: Luggage | None = None
     _expected: tuple[Program, list[int]] | None = None
 
-    def expect(self, program: Program, clients: list[int]) -> None:
-        """Says before a round what the one after it will be: workers prepare it while their answers are merged."""
+    def prepare(self, program: Program, clients: list[int]) -> None:
+        """Has the workers prepare the round after the next one while the answers of the next one are merged."""
         self._expected = program, clients
 
     def round(
         self, program: Program, server: Tree, privates: Mapping[int, Tree], observe: bool
     ) -> Sequence[Outcome]:
         return self._map(Call("round", program.clock, observe), program, server, privates)
+
+    def plan_ahead(self, upcoming: Iterator[tuple[Program, list[int]]]) -> None:
+        """Does nothing: ``prepare`` has told the workers."""
 
     def settle(
         self, program: Program, phase: str, server: Tree, privates: Mapping[int, Tree]
@@ -61,6 +65,10 @@ class Pool:
         self, program: Program, server: Tree, privates: Mapping[int, Tree], split: str
     ) -> Sequence[Logits]:
         return self._map(Call("evaluate", program.clock, split), program, server, privates)
+
+    def residence(self, store: Store) -> Store:
+        """Returns the store itself: this engine keeps no rows."""
+        return store
 
     def close(self) -> None:
         for worker in self._running:
@@ -145,3 +153,36 @@ class Pool:
         del self._running[place]
         assert self._luggage is not None
         self._running.insert(place, start_worker(self._luggage))
+
+
+class Collected:
+    """What is stacked is copied to its place once, and stays stacked."""
+
+    def __init__(self, clients: Iterable[int]) -> None:
+        self._place = {client: i for i, client in enumerate(clients)}
+        self._stacked: Tree = None
+        self._alone: dict[int, Any] = {}
+
+    def add(self, clients: Sequence[int], answers: Sequence[Any]) -> None:
+        """Args:
+        answers: of the clients; those of ``Rows`` may lie in memory that is written over later.
+        """
+        if not isinstance(answers, Rows):
+            self._alone |= dict(zip(clients, answers, strict=True))
+            return
+        if self._stacked is None:
+            self._stacked = tree_map(self._room, answers.stacked)
+        places = [self._place[client] for client in clients]
+        for room, rows in zip(tree_leaves(self._stacked), tree_leaves(answers.stacked), strict=True):
+            room.numpy()[places] = rows.numpy()  # by one thread: other workers are still busy
+
+    def all(self) -> Sequence[Any]:
+        if not self._alone:
+            return Rows(self._stacked, len(self._place))
+        together = list(Rows(self._stacked, len(self._place))) if self._stacked is not None else []
+        return [
+            self._alone[client] if client in self._alone else together[i] for client, i in self._place.items()
+        ]
+
+    def _room(self, rows: Tensor) -> Tensor:
+        return rows.new_empty(len(self._place), *rows.shape[1:])

@@ -1,4 +1,4 @@
-"""A store whose newest rows stay with the workers of the cluster."""
+"""A store whose newest rows stay with the workers."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from idiolect.core import Tree
-from idiolect.engines.cluster.errand import Receipt
+from idiolect.engines.ray.messages import Receipt
 from idiolect.federation import Store
 
 if TYPE_CHECKING:
-    from idiolect.engines.cluster.engine import Ray
+    from idiolect.engines.ray.engine import RayEngine
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
-__all__ = ["Residence"]
+from idiolect.engines.ray.messages import Step
+
+__all__ = ["Entry", "Ledger", "Residence"]
 
 AT_ONCE = 256  # rows that are fetched together
 
@@ -30,7 +34,7 @@ class Residence:
         home: the store of the driver.
     """
 
-    def __init__(self, home: Store, engine: Ray) -> None:
+    def __init__(self, home: Store, engine: RayEngine) -> None:
         self._home, self._engine = home, engine
         self._away: dict[int, Receipt] = {}
         self._changed: set[int] = set()
@@ -90,3 +94,42 @@ class Residence:
             self._home.write(self._engine.fetch(receipts))
             self._engine.copied(receipts.values(), lambda client: self._home.rows([client])[client])
         self._changed.clear()
+
+
+@dataclass
+class Entry:
+    """One row: what ``base`` gives after ``steps``.
+
+    Args:
+        owner: the worker that keeps it; None when it is lost.
+        base: the row as the driver knows it.
+    """
+
+    client: int
+    owner: int | None
+    base: Callable[[], Tree]
+    steps: tuple[Step, ...] = ()
+
+
+@dataclass
+class Ledger:
+    """Rows by edition."""
+
+    entries: dict[int, Entry] = field(default_factory=dict)
+    _last: int = 0
+
+    def new_edition(self) -> int:
+        self._last += 1
+        return self._last
+
+    def lose(self, worker: int) -> int:
+        """A worker is gone; how many rows with it."""
+        lost = [entry for entry in self.entries.values() if entry.owner == worker]
+        for entry in lost:
+            entry.owner = None
+        return len(lost)
+
+    def misplace(self, editions: Iterable[int]) -> None:
+        """These rows could not be had from their owners."""
+        for edition in editions:
+            self.entries[edition].owner = None

@@ -26,7 +26,7 @@ from idiolect.errors import UserError
 __all__ = ["ForkServer", "fork_server", "main"]
 
 MESSAGE, FILES = 256, 16  # bytes and files of a request at most
-START = "import sys; sys.path[:] = {path!r}; from idiolect.engines.fork_server import main; main({line})"
+START = "import sys; sys.path[:] = {path!r}; from idiolect.engines.pool.fork_server import main; main({line})"
 ALONE = {
     "CUDA_VISIBLE_DEVICES": "",
     "OMP_NUM_THREADS": "1",
@@ -119,7 +119,7 @@ def main(number: int) -> None:
         number: of the open file that is its end of the line.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    from idiolect.engines.worker import serve  # noqa: PLC0415 - takes a second, after signals are out of the way
+    from idiolect.engines.pool.worker import serve  # noqa: PLC0415 - takes a second, after signals are out of the way
 
     import_module("torch._dynamo")  # which torch would import at a worker's first gradient, in two seconds
     gc.collect()

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from idiolect.engines.call import Call
+from idiolect.engines.worker_calls import Call
 
 __all__ = ["Answer", "Errand", "Given", "Held", "Lost", "Moved", "Receipt", "Redone", "Source", "Step"]
 

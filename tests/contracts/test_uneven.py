@@ -13,9 +13,9 @@ from torch import Tensor
 
 from idiolect.core import UPLOAD, Batch, Part, Tree, View, broadcast, chain
 from idiolect.engines import Cohort, LoopEngine, PoolEngine, Workload, packing
-from idiolect.engines.call import Call, amounts, worker_engine
 from idiolect.engines.contract import Outcome
 from idiolect.engines.flat_steps import MANY, FlatSteps
+from idiolect.engines.worker_calls import Call, amounts, worker_engine
 from idiolect.experiments.setting import Setting
 from idiolect.experiments.simulation import Simulation
 from idiolect.parts import average

@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from idiolect.core import Batch, Program, broadcast
 from idiolect.core.trees import tree_leaves
 from idiolect.engines import Cohort, EngineChoice, LoopEngine, PoolEngine
-from idiolect.engines.call import TRIES, batches_well
+from idiolect.engines.balance import balanced_hands
 from idiolect.engines.flat_steps import MANY, FlatSteps
-from idiolect.engines.hands import balanced_hands
 from idiolect.engines.packing import BATCHED
+from idiolect.engines.worker_calls import TRIES, batches_well
 from idiolect.errors import UserError
 from idiolect.experiments import Experiment, Simulation
 from idiolect.experiments.setting import Setting, prepare

@@ -7,7 +7,7 @@ from idiolect.engines.dry_round import Forms, dry_round
 from idiolect.engines.evaluation import server_logits
 from idiolect.engines.loop import LoopEngine
 from idiolect.engines.pool import PoolEngine
-from idiolect.engines.serve import serve
+from idiolect.engines.stages import serve
 from idiolect.engines.task import AUGMENTATIONS, initialiser, make_task, structure_of
 from idiolect.engines.workload import Workload
 

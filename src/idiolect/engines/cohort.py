@@ -20,10 +20,10 @@ from idiolect.engines.compiled import BACKENDS, Compiled
 from idiolect.engines.contract import Logits, Outcome
 from idiolect.engines.evaluation import evaluate_group
 from idiolect.engines.flat_steps import MANY, FlatSteps
-from idiolect.engines.group import round_of_group, settle_group
 from idiolect.engines.loop import LoopEngine
 from idiolect.engines.packing import BATCHED_LAYERS, Packing
 from idiolect.engines.slower import warn_slower
+from idiolect.engines.stages import round_of_group, settle_group
 from idiolect.engines.workload import Workload
 from idiolect.errors import UserError, refuse_unknown_choice
 from idiolect.federation import Store

@@ -11,8 +11,8 @@ from torch.func import grad_and_value, vmap
 
 from idiolect.core import Batch, Context, Program, Stage, State, Tree
 from idiolect.core.trees import Rows, stack, tree_leaves, tree_map, with_leaves
-from idiolect.engines.arrays import aligned
 from idiolect.engines.cohort_batches import padded_feed
+from idiolect.engines.numpy_trees import aligned
 from idiolect.engines.workload import Workload
 from idiolect.layers import BatchedLayers
 

@@ -12,7 +12,7 @@ import torch
 from idiolect.core import Program, Tree, broadcast, server_round
 from idiolect.core.trees import any_nan, count_scalars
 from idiolect.engines import Engine, PrivateRows
-from idiolect.engines.one_core import threads_for
+from idiolect.engines.cpu_tuning import threads_for
 from idiolect.experiments.examine import examine, examine_joined, examine_outcomes, remarks_of
 from idiolect.experiments.merging import broken_rows, gathered, refuse_broken, served
 from idiolect.experiments.newcomers import join

@@ -25,7 +25,17 @@ from idiolect.reports.sweep_figure import sweep_figure
 from idiolect.reports.write import png
 from idiolect.statistics import client_scores, headline, server_curve
 
-__all__ = ["Scores", "Sweep", "Tried", "best_rows", "scores", "sweep", "sweep_points", "trial_rows", "with_best"]
+__all__ = [
+    "Scores",
+    "Sweep",
+    "Tried",
+    "best_rows",
+    "scores",
+    "sweep",
+    "sweep_points",
+    "trial_rows",
+    "with_best",
+]
 
 ABSENT = "-"
 NOTE = (
@@ -255,7 +265,7 @@ def _write_sweep(folder: Path, tried: Sequence[Tried]) -> list[Path]:
 
 
 def sweep_points(tried: Sequence[Tried]) -> pd.DataFrame:
-    """Returns a row for every trial and key that it varies: `panel` (the key), `line` (the method), `x`, `value`, `best`."""
+    """Returns a row per trial and varied key: `panel` (the key), `line` (the method), `x`, `value` and `best`."""
     rows = [
         (key, one.name, value, 100 * one.valid, one.best)
         for one in tried

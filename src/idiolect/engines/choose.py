@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import torch
 
 from idiolect.core import Program, Tree
-from idiolect.engines.cohort import Cohort
+from idiolect.engines.cohort.engine import Cohort
 from idiolect.engines.evaluation import Logits
 from idiolect.engines.fork_server import fork_server
 from idiolect.engines.group import Outcome

@@ -15,7 +15,7 @@ from typing import Any
 
 from idiolect.core import Program, Tree
 from idiolect.engines.call import TRIES, Call, batches_well, hands_for
-from idiolect.engines.cohort import Cohort
+from idiolect.engines.cohort.engine import Cohort
 from idiolect.engines.collected import Collected
 from idiolect.engines.evaluation import Logits
 from idiolect.engines.group import Outcome

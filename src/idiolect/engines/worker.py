@@ -21,7 +21,7 @@ import torch
 
 from idiolect.core import Clock, Program
 from idiolect.engines.call import Call, answer, answer_or_error, worker_engine
-from idiolect.engines.cohort import Cohort
+from idiolect.engines.cohort.engine import Cohort
 from idiolect.engines.fork_server import ForkServer, fork_server
 from idiolect.engines.loop import Loop
 from idiolect.engines.mailbox import Letter, Mailbox

@@ -19,7 +19,7 @@ from idiolect.core.trees import any_nan, tree_leaves, tree_map
 from idiolect.engines.arrays import to_arrays, to_tensors
 from idiolect.engines.call import answer, answer_or_error, worker_engine
 from idiolect.engines.cluster.errand import Answer, Errand, Given, Held, Lost, Moved, Receipt, Source, Step
-from idiolect.engines.cohort import Cohort
+from idiolect.engines.cohort.engine import Cohort
 from idiolect.engines.loop import Loop
 from idiolect.engines.one_core import settle_on_one_core
 from idiolect.engines.workload import Workload

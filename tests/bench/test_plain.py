@@ -10,7 +10,7 @@ from idiolect.bench.native import values
 from idiolect.bench.runners import EngineRunner, PlainRunner
 from idiolect.bench.setting import setting_of
 from idiolect.core import broadcast
-from idiolect.engines import Where
+from idiolect.engines import EngineChoice
 from idiolect.errors import UserError
 
 TOLERANCE = 1e-9
@@ -20,7 +20,7 @@ def both(cell, engine, rounds):
     """The plain loop and the engine after some rounds."""
     entry = entry_of(cell.method)
     plain = PlainRunner(setting_of(cell, entry.text), entry.plain)
-    ours = EngineRunner(setting_of(cell, entry.text), Where(engine, cell.device, "as asked"))
+    ours = EngineRunner(setting_of(cell, entry.text), EngineChoice(engine, cell.device, "as asked"))
     for running in (plain, ours):
         for _ in range(rounds):
             running.ready("round")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from idiolect.engines import Where
+from idiolect.engines import EngineChoice
 from idiolect.experiments import prepare
 from idiolect.experiments.papers import figures, tables
 from idiolect.experiments.reproduction.plan import Ask
@@ -36,7 +36,7 @@ def test_stand_in_keeps_the_shape_where_that_is_sensible():
 @pytest.mark.parametrize("name", sorted(DISTINCT.values()))
 def test_stand_in_can_be_prepared(name):
     small = quick(scenario(name))
-    setting = prepare(replace(small, clients=small.clients), Where("loop", "cpu", "as asked"))
+    setting = prepare(replace(small, clients=small.clients), EngineChoice("loop", "cpu", "as asked"))
     assert 2 <= setting.federation.population <= 10
 
 

@@ -11,7 +11,7 @@ from idiolect.bench.lessons import Lessons, end_lessons, round_lessons
 from idiolect.bench.native import values
 from idiolect.bench.plain import Plain
 from idiolect.core import broadcast
-from idiolect.engines import Where, choose_engine
+from idiolect.engines import EngineChoice, choose_engine
 from idiolect.experiments import Setting, Simulation
 
 __all__ = ["EngineRunner", "PlainRunner", "Runner"]
@@ -34,7 +34,7 @@ class Runner(Protocol):
 class EngineRunner:
     """An engine inside a run: selection, local training, merge, private state and checks, but no evaluation."""
 
-    def __init__(self, setting: Setting, where: Where) -> None:
+    def __init__(self, setting: Setting, where: EngineChoice) -> None:
         self.setting = setting
         self.engine = choose_engine(where, setting.work)
         self.simulation = Simulation.start(setting, self.engine)

@@ -7,7 +7,7 @@ import numpy as np
 from idiolect.bench.cell import LEARNING_RATE, MOMENTUM, N_CLASSES, Cell
 from idiolect.core import derive
 from idiolect.data import Dataset
-from idiolect.engines import Where
+from idiolect.engines import EngineChoice
 from idiolect.experiments import Experiment, Setting, prepare
 from idiolect.methods import method as read_method
 
@@ -17,7 +17,7 @@ ENDLESS = 1_000  # rounds of the run that the timed ones are the first of; only 
 TEST, VALID = 1e-9, 0.2  # shares held out: one image, and a fifth where a method chooses on validation data
 
 
-def setting_of(cell: Cell, method: str, where: Where | None = None) -> Setting:
+def setting_of(cell: Cell, method: str, where: EngineChoice | None = None) -> Setting:
     """Args:
     method: the text of the method, with the options that the cell's plain loop knows.
     where: the engine that the setting is for.
@@ -42,7 +42,7 @@ def setting_of(cell: Cell, method: str, where: Where | None = None) -> Setting:
         precision=cell.precision,
         seed=cell.seed,
     )
-    where = where or Where("loop", cell.device, "as asked")
+    where = where or EngineChoice("loop", cell.device, "as asked")
     return prepare(experiment, where, dataset=images_of(cell, valid))
 
 

@@ -87,7 +87,7 @@ def _turns(
     running: Runner, setting: Setting, entry: Entry, facts: dict[str, Any], turnstile: Turnstile
 ) -> None:
     turnstile.answer(phases=entry.phases, **facts)
-    made, device = 0, setting.work.x.device.type
+    made, device = 0, setting.work.device.type
     while (command := turnstile.next()) is not None:
         if command["do"] in ("save", "sway"):
             saved = running if command["do"] == "save" else _swayed(setting, entry, command)

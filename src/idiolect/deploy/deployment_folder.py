@@ -21,7 +21,7 @@ from idiolect.deploy.configuration import (
 from idiolect.deploy.keys import is_loopback, write_certificates, write_key_pair
 from idiolect.deploy.processes import PROFILE
 from idiolect.deploy.site_data import DATA, write_rows
-from idiolect.engines import Where
+from idiolect.engines import EngineChoice
 from idiolect.errors import UserError, refuse_outside
 from idiolect.experiments import Experiment, prepare
 from idiolect.experiments.setting import Inputs, Setting, pool_of, read_dataset
@@ -114,7 +114,7 @@ def _write(
             f"a deployment tests every site on rows of its own; set client_test to split, not {experiment.client_test}"
         )
     dataset = read_dataset(experiment.dataset, data_dir)
-    setting = prepare(experiment, Where("loop", "cpu", "a deployment"), dataset=dataset)
+    setting = prepare(experiment, EngineChoice("loop", "cpu", "a deployment"), dataset=dataset)
     dataset = pool_of(experiment, dataset)
     parted = partition(
         experiment.partition, dataset.train_y, experiment.clients, experiment.seed, ids=dataset.train_ids

@@ -14,7 +14,7 @@ from idiolect.deploy.coordinator import Coordinator
 from idiolect.deploy.keys import private_key
 from idiolect.deploy.progress import DeploymentProgress
 from idiolect.deploy.site_data import server_federation
-from idiolect.engines import Where
+from idiolect.engines import EngineChoice
 from idiolect.errors import UserError
 from idiolect.experiments.identity import name_of
 from idiolect.experiments.manifest import describe_run
@@ -31,7 +31,7 @@ from idiolect.records import (
 
 __all__ = ["run_folder", "run_server", "server_setting"]
 
-WHERE = Where("flower", "cpu", "sites train where their data are")
+WHERE = EngineChoice("flower", "cpu", "sites train where their data are")
 
 
 def server_setting(plan: DeploymentPlan, folder: Path) -> Setting:

@@ -19,7 +19,7 @@ from idiolect.deploy.messages import OpenedMessage, SignedMessage, sign, verify
 from idiolect.deploy.private_store import END, JOIN, MERGED, TRAINED, Position, PrivateStore
 from idiolect.deploy.site_data import site_federation
 from idiolect.deploy.tensor_names import flatten, tree_digest, unflatten
-from idiolect.engines import Loop, Where
+from idiolect.engines import EngineChoice, LoopEngine
 from idiolect.errors import UserError
 from idiolect.experiments.examine import examine, examine_joined, examine_outcomes, remarks_of
 from idiolect.experiments.merging import broken_rows, refuse_broken
@@ -59,7 +59,11 @@ class Site:
         _refuse_other(config, plan.identity, code_digest(config.folder)[:16])
         federation = site_federation(plan, config)
         setting = assemble(
-            plan.experiment, Where("loop", "cpu", "a site"), federation, plan.inputs, held=[config.client]
+            plan.experiment,
+            EngineChoice("loop", "cpu", "a site"),
+            federation,
+            plan.inputs,
+            held=[config.client],
         )
         store = private_store(config, plan, setting.private_shapes)
         store.check()
@@ -112,7 +116,7 @@ class Site:
         """Trains a round of the method, and uploads what the method shares."""
         round = header["round"]
         private, facts = self._private(known, Position(round, TRAINED))
-        (outcome,) = Loop(self.setting.work).round(
+        (outcome,) = LoopEngine(self.setting.work).round(
             self.setting.program(round), sent, {self.client: private}, header["observe"]
         )
         broken = broken_rows(stack([outcome.messages]), outcome.loss[None], [outcome.private])
@@ -129,12 +133,12 @@ class Site:
         position = Position(round, STEPS[phase or "merged"])
         private, facts = self._private(known, position)
         if phase:
-            (private,) = Loop(self.setting.work).settle(program, phase, sent, {self.client: private})
+            (private,) = LoopEngine(self.setting.work).settle(program, phase, sent, {self.client: private})
             refuse_broken([self.client], any_nan([private]), f"after round {round}")
             self.store.write(position, private, known)
             facts["digest"] = tree_digest(private)
         if header["examine"]:
-            engine, chunks = Loop(self.setting.work), [{self.client: private}]
+            engine, chunks = LoopEngine(self.setting.work), [{self.client: private}]
             facts["examined"] = examine(self.setting, engine, program, sent, chunks)
         if header["remark"]:
             facts["remarks"] = remarks_of(self.setting, program, sent, self.client, private)
@@ -142,7 +146,7 @@ class Site:
 
     def _join(self, header: dict[str, Any], sent: Tree, known: Position | None) -> Answer:
         """Joins after the last round by the method's rule for newcomers; uploads nothing."""
-        round, engine = header["round"], Loop(self.setting.work)
+        round, engine = header["round"], LoopEngine(self.setting.work)
         joined = join(self.setting, engine, sent, round, [self.client])
         self.store.write(Position(round, JOIN), joined.privates[self.client], known)
         arrival = examine_joined(self.setting, joined)

@@ -4,28 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
-
-from torch import Tensor
+from typing import Any
 
 from idiolect.core import UPLOAD, Context, Program, Result, Stage, Tree
 from idiolect.core.trees import Rows
-from idiolect.engines.evaluation import Logits, evaluate_context, group_context
+from idiolect.engines.contract import Outcome
+from idiolect.engines.evaluation import evaluate_context, group_context
 from idiolect.engines.packing import Packing
 from idiolect.engines.workload import Workload
 
-__all__ = ["Outcome", "round_of_group", "run_round", "run_settling", "settle_group"]
-
-
-class Outcome(NamedTuple):
-    """One client's round."""
-
-    private: Tree
-    messages: dict[str, tuple[Tree, Tensor]]
-    loss: Tensor
-    before: Logits  # of the test split, before and after local training; empty unless observed
-    after: Logits
-    after_valid: Logits = {}  # of the validation split, where something is chosen for a newcomer
+__all__ = ["round_of_group", "run_round", "run_settling", "settle_group"]
 
 
 def run_stages(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import wait
 from typing import Any
@@ -17,19 +17,18 @@ from idiolect.core import Program, Tree
 from idiolect.engines.call import TRIES, Call, batches_well, hands_for
 from idiolect.engines.cohort import Cohort
 from idiolect.engines.collected import Collected
-from idiolect.engines.evaluation import Logits
-from idiolect.engines.group import Outcome
+from idiolect.engines.contract import Logits, Outcome
 from idiolect.engines.one_core import keep_freed_memory
 from idiolect.engines.worker import Ahead, Luggage, Task, Worker, start_worker
 from idiolect.engines.workload import Workload
 from idiolect.errors import UserError
-from idiolect.federation import ByClient
+from idiolect.federation import ByClient, Store
 
-__all__ = ["Pool"]
+__all__ = ["PoolEngine"]
 
 
 @dataclass
-class Pool:
+class PoolEngine:
     """Args:
     workers: processes; None takes one for every core this process may use.
     say: hears of a worker that died and was replaced.
@@ -43,14 +42,17 @@ class Pool:
     _luggage: Luggage | None = None
     _expected: tuple[Program, list[int]] | None = None
 
-    def expect(self, program: Program, clients: list[int]) -> None:
-        """Says before a round what the one after it will be: workers prepare it while their answers are merged."""
+    def prepare(self, program: Program, clients: list[int]) -> None:
+        """Has the workers prepare the round after the next one while the answers of the next one are merged."""
         self._expected = program, clients
 
     def round(
         self, program: Program, server: Tree, privates: Mapping[int, Tree], observe: bool
     ) -> Sequence[Outcome]:
         return self._map(Call("round", program.clock, observe), program, server, privates)
+
+    def plan_ahead(self, upcoming: Iterator[tuple[Program, list[int]]]) -> None:
+        """Does nothing: ``prepare`` has told the workers."""
 
     def settle(
         self, program: Program, phase: str, server: Tree, privates: Mapping[int, Tree]
@@ -61,6 +63,10 @@ class Pool:
         self, program: Program, server: Tree, privates: Mapping[int, Tree], split: str
     ) -> Sequence[Logits]:
         return self._map(Call("evaluate", program.clock, split), program, server, privates)
+
+    def residence(self, store: Store) -> Store:
+        """Returns the store itself: this engine keeps no rows."""
+        return store
 
     def close(self) -> None:
         for worker in self._running:

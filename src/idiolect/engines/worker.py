@@ -23,7 +23,7 @@ from idiolect.core import Clock, Program
 from idiolect.engines.call import Call, answer, answer_or_error, worker_engine
 from idiolect.engines.cohort import Cohort
 from idiolect.engines.fork_server import ForkServer, fork_server
-from idiolect.engines.loop import Loop
+from idiolect.engines.loop import LoopEngine
 from idiolect.engines.mailbox import Letter, Mailbox
 from idiolect.engines.one_core import give_way, settle_on_one_core
 from idiolect.engines.shared_memory import file_behind, mapped, shared_copy
@@ -188,7 +188,7 @@ def serve(line: int, server: int, inbox: int, outbox: int, inputs: int, rest: in
 
 
 class _Unpacked(NamedTuple):
-    engine: Loop | Cohort
+    engine: LoopEngine | Cohort
     program: Program
 
 

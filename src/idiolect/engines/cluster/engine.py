@@ -7,7 +7,7 @@ last copy that the driver has, by the same calls: all of them are seeded and pur
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,16 +23,15 @@ from idiolect.engines.cluster.errand import Receipt, Step
 from idiolect.engines.cluster.ledger import Ledger
 from idiolect.engines.cluster.residence import Residence
 from idiolect.engines.cluster.session import connect
-from idiolect.engines.evaluation import Logits
-from idiolect.engines.group import Outcome
+from idiolect.engines.contract import Logits, Outcome
 from idiolect.engines.workload import Workload
 from idiolect.federation import Store
 
-__all__ = ["Ray"]
+__all__ = ["RayEngine"]
 
 
 @dataclass
-class Ray:
+class RayEngine:
     """Args:
     workers: of the cluster; None takes one for every core it has, or one for every share of a GPU.
     address: of the cluster; None for ``RAY_ADDRESS``, or a cluster of its own on this machine.
@@ -54,10 +53,16 @@ class Ray:
     _server: tuple[Tree, Any] | None = None
     _since_copy: set[Any] = field(default_factory=set)
 
+    def prepare(self, program: Program, clients: list[int]) -> None:
+        """Does nothing: workers get a round when it begins."""
+
     def round(
         self, program: Program, server: Tree, privates: Mapping[int, Tree], observe: bool
     ) -> list[Outcome]:
         return self._map(Call("round", program.clock, observe), program, server, privates)
+
+    def plan_ahead(self, upcoming: Iterator[tuple[Program, list[int]]]) -> None:
+        """Does nothing."""
 
     def settle(self, program: Program, phase: str, server: Tree, privates: Mapping[int, Tree]) -> list[Tree]:
         return self._map(Call("settle", program.clock, phase), program, server, privates)
@@ -67,9 +72,9 @@ class Ray:
     ) -> list[Logits]:
         return self._map(Call("evaluate", program.clock, split), program, server, privates)
 
-    def residence(self, home: Store) -> Residence:
-        """A store of rows that stay with the workers; copies of them go to ``home``."""
-        return Residence(home, self)
+    def residence(self, store: Store) -> Residence:
+        """Returns rows that stay with the workers; copies of them go to ``store``."""
+        return Residence(store, self)
 
     def fetch(self, receipts: dict[int, Receipt]) -> dict[int, Tree]:
         """The rows that receipts stand for."""

@@ -13,7 +13,7 @@ from idiolect.engines.cluster.errand import Receipt
 from idiolect.federation import Store
 
 if TYPE_CHECKING:
-    from idiolect.engines.cluster.engine import Ray
+    from idiolect.engines.cluster.engine import RayEngine
 
 __all__ = ["Residence"]
 
@@ -30,7 +30,7 @@ class Residence:
         home: the store of the driver.
     """
 
-    def __init__(self, home: Store, engine: Ray) -> None:
+    def __init__(self, home: Store, engine: RayEngine) -> None:
         self._home, self._engine = home, engine
         self._away: dict[int, Receipt] = {}
         self._changed: set[int] = set()

@@ -20,7 +20,7 @@ from idiolect.engines.arrays import to_arrays, to_tensors
 from idiolect.engines.call import answer, answer_or_error, worker_engine
 from idiolect.engines.cluster.errand import Answer, Errand, Given, Held, Lost, Moved, Receipt, Source, Step
 from idiolect.engines.cohort import Cohort
-from idiolect.engines.loop import Loop
+from idiolect.engines.loop import LoopEngine
 from idiolect.engines.one_core import settle_on_one_core
 from idiolect.engines.workload import Workload
 from idiolect.version import __version__
@@ -39,7 +39,7 @@ class Shard:
     def __init__(self) -> None:
         self._rows: dict[int, Tree] = {}  # by edition
         self._work: Workload | None = None
-        self._running: tuple[Any, Program, Loop | Cohort] | None = None
+        self._running: tuple[Any, Program, LoopEngine | Cohort] | None = None
 
     def about(self) -> dict[str, Any]:
         """Where this worker is, and what it runs."""
@@ -104,7 +104,7 @@ class Shard:
         program, engine = self._engine(step.program)
         return answer(engine, program, step.call, self._on_device(to_tensors(server)), dict(privates))
 
-    def _engine(self, program: Any) -> tuple[Program, Loop | Cohort]:
+    def _engine(self, program: Any) -> tuple[Program, LoopEngine | Cohort]:
         """The program behind a reference and its engine; the last one stays at hand."""
         if self._running is None or self._running[0] != program:
             assert self._work is not None

@@ -28,7 +28,7 @@ from idiolect.core import (
 )
 from idiolect.core.trees import stack
 from idiolect.data import Dataset
-from idiolect.engines import Loop, Workload, initialiser, make_task
+from idiolect.engines import LoopEngine, Workload, initialiser, make_task
 from idiolect.engines.packing import SINGLE
 from idiolect.engines.precision import PRECISIONS
 from idiolect.experiments.studies.head_gradients import gradient_sum, head_gradients
@@ -109,7 +109,7 @@ class StudyFederation:
         """One round of the one client, and the server's part of it."""
         program = self.program(epoch)
         sent = broadcast(METHOD, before.server)
-        (outcome,) = Loop(self.work).round(program, sent, {ONLY: before.private}, observe=False)
+        (outcome,) = LoopEngine(self.work).round(program, sent, {ONLY: before.private}, observe=False)
         server = server_round(METHOD, before.server, stack([outcome.messages]), program.clock)
         return Epoch(server, outcome.private, float(outcome.loss), gradient_sum(outcome.private))
 

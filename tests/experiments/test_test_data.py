@@ -1,4 +1,4 @@
-"""EngineChoice training and test samples come from: the pool, the clients' test data, the server's; nothing in two places."""
+"""Where training and test samples come from: the pool, the clients' test data, the server's; nothing in two places."""
 
 from __future__ import annotations
 

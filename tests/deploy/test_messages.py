@@ -1,4 +1,4 @@
-"""Letters: what was not signed is not read, and what has not the expected form is not taken."""
+"""Messages: what was not signed is not read, and what has not the expected form is not taken."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ import torch
 
 pytest.importorskip("flwr", reason="deployment needs the extra flower")
 
-from idiolect.deploy.carrier import record_of, sealed_of
 from idiolect.deploy.keys import private_key, public_key, write_certificates, write_key_pair
-from idiolect.deploy.letters import Sealed, Tampered, opened, sealed
-from idiolect.deploy.named import Misfit, digest, named, rebuilt
+from idiolect.deploy.messages import SignedMessage, Tampered, from_record, sign, to_record, verify
+from idiolect.deploy.tensor_names import UnexpectedTensors, flatten, tree_digest, unflatten
 
 TREE = {"params": {"w": torch.arange(6.0).reshape(2, 3)}, "pair": (torch.ones(1, dtype=torch.int64),)}
 
@@ -25,36 +24,36 @@ def keys(tmp_path: Path) -> tuple[Path, Path]:
     return tmp_path / "ours", tmp_path / "theirs"
 
 
-def letter(keys: tuple[Path, Path]) -> Sealed:
-    return sealed({"kind": "train", "round": 3}, named(TREE), private_key(keys[0] / "key"))
+def message(keys: tuple[Path, Path]) -> SignedMessage:
+    return sign({"kind": "train", "round": 3}, flatten(TREE), private_key(keys[0] / "key"))
 
 
-def test_letter_comes_back_as_it_went(keys: tuple[Path, Path]) -> None:
-    carried = sealed_of(record_of(letter(keys)))
-    found = opened(carried, public_key(keys[0] / "key.pub"), "us")
+def test_message_comes_back_as_it_went(keys: tuple[Path, Path]) -> None:
+    carried = from_record(to_record(message(keys)))
+    found = verify(carried, public_key(keys[0] / "key.pub"), "us")
     assert found.header == {"kind": "train", "round": 3}
-    assert digest(rebuilt(found.tensors, [TREE], "it")) == digest(TREE)
+    assert tree_digest(unflatten(found.tensors, [TREE], "it")) == tree_digest(TREE)
 
 
-def test_letter_may_hold_one_tensor_twice(keys: tuple[Path, Path]) -> None:
+def test_message_may_hold_one_tensor_twice(keys: tuple[Path, Path]) -> None:
     weight = torch.ones(())
-    twice = sealed({}, named({"average": weight, "buffers": weight}), private_key(keys[0] / "key"))
-    found = opened(twice, public_key(keys[0] / "key.pub"), "us")
+    twice = sign({}, flatten({"average": weight, "buffers": weight}), private_key(keys[0] / "key"))
+    found = verify(twice, public_key(keys[0] / "key.pub"), "us")
     assert [float(tensor) for tensor in found.tensors.values()] == [1.0, 1.0]
 
 
 @pytest.mark.parametrize("part", ["header", "body", "signature"])
 def test_one_changed_byte_is_refused(keys: tuple[Path, Path], part: str) -> None:
-    whole = letter(keys)
+    whole = message(keys)
     content = bytearray(getattr(whole, part))
     content[-1] ^= 1
     with pytest.raises(Tampered, match="does not carry the signature of us"):
-        opened(whole._replace(**{part: bytes(content)}), public_key(keys[0] / "key.pub"), "us")
+        verify(whole._replace(**{part: bytes(content)}), public_key(keys[0] / "key.pub"), "us")
 
 
-def test_letter_of_another_key_is_refused(keys: tuple[Path, Path]) -> None:
+def test_message_of_another_key_is_refused(keys: tuple[Path, Path]) -> None:
     with pytest.raises(Tampered, match="signature"):
-        opened(letter(keys), public_key(keys[1] / "key.pub"), "them")
+        verify(message(keys), public_key(keys[1] / "key.pub"), "them")
 
 
 @pytest.mark.parametrize(
@@ -66,13 +65,13 @@ def test_letter_of_another_key_is_refused(keys: tuple[Path, Path]) -> None:
     ],
 )
 def test_tensor_of_another_form_is_refused_by_name(change: dict[str, torch.Tensor], sentence: str) -> None:
-    with pytest.raises(Misfit, match=sentence):
-        rebuilt({**named(TREE), **change}, [TREE], "the shared model")
+    with pytest.raises(UnexpectedTensors, match=sentence):
+        unflatten({**flatten(TREE), **change}, [TREE], "the shared model")
 
 
 def test_missing_tensor_is_refused_by_name() -> None:
-    with pytest.raises(Misfit, match="/pair/0 is missing"):
-        rebuilt({"/params/w": TREE["params"]["w"]}, [TREE], "the shared model")
+    with pytest.raises(UnexpectedTensors, match="/pair/0 is missing"):
+        unflatten({"/params/w": TREE["params"]["w"]}, [TREE], "the shared model")
 
 
 def test_secret_files_are_their_owners_alone(keys: tuple[Path, Path], tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""TensorBoard: event files in ``<out>/tensorboard/<run>``; look at them with ``tensorboard --logdir <out>``."""
+"""TensorBoard tracker: event files in ``<out>/tensorboard/<run>``; show them with ``tensorboard --logdir <out>``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import tensorboard as tensorboard  # so that its absence is said by its own name
+import tensorboard as tensorboard  # makes the error of a missing package name it
 from torch.utils.tensorboard import SummaryWriter
 
 __all__ = ["TensorBoard", "open_tracker"]
@@ -16,12 +16,14 @@ FOLDER = "tensorboard"
 
 
 class TensorBoard:
+    """Logs a run as scalars of TensorBoard."""
+
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._writer: SummaryWriter | None = None
 
     def begin(self, name: str, manifest: Mapping[str, Any], done: int) -> None:
-        """Points after ``done`` that a stopped run left are hidden; they are drawn again."""
+        """Hides the points after ``done`` that a stopped run has left; they are logged again."""
         self._writer = SummaryWriter(str(self._folder / name), purge_step=done + 1)
         spec = json.dumps(manifest["spec"], indent=2)
         self._writer.add_text("spec", f"```json\n{spec}\n```", 0)
@@ -41,4 +43,5 @@ class TensorBoard:
 
 
 def open_tracker(out: Path) -> TensorBoard:
+    """Opens the folder below ``out``; the event file is made when a run begins."""
     return TensorBoard(out / FOLDER)

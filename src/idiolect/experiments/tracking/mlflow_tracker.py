@@ -1,7 +1,6 @@
-"""MLflow: one run of the experiment ``idiolect``, in ``<out>/mlruns`` or where ``MLFLOW_TRACKING_URI`` says.
+"""MLflow tracker: logs to the experiment ``idiolect`` in ``<out>/mlruns``, or where ``MLFLOW_TRACKING_URI`` says.
 
-A folder needs no database and no server, so it is what a run without further settings writes.  MLflow's own reports
-about its use are switched off: a run talks to nobody it was not told to.
+The default is a folder because that needs neither a database nor a server.  MLflow's telemetry is switched off.
 """
 
 from __future__ import annotations
@@ -32,13 +31,15 @@ STATUS = {"finished": "FINISHED", "failed": "FAILED", "stopped": "KILLED"}
 
 
 class MLflow:
+    """Logs a run as one run of MLflow."""
+
     def __init__(self, client: MlflowClient) -> None:
         self._client = client
         self._run = ""
         self._known = 0
 
     def begin(self, name: str, manifest: Mapping[str, Any], done: int) -> None:
-        """Takes up the unfinished run of that name if there is one; rounds it knows of are not told twice."""
+        """Continues the unfinished run of that name if there is one; rounds that it knows are not logged twice."""
         experiment = self._client.get_experiment_by_name(EXPERIMENT)
         home = experiment.experiment_id if experiment else self._client.create_experiment(EXPERIMENT)
         same = f"tags.`{NAME}` = '{name}' and attributes.status != 'FINISHED'"
@@ -68,8 +69,10 @@ class MLflow:
 
 
 def open_tracker(out: Path) -> MLflow:
-    """Raises:
-    UserError: MLflow does not take ``MLFLOW_TRACKING_URI``.
+    """Opens a client of MLflow.
+
+    Raises:
+        UserError: MLflow does not accept ``MLFLOW_TRACKING_URI``.
     """
     address = os.environ.get("MLFLOW_TRACKING_URI")
     if not address:

@@ -10,6 +10,7 @@ import pandas as pd
 
 from idiolect.records import Run
 from idiolect.reports.grouping import group_runs
+from idiolect.reports.text_tables import to_csv, to_markdown
 
 __all__ = ["WORDS", "best_cells", "csv_table", "human_bytes", "markdown_table", "notes_of", "plain_rows"]
 
@@ -37,23 +38,20 @@ def plain_rows(summary: pd.DataFrame) -> list[list[str]]:
 
 def markdown_table(summary: pd.DataFrame, notes: Iterable[str] = ()) -> str:
     """A Markdown table, the best accuracy of each column in bold, with an explanation and notes below."""
-    header, *rows = plain_rows(summary)
-    rows = [[cell.replace("|", "\\|") for cell in row] for row in rows]
-    for row, column in best_cells(summary, header):
-        rows[row][column] = f"**{rows[row][column]}**"
-    rule = [":---" if title in WORDS else "---:" for title in header]
-    table = "\n".join("| " + " | ".join(cells) + " |" for cells in [header, rule, *rows])
+    rows = plain_rows(summary)
+    columns = "".join("l" if title in WORDS else "r" for title in rows[0])
+    table = to_markdown(rows, columns, bold=best_cells(summary, rows[0]))
     seeds = " ±: SD over seeds, n - 1." if (summary["seeds"] > 1).any() else ""
-    return "\n".join([table, "", EXPLANATION + seeds, *(f"\n- {note}" for note in notes)]) + "\n"
+    return "\n".join([table, EXPLANATION + seeds, *(f"\n- {note}" for note in notes)]) + "\n"
 
 
 def best_cells(summary: pd.DataFrame, header: list[str]) -> list[tuple[int, int]]:
-    """Row and column of the best of each accuracy, as it is shown; none where there is one method."""
+    """Row (the header is row 0) and column of the best of each accuracy, as it is shown; none with one method."""
     found = []
     for title, name in ACCURACIES.items():
         shown = [ABSENT if math.isnan(value) else f"{100 * value:.1f}" for value in summary[name]]
         best = max((float(text) for text in shown if text != ABSENT), default=math.nan)
-        for row, text in enumerate(shown):
+        for row, text in enumerate(shown, 1):
             if len(shown) > 1 and text != ABSENT and float(text) == best:
                 found.append((row, header.index(title)))
     return found
@@ -61,7 +59,7 @@ def best_cells(summary: pd.DataFrame, header: list[str]) -> list[tuple[int, int]
 
 def csv_table(summary: pd.DataFrame) -> str:
     """The unrounded numbers: accuracies in [0, 1], bytes, seconds; empty where not measured."""
-    return str(summary.to_csv(index=False, lineterminator="\n"))
+    return to_csv(summary)
 
 
 def notes_of(runs: Iterable[Run]) -> list[str]:

@@ -8,7 +8,7 @@ import pandas as pd
 
 from idiolect.records import Run
 from idiolect.reports.grouping import group_runs
-from idiolect.reports.latex import escaped
+from idiolect.reports.text_tables import to_csv, to_latex, to_markdown
 from idiolect.statistics import user_table
 
 __all__ = ["users_csv", "users_data", "users_latex", "users_markdown"]
@@ -27,37 +27,18 @@ def users_data(runs: Iterable[Run]) -> pd.DataFrame:
 
 def users_csv(table: pd.DataFrame) -> str:
     """The unrounded numbers."""
-    return str(table.rename_axis("user").to_csv(lineterminator="\n"))
+    return to_csv(table.rename_axis("user").reset_index())
 
 
 def users_markdown(table: pd.DataFrame) -> str:
     """Percentages with one digit, under what they are."""
-    header, *rows = _cells(table)
-    rule = [":---", *["---:"] * (len(header) - 1)]
-    lines = [
-        "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in [header, rule, *rows]
-    ]
-    return "\n".join([*lines, "", NOTE]) + "\n"
+    return f"{to_markdown(_cells(table))}\n{NOTE}\n"
 
 
 def users_latex(table: pd.DataFrame) -> str:
     """A `tabular` with the rules of booktabs, one before the mean."""
-    header, *rows = [" & ".join(map(escaped, row)) + r" \\" for row in _cells(table)]
-    return "\n".join(
-        [
-            "% needs \\usepackage{booktabs} and \\usepackage[T1]{fontenc}",
-            rf"\begin{{tabular}}{{l{'r' * table.shape[1]}}}",
-            r"\toprule",
-            header,
-            r"\midrule",
-            *rows[:-2],
-            r"\midrule",
-            *rows[-2:],
-            r"\bottomrule",
-            r"\end{tabular}",
-            "",
-        ]
-    )
+    rows = _cells(table)
+    return to_latex(rows, rules_before=[len(rows) - 2])
 
 
 def _cells(table: pd.DataFrame) -> list[list[str]]:

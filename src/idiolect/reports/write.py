@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-import pandas as pd
 from matplotlib import rc_context
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -25,6 +24,7 @@ from idiolect.reports.scatter import scatter_data, scatter_figure
 from idiolect.reports.special import special_pictures
 from idiolect.reports.summary import summarise
 from idiolect.reports.table import csv_table, markdown_table, notes_of
+from idiolect.reports.text_tables import to_csv
 from idiolect.reports.users import users_csv, users_data, users_latex, users_markdown
 
 __all__ = ["FIGURES", "FORMATS", "image", "png", "refuse_unknown_formats", "write_report"]
@@ -112,15 +112,11 @@ def _certainty(runs: list[Run]) -> dict[str, str]:
     """How sure the numbers are, as far as the runs can be paired."""
     found: dict[str, str] = {}
     with suppress(UserError):
-        found["intervals.csv"] = _csv(intervals_data(runs))
+        found["intervals.csv"] = to_csv(intervals_data(runs))
     if len(group_runs(runs)) > 1:
         with suppress(UserError):
-            found["pairs.csv"] = _csv(pairs_data(runs))
+            found["pairs.csv"] = to_csv(pairs_data(runs))
     return found
-
-
-def _csv(table: pd.DataFrame) -> str:
-    return str(table.to_csv(index=False, lineterminator="\n"))
 
 
 def _pictures(runs: list[Run], formats: tuple[str, ...], special: bool) -> dict[str, bytes | str]:
@@ -143,5 +139,5 @@ def _pictures(runs: list[Run], formats: tuple[str, ...], special: bool) -> dict[
         figure.set_dpi(DPI)
         contents |= {f"{name}.{kind}": image(figure, kind) for kind in FIGURES if kind in formats}
     if "csv" in formats:
-        contents |= {name: _csv(table) for name, table in numbers.items()}
+        contents |= {name: to_csv(table) for name, table in numbers.items()}
     return contents

@@ -20,8 +20,7 @@ from idiolect.experiments.studies.observation import observe_epoch
 from idiolect.federation import plan_batches
 from idiolect.models import How, build
 from idiolect.records import RowBuffer
-from idiolect.reports import gather
-from idiolect.reports.features import features_figure
+from idiolect.reports import features_figure, gather
 
 CPU = {"engine": "loop", "device": "cpu"}
 TINY = Study("fashion-mnist-12k", "lenet_2d(relu=False)", 3, (3,), 2, 0.01, 0.9, 1e-5, 16)

@@ -14,7 +14,7 @@ from idiolect.experiments.reproduction.of_table import whole_table
 from idiolect.experiments.reproduction.plan import Ask
 from idiolect.experiments.reproduction.result import Reproduction
 from idiolect.experiments.reproduction.tasks import Where
-from idiolect.reports.write import FIGURES
+from idiolect.reports import IMAGE_FORMATS
 from idiolect.statistics.degradation import DELTAS
 
 __all__ = ["Reproduction", "ids", "reproduce"]
@@ -61,7 +61,7 @@ def reproduce(
         out: holds the runs, and a folder with the table.
     """
     for name in formats:
-        refuse_unknown_choice("a format", name, FIGURES)
+        refuse_unknown_choice("a format", name, IMAGE_FORMATS)
     if id not in ids():
         raise unknown_name("table or figure", id, ids())
     if seeds is None:

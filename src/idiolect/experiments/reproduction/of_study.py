@@ -18,10 +18,7 @@ from idiolect.experiments.scenarios import availability
 from idiolect.experiments.studies import studies_of, study_run
 from idiolect.experiments.studies.catalogue import Wanted
 from idiolect.records import Run, write_atomically
-from idiolect.reports.bars import bars_figure
-from idiolect.reports.features import features_figure
-from idiolect.reports.lines import lines_figure
-from idiolect.reports.write import image
+from idiolect.reports import bars_figure, features_figure, image, lines_figure
 
 __all__ = ["STUDIES", "whole_study"]
 

@@ -11,15 +11,17 @@ from matplotlib.figure import Figure as Picture
 from idiolect.experiments.papers import Figure
 from idiolect.experiments.reproduction.entry import Entry
 from idiolect.records import write_atomically
-from idiolect.reports.bars import bars_figure
-from idiolect.reports.change_figure import change_figure
-from idiolect.reports.heat_map import heat_figure
-from idiolect.reports.lines import lines_figure
-from idiolect.reports.profile import profile_figure
-from idiolect.reports.scatter import scatter_figure
-from idiolect.reports.settings_scatter import settings_figure
-from idiolect.reports.write import image
-from idiolect.reports.zigzag import zigzag_figure
+from idiolect.reports import (
+    bars_figure,
+    change_figure,
+    heat_figure,
+    image,
+    lines_figure,
+    profile_figure,
+    scatter_figure,
+    settings_figure,
+    zigzag_figure,
+)
 
 __all__ = ["DRAWINGS", "points_of_tables", "write_picture"]
 

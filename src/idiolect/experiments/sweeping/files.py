@@ -13,8 +13,7 @@ import pandas as pd
 
 from idiolect.experiments.sweeping.result import Tried
 from idiolect.records import write_atomically
-from idiolect.reports.sweep_figure import sweep_figure
-from idiolect.reports.write import png
+from idiolect.reports import image, sweep_figure
 
 __all__ = ["best_rows", "sweep_points", "trial_rows", "write_sweep"]
 
@@ -89,7 +88,9 @@ def write_sweep(folder: Path, tried: Sequence[Tried]) -> list[Path]:
     files: dict[str, str | bytes] = {"sweep.md": text.rstrip() + "\n", "sweep.csv": target.getvalue()}
     points = sweep_points(tried)
     if len(points):
-        files["sweep.png"] = png(sweep_figure(points, "Every trial of the sweep; chosen on validation data"))
+        files["sweep.png"] = image(
+            sweep_figure(points, "Every trial of the sweep; chosen on validation data"), "png"
+        )
     return [write_atomically(folder / name, content) for name, content in files.items()]
 
 

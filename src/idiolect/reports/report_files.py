@@ -1,37 +1,75 @@
-"""The whole report of a comparison, as files."""
+"""Writes the files of a report: tables, figures and the numbers behind them."""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
-from matplotlib import rc_context
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from idiolect.errors import UserError, refuse_unknown_choice
 from idiolect.records import Run, write_atomically
-from idiolect.reports.appearance import DPI
-from idiolect.reports.clients import clients_data, clients_figure
-from idiolect.reports.comparison import intervals_data, pairs_data
-from idiolect.reports.curves import curves_data, curves_figure
-from idiolect.reports.grouping import group_runs
-from idiolect.reports.latex import latex_table
-from idiolect.reports.partition_figure import partition_figure
-from idiolect.reports.scatter import scatter_data, scatter_figure
-from idiolect.reports.special import special_pictures
-from idiolect.reports.summary import summarise
-from idiolect.reports.table import csv_table, markdown_table, notes_of
-from idiolect.reports.users import users_csv, users_data, users_latex, users_markdown
+from idiolect.reports.comparison import (
+    intervals_data,
+    pairs_data,
+    users_csv,
+    users_data,
+    users_latex,
+    users_markdown,
+)
+from idiolect.reports.figures.calibration import calibration_data, calibration_figure
+from idiolect.reports.figures.charts import heat_figure
+from idiolect.reports.figures.clients import (
+    change_data,
+    change_figure,
+    clients_data,
+    clients_figure,
+    clients_heat_data,
+    teachers_data,
+    teachers_figure,
+)
+from idiolect.reports.figures.degradation import (
+    degradation_data,
+    degradation_figure,
+    zigzag_data,
+    zigzag_figure,
+)
+from idiolect.reports.figures.learning_curves import curves_data, curves_figure, targets_data, targets_figure
+from idiolect.reports.figures.mixing_profile import profile_data, profile_figure
+from idiolect.reports.figures.partition import partition_figure
+from idiolect.reports.figures.ranks import ranks_data, ranks_figure
+from idiolect.reports.figures.style import DPI, IMAGE_FORMATS, image
+from idiolect.reports.figures.tradeoff import scatter_data, scatter_figure
+from idiolect.reports.run_groups import group_runs
+from idiolect.reports.summary_table import csv_table, latex_table, markdown_table, notes_of, summarise
+from idiolect.reports.text_tables import to_csv
 
-__all__ = ["FIGURES", "FORMATS", "image", "png", "refuse_unknown_formats", "write_report"]
+__all__ = [
+    "FORMATS",
+    "SpecialFigure",
+    "refuse_unknown_formats",
+    "special_pictures",
+    "write_report",
+]
 
-FIGURES = ("png", "svg", "pdf")
 TABLES = ("md", "csv", "tex")
-FORMATS = (*FIGURES, *TABLES)
+FORMATS = (*IMAGE_FORMATS, *TABLES)
+Maker = Callable[[list[Run]], pd.DataFrame]
+Drawer = Callable[[pd.DataFrame, list[str]], Figure]  # of the numbers and all methods, for their colours
+MAKERS: dict[str, tuple[Maker, Drawer]] = {
+    "heat-map": (clients_heat_data, lambda data, _: heat_figure(data, column_label="Client", columns=1)),
+    "change": (change_data, lambda data, _: change_figure(data)),
+    "ranks": (ranks_data, ranks_figure),
+    "calibration": (calibration_data, calibration_figure),
+    "targets": (targets_data, targets_figure),
+    "zigzag": (zigzag_data, lambda data, _: zigzag_figure(data)),
+    "degradation": (degradation_data, degradation_figure),
+    "profile": (profile_data, lambda data, methods: profile_figure(data, lines=methods)),
+    "teachers": (teachers_data, teachers_figure),
+}
 
 
 def refuse_unknown_formats(formats: Iterable[str]) -> None:
@@ -74,24 +112,6 @@ def write_report(
     return [write_atomically(folder / name, content) for name, content in contents.items()]
 
 
-def png(figure: Figure) -> bytes:
-    """A figure as PNG, without a date or version in it, so that the same record gives the same file."""
-    target = io.BytesIO()
-    FigureCanvasAgg(figure).print_png(target, metadata={"Software": None})  # type: ignore[no-untyped-call]
-    return target.getvalue()
-
-
-def image(figure: Figure, format: str) -> bytes:
-    """A figure as png, svg or pdf, the same bytes for the same record."""
-    if format == "png":
-        return png(figure)
-    target = io.BytesIO()
-    date = "Date" if format == "svg" else "CreationDate"
-    with rc_context({"svg.hashsalt": "idiolect", "pdf.fonttype": 42}):
-        figure.savefig(target, format=format, metadata={date: None})
-    return target.getvalue()
-
-
 def _tables(runs: list[Run], formats: tuple[str, ...]) -> dict[str, str]:
     summary = summarise(runs)
     makers = {"md": lambda: markdown_table(summary, notes_of(runs)), "csv": lambda: csv_table(summary)}
@@ -112,15 +132,11 @@ def _certainty(runs: list[Run]) -> dict[str, str]:
     """How sure the numbers are, as far as the runs can be paired."""
     found: dict[str, str] = {}
     with suppress(UserError):
-        found["intervals.csv"] = _csv(intervals_data(runs))
+        found["intervals.csv"] = to_csv(intervals_data(runs))
     if len(group_runs(runs)) > 1:
         with suppress(UserError):
-            found["pairs.csv"] = _csv(pairs_data(runs))
+            found["pairs.csv"] = to_csv(pairs_data(runs))
     return found
-
-
-def _csv(table: pd.DataFrame) -> str:
-    return str(table.to_csv(index=False, lineterminator="\n"))
 
 
 def _pictures(runs: list[Run], formats: tuple[str, ...], special: bool) -> dict[str, bytes | str]:
@@ -141,7 +157,28 @@ def _pictures(runs: list[Run], formats: tuple[str, ...], special: bool) -> dict[
     contents: dict[str, bytes | str] = {}
     for name, figure in pictures.items():
         figure.set_dpi(DPI)
-        contents |= {f"{name}.{kind}": image(figure, kind) for kind in FIGURES if kind in formats}
+        contents |= {f"{name}.{kind}": image(figure, kind) for kind in IMAGE_FORMATS if kind in formats}
     if "csv" in formats:
-        contents |= {name: _csv(table) for name, table in numbers.items()}
+        contents |= {name: to_csv(table) for name, table in numbers.items()}
     return contents
+
+
+class SpecialFigure(NamedTuple):
+    """A picture and the numbers behind it."""
+
+    figure: Figure
+    data: pd.DataFrame
+
+
+def special_pictures(runs: Iterable[Run]) -> dict[str, SpecialFigure]:
+    """By name, what the runs can give; what they cannot is left out."""
+    runs, found = list(runs), {}
+    methods = list(group_runs(runs))
+    for name, (make, draw) in MAKERS.items():
+        try:
+            data = make(runs)
+        except UserError:
+            continue
+        if len(data):
+            found[name] = SpecialFigure(draw(data, methods), data)
+    return found

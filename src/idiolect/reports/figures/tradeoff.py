@@ -1,4 +1,4 @@
-"""Aggregation against personalisation, one mark per method (MAP, figure 9)."""
+"""Aggregation against personalisation: one mark for each method, or for each setting of one (MAP, figures 9 and 11)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,21 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from idiolect.records import Run
-from idiolect.reports.appearance import INK, appearances, tidy, wrapped
-from idiolect.reports.grouping import group_runs
+from idiolect.reports.figures.style import (
+    COLOURS,
+    INK,
+    MARKERS,
+    appearances,
+    label_panel,
+    legend_beside,
+    make_panels,
+    tidy,
+    wrapped,
+)
+from idiolect.reports.run_groups import group_runs
 from idiolect.statistics import tradeoff
 
-__all__ = ["scatter_data", "scatter_figure"]
+__all__ = ["scatter_data", "scatter_figure", "settings_figure"]
 
 AXES = {"x": "aggregation", "y": "personalisation"}
 EDGE = 0.02  # of the width, where methods without a global model stand
@@ -63,4 +73,37 @@ def scatter_figure(data: pd.DataFrame, methods: Iterable[str] = ()) -> Figure:
         labelspacing=0.8,
         labelcolor=INK,
     )
+    return figure
+
+
+def settings_figure(points: pd.DataFrame, title: str = "") -> Figure:
+    """Draws one mark for each setting.
+
+    Args:
+        points: columns `colour` and `shape`, the two halves of a setting's name, `aggregation`, `personalisation`.
+    """
+    colours = dict(zip(dict.fromkeys(points["colour"]), COLOURS * len(points), strict=False))
+    shapes = dict(zip(dict.fromkeys(points["shape"]), MARKERS * len(points), strict=False))
+    figure, (axes,) = make_panels(1, title, size=(5.6, 4.4))
+    for line in points.to_dict("records"):
+        look = {"color": colours[line["colour"]], "marker": shapes[line["shape"]]}
+        axes.plot(
+            line["aggregation"],
+            line["personalisation"],
+            linestyle="none",
+            markersize=8,
+            markeredgecolor="white",
+            **look,
+        )
+    label_panel(axes, "", "Global model on the server's test set (%)", "Personalised, selected clients (%)")
+    marks = [
+        Line2D([], [], marker="s", linestyle="none", color=colour, label=str(name))
+        for name, colour in colours.items()
+    ]
+    marks += [
+        Line2D([], [], marker=shape, linestyle="none", color="#555555", label=str(name))
+        for name, shape in shapes.items()
+        if name
+    ]
+    legend_beside(figure, marks)
     return figure

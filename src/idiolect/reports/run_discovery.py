@@ -1,4 +1,4 @@
-"""Finds the runs to report on, and passes over what is none with a sentence each."""
+"""Finds the finished runs in folders, and says what it passes over."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from idiolect.errors import UserError
 from idiolect.records import Run, read_run
-from idiolect.reports.grouping import group_runs
+from idiolect.reports.run_groups import group_runs
 from idiolect.statistics import client_scores
 
 __all__ = ["gather"]

@@ -1,23 +1,53 @@
-"""The critical-difference picture: mean ranks on a line, bars over methods that are not told apart."""
+"""Methods ranked over scenes, and the critical-difference figure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from idiolect.reports.appearance import INK, appearances
+from idiolect import statistics
+from idiolect.errors import UserError
+from idiolect.records import Run
+from idiolect.reports.figures.style import INK, appearances
+from idiolect.reports.run_groups import SCENE, group_runs
 
 if TYPE_CHECKING:
     from idiolect.statistics import Ranking
 
-__all__ = ["critical_difference_figure"]
+__all__ = ["critical_difference_figure", "ranks_data", "ranks_figure"]
 
 ROW = 0.34  # inches between two labels
 BAR = 0.24  # rows between two bars
 GREY = "#999999"
+
+
+def ranks_data(runs: Iterable[Run]) -> pd.DataFrame:
+    """Scenes against methods: the headline's accuracy, mean over clients and seeds.
+
+    A scene is a dataset with a partition and a network; a method that a scene lacks is left out.
+
+    Raises:
+        UserError: there are fewer than two scenes, or fewer than three methods in all of them.
+    """
+    scenes: dict[str, list[Run]] = {}
+    for run in runs:
+        name = ", ".join(str(run.manifest[key]) for key in SCENE if key in run.manifest)
+        scenes.setdefault(name, []).append(run)
+    groups = {name: group_runs(found) for name, found in scenes.items()}
+    shared = [label for label in next(iter(groups.values()), {}) if all(label in g for g in groups.values())]
+    if len(groups) < 2 or len(shared) < 3:
+        raise UserError(f"ranks need three methods in each of two scenes, got {len(shared)} in {len(groups)}")
+    chosen = {name: {label: found[label] for label in shared} for name, found in groups.items()}
+    return statistics.scenario_table(chosen).rename_axis("scene")
+
+
+def ranks_figure(data: pd.DataFrame, methods: Iterable[str] = ()) -> Figure:
+    """The critical-difference picture of what `ranks_data` gives."""
+    return critical_difference_figure(statistics.rank_methods(data), methods)
 
 
 def critical_difference_figure(ranking: Ranking, methods: Iterable[str] = ()) -> Figure:

@@ -1,4 +1,4 @@
-"""The page: one HTML file that holds its style, its scripts and its data, and asks the network for nothing."""
+"""The HTML page of a report: one file with its style, its scripts and its data, which needs no network."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from markupsafe import Markup
 
 from idiolect.errors import UserError
 from idiolect.records import Run, write_atomically
-from idiolect.reports.appearance import COLOURS, DARK_COLOURS
-from idiolect.reports.page_data import as_json, page_data
-from idiolect.reports.summary import summarise
-from idiolect.reports.table import EXPLANATION, plain_rows
+from idiolect.reports.figures.style import COLOURS, DARK_COLOURS
+from idiolect.reports.page.document import as_json, page_data
+from idiolect.reports.summary_table import EXPLANATION, plain_rows, summarise
 
 __all__ = ["MOST_BYTES", "page_html", "write_page"]
 
@@ -93,7 +92,7 @@ def _title(document: dict[str, Any]) -> str:
 
 
 def _source(name: str) -> str:
-    return (files("idiolect.reports") / "page" / name).read_text(encoding="utf-8")
+    return (files("idiolect.reports.page") / "assets" / name).read_text(encoding="utf-8")
 
 
 @cache

@@ -10,10 +10,9 @@ from matplotlib.figure import Figure
 
 from idiolect.errors import UserError
 from idiolect.records import Run
-from idiolect.reports.appearance import INK, appearances, wrapped
-from idiolect.reports.curve_marks import line_style
-from idiolect.reports.grouping import group_runs
-from idiolect.reports.panels import label_panel, legend_beside, make_panels
+from idiolect.reports.figures.charts import line_style
+from idiolect.reports.figures.style import INK, appearances, label_panel, legend_beside, make_panels, wrapped
+from idiolect.reports.run_groups import group_runs
 from idiolect.statistics import alpha_profile, pick, server_curve
 
 __all__ = ["profile_data", "profile_figure"]

@@ -1,4 +1,4 @@
-"""The summary as text: plain rows for a terminal, Markdown for people, CSV for programs."""
+"""The summary of a report: one row for each method, as numbers, plain text, Markdown, LaTeX and CSV."""
 
 from __future__ import annotations
 
@@ -9,10 +9,33 @@ from typing import Any
 import pandas as pd
 
 from idiolect.records import Run
-from idiolect.reports.grouping import group_runs
+from idiolect.reports.run_groups import group_runs
+from idiolect.reports.text_tables import to_csv, to_latex, to_markdown
+from idiolect.statistics import client_scores, server_curve, worst_tenth
 
-__all__ = ["WORDS", "best_cells", "csv_table", "human_bytes", "markdown_table", "notes_of", "plain_rows"]
+__all__ = [
+    "AVERAGED",
+    "WORDS",
+    "best_cells",
+    "csv_table",
+    "final_global",
+    "human_bytes",
+    "latex_table",
+    "markdown_table",
+    "notes_of",
+    "plain_rows",
+    "summarise",
+]
 
+AVERAGED = (
+    "global_accuracy",
+    "personal_accuracy",
+    "sd_clients",
+    "worst_tenth",
+    "bytes_down",
+    "bytes_up",
+    "seconds",
+)
 ABSENT = "-"
 ACCURACIES = {
     "Global %": "global_accuracy",
@@ -28,32 +51,76 @@ EXPLANATION = (
 )
 
 
+def summarise(runs: Iterable[Run]) -> pd.DataFrame:
+    """Summarises runs, one row per method: means over seeds, and SDs over seeds where there are several.
+
+    Columns: `method` (its label), `seeds` (how many), `predictor` (the headline), `clients`, then, each as
+    the mean over seeds: `global_accuracy` (server's test set), `personal_accuracy` (mean over all clients),
+    `sd_clients` (SD over clients, n - 1), `worst_tenth` (mean of the worst ceil(10 %) of the clients),
+    `bytes_down` and `bytes_up` per round, `seconds` of the whole run; and `global_accuracy_sd_seeds`,
+    `personal_accuracy_sd_seeds`, `worst_tenth_sd_seeds` (n - 1, NaN for one seed).  Accuracies lie in [0,
+    1]; what was not measured is NaN.
+    """
+    return pd.DataFrame([_summary_row(label, group) for label, group in group_runs(runs).items()])
+
+
+def _summary_row(label: str, group: list[Run]) -> dict[str, Any]:
+    seeds = pd.DataFrame([_numbers(run) for run in group])
+    line: dict[str, Any] = {
+        "method": label,
+        "seeds": len(group),
+        "predictor": group[0].manifest.get("headline", "global"),
+        "clients": int(seeds["clients"].max()),
+    }
+    line.update({name: seeds[name].mean(skipna=False) for name in AVERAGED})
+    for name in ("global_accuracy", "personal_accuracy", "worst_tenth"):
+        line[f"{name}_sd_seeds"] = seeds[name].std(ddof=1, skipna=False)
+    return line
+
+
+def _numbers(run: Run) -> dict[str, float]:
+    clients = client_scores(run)
+    return {
+        "clients": len(clients),
+        "global_accuracy": final_global(run),
+        "personal_accuracy": float(clients.mean()),
+        "sd_clients": float(clients.std(ddof=1)),
+        "worst_tenth": worst_tenth(clients),
+        "bytes_down": float(run.rounds["bytes_down"].mean()),
+        "bytes_up": float(run.rounds["bytes_up"].mean()),
+        "seconds": float(run.manifest.get("seconds", run.rounds["seconds"].sum())),
+    }
+
+
+def final_global(run: Run) -> float:
+    """The last point of the global curve, or NaN."""
+    points = server_curve(run)
+    return float(points.iloc[-1]) if len(points) else math.nan
+
+
 def plain_rows(summary: pd.DataFrame) -> list[list[str]]:
     """The table as strings, the header first; what was not measured is a hyphen."""
     several = bool((summary["seeds"] > 1).any())
-    lines = [_cells(line, several) for line in summary.to_dict("records")]
+    lines = [_row_cells(line, several) for line in summary.to_dict("records")]
     return [list(lines[0]), *(list(cells.values()) for cells in lines)]
 
 
 def markdown_table(summary: pd.DataFrame, notes: Iterable[str] = ()) -> str:
     """A Markdown table, the best accuracy of each column in bold, with an explanation and notes below."""
-    header, *rows = plain_rows(summary)
-    rows = [[cell.replace("|", "\\|") for cell in row] for row in rows]
-    for row, column in best_cells(summary, header):
-        rows[row][column] = f"**{rows[row][column]}**"
-    rule = [":---" if title in WORDS else "---:" for title in header]
-    table = "\n".join("| " + " | ".join(cells) + " |" for cells in [header, rule, *rows])
+    rows = plain_rows(summary)
+    columns = "".join("l" if title in WORDS else "r" for title in rows[0])
+    table = to_markdown(rows, columns, bold=best_cells(summary, rows[0]))
     seeds = " ±: SD over seeds, n - 1." if (summary["seeds"] > 1).any() else ""
-    return "\n".join([table, "", EXPLANATION + seeds, *(f"\n- {note}" for note in notes)]) + "\n"
+    return "\n".join([table, EXPLANATION + seeds, *(f"\n- {note}" for note in notes)]) + "\n"
 
 
 def best_cells(summary: pd.DataFrame, header: list[str]) -> list[tuple[int, int]]:
-    """Row and column of the best of each accuracy, as it is shown; none where there is one method."""
+    """Row (the header is row 0) and column of the best of each accuracy, as it is shown; none with one method."""
     found = []
     for title, name in ACCURACIES.items():
         shown = [ABSENT if math.isnan(value) else f"{100 * value:.1f}" for value in summary[name]]
         best = max((float(text) for text in shown if text != ABSENT), default=math.nan)
-        for row, text in enumerate(shown):
+        for row, text in enumerate(shown, 1):
             if len(shown) > 1 and text != ABSENT and float(text) == best:
                 found.append((row, header.index(title)))
     return found
@@ -61,7 +128,7 @@ def best_cells(summary: pd.DataFrame, header: list[str]) -> list[tuple[int, int]
 
 def csv_table(summary: pd.DataFrame) -> str:
     """The unrounded numbers: accuracies in [0, 1], bytes, seconds; empty where not measured."""
-    return str(summary.to_csv(index=False, lineterminator="\n"))
+    return to_csv(summary)
 
 
 def notes_of(runs: Iterable[Run]) -> list[str]:
@@ -92,7 +159,7 @@ def human_bytes(count: float) -> str:
     return f"{count / 1000:.1f} TB"
 
 
-def _cells(line: dict[Any, Any], several: bool) -> dict[str, str]:
+def _row_cells(line: dict[Any, Any], several: bool) -> dict[str, str]:
     cells = {
         "Method": str(line["method"]),
         "Global %": _percent(line, "global_accuracy"),
@@ -112,3 +179,10 @@ def _percent(line: dict[Any, Any], name: str) -> str:
         return ABSENT
     spread = line.get(f"{name}_sd_seeds", math.nan)
     return f"{100 * line[name]:.1f}" + ("" if math.isnan(spread) else f" ± {100 * spread:.1f}")
+
+
+def latex_table(summary: pd.DataFrame) -> str:
+    """A `tabular` with the rules of booktabs, the best accuracy of each column in bold."""
+    rows = plain_rows(summary)
+    columns = "".join("l" if title in WORDS else "r" for title in rows[0])
+    return to_latex(rows, columns, bold=best_cells(summary, rows[0]))

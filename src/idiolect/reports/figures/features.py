@@ -7,8 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from idiolect.reports.appearance import COLOURS, INK
-from idiolect.reports.panels import label_panel, legend_beside, make_panels
+from idiolect.reports.figures.style import COLOURS, INK, label_panel, legend_beside, make_panels
 
 __all__ = ["features_figure"]
 

@@ -1,4 +1,4 @@
-"""What a sweep found: validation accuracy against each setting that was varied."""
+"""Validation accuracy against each setting that a sweep varied."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from idiolect.reports.appearance import INK, appearances, wrapped
-from idiolect.reports.curve_marks import line_style
-from idiolect.reports.panels import label_panel, legend_beside, make_panels
+from idiolect.reports.figures.charts import line_style
+from idiolect.reports.figures.style import INK, appearances, label_panel, legend_beside, make_panels, wrapped
 
 __all__ = ["sweep_figure"]
 

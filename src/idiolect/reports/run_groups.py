@@ -1,4 +1,4 @@
-"""Runs that differ in nothing but the seed, under a label that tells them from all others."""
+"""Groups runs that differ in nothing but the seed, and labels each group."""
 
 from __future__ import annotations
 

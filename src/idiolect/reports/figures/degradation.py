@@ -1,4 +1,4 @@
-"""What a selected client downloads and what it makes of it, round by round (FedPHP, figure 2; MAP, figure 8)."""
+"""Models before and after local training: local degradation (FedPHP), and accuracies at download and upload."""
 
 from __future__ import annotations
 
@@ -12,15 +12,53 @@ from matplotlib.ticker import MaxNLocator
 
 from idiolect.errors import UserError
 from idiolect.records import Run
-from idiolect.reports.appearance import COLOURS, INK
-from idiolect.reports.grouping import group_runs
-from idiolect.reports.panels import label_panel, legend_beside, make_panels
-from idiolect.statistics import zigzag
+from idiolect.reports.figures.charts import lines_figure
+from idiolect.reports.figures.style import COLOURS, INK, label_panel, legend_beside, make_panels
+from idiolect.reports.run_groups import group_runs
+from idiolect.statistics import degradation, zigzag
 
-__all__ = ["zigzag_data", "zigzag_figure"]
+__all__ = ["degradation_data", "degradation_figure", "zigzag_data", "zigzag_figure"]
 
+PANELS = {"delta_shared": "Main model", "delta_deployed": "Model that stands for the method"}
 MOST_ROUNDS = 60
 TRAINING = 0.6  # of the way from one round to the next
+
+
+def degradation_data(runs: Iterable[Run], at: str = "selection") -> pd.DataFrame:
+    """Columns `panel`, `line` (the method), `x` (the round), `value` in points, `sd` over seeds (n - 1).
+
+    A round counts where every seed selected somebody a second time.  Methods whose runs did not observe every round are
+    left out.
+
+    Args:
+        at: of ``idiolect.statistics.degradation``: the client's next ``selection``, or the next ``round``.
+
+    Raises:
+        UserError: none did, or nobody was selected twice.
+    """
+    tables = []
+    for label, group in group_runs(runs).items():
+        try:
+            by_seed = [degradation(run, at=at).groupby("round")[list(PANELS)].mean() for run in group]
+        except UserError:
+            continue
+        for name, panel in PANELS.items():
+            together = 100 * pd.concat([means[name] for means in by_seed], axis=1).dropna()
+            found = pd.DataFrame({"value": together.mean(axis=1), "sd": together.std(axis=1, ddof=1)})
+            tables.append(found.rename_axis("x").reset_index().assign(panel=panel, line=label))
+    filled = [table for table in tables if len(table)]
+    if not filled:
+        raise UserError("local degradation needs runs with observe=always that select a client twice")
+    return pd.concat(filled, ignore_index=True)[["panel", "line", "x", "value", "sd"]]
+
+
+def degradation_figure(data: pd.DataFrame, methods: Iterable[str] = ()) -> Figure:
+    """Draws what `degradation_data` gives; below 0 the download is worse than what the client had made."""
+    title = "Downloaded model less the client's last personalised one"
+    figure = lines_figure(data, "Round", title, y_label="Change of accuracy (points)", lines=methods)
+    for axes in figure.axes:
+        axes.axhline(0, color="#777777", linewidth=1)
+    return figure
 
 
 def zigzag_data(runs: Iterable[Run], model: str = "shared") -> pd.DataFrame:
@@ -62,7 +100,7 @@ def zigzag_figure(points: pd.DataFrame, title: str = "", *, y_label: str = "Accu
     for axes, panel in zip(grid, panels, strict=True):
         means = points[points["panel"] == panel].groupby("round")[["before", "after"]].mean()
         shown = means.head(MOST_ROUNDS)
-        _draw(axes, shown)
+        _draw_panel(axes, shown)
         part = f" (the first {len(shown)} of {len(means)})" if len(shown) < len(means) else ""
         label_panel(axes, str(panel), f"Round{part}", y_label)
         axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
@@ -79,7 +117,7 @@ def zigzag_figure(points: pd.DataFrame, title: str = "", *, y_label: str = "Accu
     return figure
 
 
-def _draw(axes: Axes, means: pd.DataFrame) -> None:
+def _draw_panel(axes: Axes, means: pd.DataFrame) -> None:
     rounds = means.index.to_numpy(float)
     before, after = means["before"].to_numpy(), means["after"].to_numpy()
     for place, start in enumerate(rounds):

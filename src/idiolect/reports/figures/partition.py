@@ -1,4 +1,4 @@
-"""Who holds what: clients against classes, one bubble for the number of samples."""
+"""Samples of each class at each client, as bubbles."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from idiolect.reports.appearance import COLOURS, INK, tidy
+from idiolect.reports.figures.style import COLOURS, INK, tidy
 
 __all__ = ["partition_figure"]
 

@@ -1,4 +1,4 @@
-"""How well probabilities are calibrated: ECE of every client, and the largest error of a bin, by method."""
+"""Calibration errors by method, mean and SD over clients."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from matplotlib.figure import Figure
 
 from idiolect.errors import UserError
 from idiolect.records import Run
-from idiolect.reports.bars import bars_figure
-from idiolect.reports.grouping import group_runs
+from idiolect.reports.figures.charts import bars_figure
+from idiolect.reports.run_groups import group_runs
 from idiolect.statistics import client_scores
 
 __all__ = ["calibration_data", "calibration_figure"]
 
-PANELS = {"ece": "Expected calibration error", "mce": "Largest error of a bin"}
+CALIBRATION_ERRORS = {"ece": "Expected calibration error", "mce": "Largest error of a bin"}
 
 
 def calibration_data(runs: Iterable[Run]) -> pd.DataFrame:
@@ -26,7 +26,7 @@ def calibration_data(runs: Iterable[Run]) -> pd.DataFrame:
     """
     lines = []
     for label, group in group_runs(runs).items():
-        for metric, panel in PANELS.items():
+        for metric, panel in CALIBRATION_ERRORS.items():
             seeds = [client_scores(run, metric=metric) for run in group]
             if all(len(values) for values in seeds):
                 mean = sum(float(values.mean()) for values in seeds) / len(seeds)

@@ -21,8 +21,7 @@ from idiolect.experiments.spec import Experiment, with_settings
 from idiolect.experiments.sweep_trials import Trial, parse_axis, trials_of
 from idiolect.experiments.sweeping.parameter_grids import grid
 from idiolect.records import Run, spec_hash, write_atomically
-from idiolect.reports.sweep_figure import sweep_figure
-from idiolect.reports.write import png
+from idiolect.reports import image, sweep_figure
 from idiolect.statistics import client_scores, headline, server_curve
 
 __all__ = [
@@ -260,7 +259,9 @@ def _write_sweep(folder: Path, tried: Sequence[Tried]) -> list[Path]:
     files: dict[str, str | bytes] = {"sweep.md": text.rstrip() + "\n", "sweep.csv": target.getvalue()}
     points = sweep_points(tried)
     if len(points):
-        files["sweep.png"] = png(sweep_figure(points, "Every trial of the sweep; chosen on validation data"))
+        files["sweep.png"] = image(
+            sweep_figure(points, "Every trial of the sweep; chosen on validation data"), "png"
+        )
     return [write_atomically(folder / name, content) for name, content in files.items()]
 
 

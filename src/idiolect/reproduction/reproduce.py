@@ -9,7 +9,7 @@ from typing import Any
 from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice, unknown_name
 from idiolect.experiments.execution import Execution, split_keywords
 from idiolect.experiments.sweeping.parameter_grids import grid
-from idiolect.reports.write import FIGURES
+from idiolect.reports import IMAGE_FORMATS
 from idiolect.reproduction.of_figure import whole_figure
 from idiolect.reproduction.of_table import whole_table
 from idiolect.reproduction.papers import figure, figures, papers, table, tables
@@ -63,7 +63,7 @@ def reproduce(
     for name in chosen:
         raise UserError(f"{name} cannot be set: a reproduction runs the settings of the paper")
     for name in formats:
-        refuse_unknown_choice("a format", name, FIGURES)
+        refuse_unknown_choice("a format", name, IMAGE_FORMATS)
     if id not in ids():
         raise unknown_name("table or figure", id, ids())
     if seeds is None:

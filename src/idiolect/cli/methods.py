@@ -12,8 +12,7 @@ from rich.console import Console
 from idiolect import methods
 from idiolect.cli.app import app
 from idiolect.cli.options import Json
-from idiolect.cli.output import console_of_output
-from idiolect.cli.terminal import print_table
+from idiolect.cli.terminal import console_of_output, print_table
 from idiolect.engines import EngineChoice
 from idiolect.errors import UserError
 from idiolect.experiments import Experiment, prepare

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from idiolect.data import describe as data_rows
-from idiolect.engines.fingerprint import fingerprint
+from idiolect.engines.cohort.fingerprint import fingerprint
 from idiolect.errors import UserError
 from idiolect.experiments import Experiment
 from idiolect.experiments.papers import figures, tables

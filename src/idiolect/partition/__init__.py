@@ -8,7 +8,7 @@ from idiolect.partition.iid import iid
 from idiolect.partition.label_k import label_k
 from idiolect.partition.lognormal_2class import lognormal_2class
 from idiolect.partition.map_incomplete import map_incomplete
-from idiolect.partition.partition import Partition
+from idiolect.partition.partition import Partition, RowNumbers
 from idiolect.partition.pathological_shards import pathological_shards
 from idiolect.partition.semantic_emnist import semantic_emnist
 from idiolect.partition.semantic_tiny import semantic_tiny
@@ -17,6 +17,7 @@ from idiolect.partition.two_client_demo import two_client_demo
 __all__ = [
     "Description",
     "Partition",
+    "RowNumbers",
     "by_id",
     "describe",
     "dirichlet_class",

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from idiolect.errors import UserError
 from idiolect.partition.checks import check_real, check_whole
 from idiolect.partition.hand_out import hand_out
-from idiolect.partition.partition import Partition, Rows
+from idiolect.partition.partition import Partition, RowNumbers
 from idiolect.partition.pool import Pool
 
 __all__ = ["hand_out_shares"]
@@ -59,7 +59,9 @@ def _held_by_somebody(pool: Pool, draw: Callable[[], NDArray[np.float64]]) -> ND
     return wishes
 
 
-def _without_tiny_clients(partition: str, clients: list[Rows], left: Rows, min_samples: int) -> Partition:
+def _without_tiny_clients(
+    partition: str, clients: list[RowNumbers], left: RowNumbers, min_samples: int
+) -> Partition:
     removed = {number: rows.size for number, rows in enumerate(clients) if rows.size < min_samples}
     kept = tuple(rows for rows in clients if rows.size >= min_samples)
     if not kept:

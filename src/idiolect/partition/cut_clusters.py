@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from idiolect.errors import UserError
 from idiolect.partition.checks import check_whole
 from idiolect.partition.drawn_clients import draw_clients
-from idiolect.partition.partition import Partition, Rows
+from idiolect.partition.partition import Partition, RowNumbers
 from idiolect.partition.pool import Pool
 
 __all__ = ["cut_clusters"]
@@ -50,11 +50,11 @@ def cut_clusters(
     return draw_clients(pool, pieces, n_clients, noun="client")
 
 
-def _rows_of(pool: Pool, labels: NDArray[np.int64]) -> Rows:
+def _rows_of(pool: Pool, labels: NDArray[np.int64]) -> RowNumbers:
     return np.concatenate([pool.rows_of_class[number] for number in np.searchsorted(pool.classes, labels)])
 
 
-def _cut(random: np.random.Generator, rows: Rows, low: int, high: int) -> list[Rows]:
+def _cut(random: np.random.Generator, rows: RowNumbers, low: int, high: int) -> list[RowNumbers]:
     most = -(-rows.size // low)
     cuts = np.cumsum(random.integers(low, high, size=most, endpoint=True))
     cuts = cuts[cuts < rows.size]

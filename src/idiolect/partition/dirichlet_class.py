@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from idiolect.errors import UserError
 from idiolect.partition.checks import check_real, check_whole
 from idiolect.partition.hand_out import hand_out
-from idiolect.partition.partition import Partition, Rows
+from idiolect.partition.partition import Partition, RowNumbers
 from idiolect.partition.pool import open_pool
 
 __all__ = ["dirichlet_class"]
@@ -44,7 +44,7 @@ def dirichlet_class(
     return Partition(tuple(clients), {"leftover of rounded shares": left})
 
 
-def _check_sizes(clients: list[Rows], min_samples: int) -> None:
+def _check_sizes(clients: list[RowNumbers], min_samples: int) -> None:
     for number, rows in enumerate(clients):
         if rows.size < min_samples:
             raise UserError(

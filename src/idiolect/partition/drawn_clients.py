@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from idiolect.partition.checks import check_whole
-from idiolect.partition.partition import Partition, Rows
+from idiolect.partition.partition import Partition, RowNumbers
 from idiolect.partition.pool import Pool
 
 __all__ = ["draw_clients"]
@@ -15,11 +15,11 @@ __all__ = ["draw_clients"]
 
 def draw_clients(
     pool: Pool,
-    clients: Sequence[Rows],
+    clients: Sequence[RowNumbers],
     n_clients: int,
     *,
     noun: str,
-    dropped: Mapping[str, Rows] | None = None,
+    dropped: Mapping[str, RowNumbers] | None = None,
     ids: Sequence[int | str] = (),
 ) -> Partition:
     """K of the clients, drawn uniformly and kept in their order; the rows of the others are dropped.

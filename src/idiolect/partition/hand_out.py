@@ -12,12 +12,14 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from idiolect.partition.partition import Rows
+from idiolect.partition.partition import RowNumbers
 
 __all__ = ["hand_out"]
 
 
-def hand_out(rows_of_class: Sequence[Rows], counts: NDArray[np.int64]) -> tuple[list[Rows], Rows]:
+def hand_out(
+    rows_of_class: Sequence[RowNumbers], counts: NDArray[np.int64]
+) -> tuple[list[RowNumbers], RowNumbers]:
     """Gives client u the next `counts[u, c]` rows of class c, clients in order.
 
     Args:

@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from idiolect.errors import UserError
 
-__all__ = ["Partition", "Rows"]
+__all__ = ["Partition", "RowNumbers"]
 
-Rows = NDArray[np.int64]
+RowNumbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,8 +30,8 @@ class Partition:
         ids: the id of each client, where the data name their owners.
     """
 
-    clients: tuple[Rows, ...]
-    dropped: dict[str, Rows] = field(default_factory=dict)
+    clients: tuple[RowNumbers, ...]
+    dropped: dict[str, RowNumbers] = field(default_factory=dict)
     removed: dict[int, int] = field(default_factory=dict)
     ids: tuple[int | str, ...] = ()
 
@@ -68,7 +68,7 @@ class Partition:
         }
 
 
-def _row_array(holder: str, rows: ArrayLike) -> Rows:
+def _row_array(holder: str, rows: ArrayLike) -> RowNumbers:
     """A sorted, read-only copy."""
     array = np.asarray(rows)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
@@ -80,7 +80,7 @@ def _row_array(holder: str, rows: ArrayLike) -> Rows:
     return ascending
 
 
-def _check_clients(clients: tuple[Rows, ...], ids: tuple[int | str, ...]) -> None:
+def _check_clients(clients: tuple[RowNumbers, ...], ids: tuple[int | str, ...]) -> None:
     if not clients:
         raise UserError("a partition needs at least one client; it has none")
     if ids and len(ids) != len(clients):
@@ -92,7 +92,7 @@ def _check_clients(clients: tuple[Rows, ...], ids: tuple[int | str, ...]) -> Non
         raise UserError(f"client {empty[0]} of the partition holds no rows; use fewer clients or more data")
 
 
-def _check_coverage(groups: list[Rows]) -> None:
+def _check_coverage(groups: list[RowNumbers]) -> None:
     """Every row from 0 to n - 1 occurs exactly once."""
     rows = np.sort(np.concatenate(groups))
     wrong = np.flatnonzero(rows != np.arange(rows.size))

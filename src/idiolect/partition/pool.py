@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from idiolect.errors import UserError
 from idiolect.partition.checks import check_whole
-from idiolect.partition.partition import Rows
+from idiolect.partition.partition import RowNumbers
 
 __all__ = ["Pool", "open_pool"]
 
@@ -24,7 +24,7 @@ class Pool(NamedTuple):
     partition: str
     n_rows: int
     classes: NDArray[np.int64]  # [C]
-    rows_of_class: tuple[Rows, ...]  # C arrays, each in the order of the data
+    rows_of_class: tuple[RowNumbers, ...]  # C arrays, each in the order of the data
     random: np.random.Generator
 
     @property
@@ -32,7 +32,7 @@ class Pool(NamedTuple):
         """n_c of each class, [C]."""
         return np.array([rows.size for rows in self.rows_of_class], dtype=np.int64)
 
-    def shuffled(self) -> list[Rows]:
+    def shuffled(self) -> list[RowNumbers]:
         """The rows of each class in random order."""
         return [self.random.permutation(rows) for rows in self.rows_of_class]
 

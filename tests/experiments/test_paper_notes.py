@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from idiolect.calls import parse_call
 from idiolect.errors import UserError
 from idiolect.experiments import Experiment
 from idiolect.experiments.papers import figure, figures, papers, tables
@@ -18,6 +17,7 @@ from idiolect.experiments.scenarios import find, scenario, scenarios
 from idiolect.experiments.scenarios.reader import read_scenarios
 from idiolect.methods import card
 from idiolect.methods.persfl import persfl_gd
+from idiolect.options import parse_call
 from idiolect.parts.optimal_teacher import optimal_teacher
 
 LOOP = {"engine": "loop", "device": "cpu"}

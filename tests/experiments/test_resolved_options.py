@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from idiolect.calls import parse_call, write_call
 from idiolect.core import Method
 from idiolect.experiments.papers import combinations, figures, grid, grids, tables
 from idiolect.experiments.reproduction.plan import with_options
@@ -21,6 +20,7 @@ from idiolect.experiments.scenarios import Scenario, find, scenarios
 from idiolect.methods.catalogue import METHODS
 from idiolect.methods.moon import moon
 from idiolect.methods.resolution import resolved
+from idiolect.options import parse_call, write_call
 
 STORED = Path(__file__).with_name("resolved_options.json")
 Found = dict[str, dict[str, dict[str, str]]]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from inspect import Parameter
 from typing import Any, NamedTuple
 
 from numpy.typing import ArrayLike
 
-from idiolect.calls import parse_call, with_defaults
-from idiolect.errors import UserError, unknown_name
+from idiolect.errors import unknown_name
+from idiolect.options import OptionSchema, parse_call
 from idiolect.partition.by_id import by_id
 from idiolect.partition.dirichlet_class import dirichlet_class
 from idiolect.partition.dirichlet_client import dirichlet_client
@@ -79,7 +80,7 @@ def resolved(spec: str) -> tuple[str, dict[str, Any]]:
     ('by_id', 1.0)
     """
     name, given = _given(spec)
-    return name, with_defaults(given, _options(name))
+    return name, _options(name).with_defaults(given)
 
 
 def _given(spec: str) -> tuple[str, dict[str, Any]]:
@@ -87,11 +88,7 @@ def _given(spec: str) -> tuple[str, dict[str, Any]]:
     name = ALIASES.get(called, called)
     if name not in PARTITIONS:
         raise unknown_name("partition", called, [*PARTITIONS, *ALIASES])
-    known = _options(name)
-    for option in options:
-        if option not in known:
-            listed = ", ".join(f"{key}={value!r}" for key, value in known.items()) or "none"
-            raise UserError(f"partition {name} has no option {option!r}; its options: {listed}")
+    _options(name).refuse_unknown(options)
     return name, options
 
 
@@ -103,16 +100,20 @@ def names() -> tuple[str, ...]:
 def describe() -> list[Description]:
     """One row per partition, for listings."""
     return [
-        Description(name, (inspect.getdoc(function) or "").partition("\n")[0], _options(name))
+        Description(name, (inspect.getdoc(function) or "").partition("\n")[0], _options(name).defaults)
         for name, function in PARTITIONS.items()
     ]
 
 
-def _options(name: str) -> dict[str, Any]:
-    """The options of a partition and their defaults, read from its signature."""
-    parameters = inspect.signature(PARTITIONS[name]).parameters.values()
-    return {
-        parameter.name: parameter.default
-        for parameter in parameters
-        if parameter.kind is parameter.KEYWORD_ONLY and parameter.name not in ("seed", "ids")
-    }
+def _options(name: str) -> OptionSchema:
+    """The options of a partition; each partition checks their values itself, with the range it allows."""
+
+    def is_option(parameter: Parameter) -> bool:
+        return parameter.kind is parameter.KEYWORD_ONLY and parameter.name not in ("seed", "ids")
+
+    return OptionSchema.of(f"partition {name}", PARTITIONS[name], is_option, _with_their_defaults)
+
+
+def _with_their_defaults(defaults: Mapping[str, Any]) -> str:
+    listed = ", ".join(f"{key}={value!r}" for key, value in defaults.items())
+    return f"its options: {listed or 'none'}"

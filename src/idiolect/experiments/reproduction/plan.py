@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from idiolect.calls import parse_call, split_outside_brackets, write_call
 from idiolect.experiments.papers import Reading
 from idiolect.experiments.reproduction.quick import MARK, quick, quick_reading
 from idiolect.experiments.scenarios import find
 from idiolect.experiments.spec import Experiment
+from idiolect.options import parse_call, split_outside_brackets, write_call
 
 __all__ = ["Ask", "with_options"]
 

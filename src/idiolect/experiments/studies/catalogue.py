@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from idiolect.calls import parse_call
 from idiolect.experiments.scenarios import find
 from idiolect.experiments.studies.study import Study
+from idiolect.options import parse_call
 
 __all__ = ["Wanted", "studies_of"]
 

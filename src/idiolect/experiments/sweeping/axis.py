@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from idiolect.calls import split_outside_brackets
 from idiolect.errors import UserError, unknown_name
 from idiolect.experiments.spec import Experiment
 from idiolect.methods.catalogue import identifier
+from idiolect.options import split_outside_brackets
 
 __all__ = ["Axis", "parse_axis"]
 

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from idiolect.calls import split_outside_brackets
 from idiolect.core.seeds import derive
 from idiolect.errors import UserError
 from idiolect.experiments.papers import combinations
 from idiolect.experiments.reproduction.plan import with_options
 from idiolect.experiments.sweeping.axis import Axis
 from idiolect.methods.catalogue import identifier
+from idiolect.options import split_outside_brackets
 
 __all__ = ["Trial", "trials_of"]
 

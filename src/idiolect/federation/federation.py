@@ -15,8 +15,7 @@ from idiolect.errors import UserError
 from idiolect.federation.clients import Clients
 from idiolect.federation.selection import newcomers_last
 from idiolect.federation.splits import split_rows
-from idiolect.partition import Partition, RowNumbers
-from idiolect.partition.hand_out import hand_out
+from idiolect.partition import Partition, RowNumbers, allocate_rows
 
 __all__ = ["Federation", "federate"]
 
@@ -163,7 +162,7 @@ def _share_official_test(
     rows_of_class = [random.permutation(np.flatnonzero(test_y == c)) for c in range(n_classes)]
     sizes = np.array([len(rows) for rows in rows_of_class])
     counts = train_counts * sizes // np.maximum(train_counts.sum(axis=0), 1)
-    clients, _ = hand_out(rows_of_class, counts)
+    clients, _ = allocate_rows(rows_of_class, counts)
     for client, rows in enumerate(clients):
         if len(rows) == 0:
             raise UserError(

@@ -1,7 +1,8 @@
 """Partitions: pure functions from labels and a seed to each client's rows and the rows dropped."""
 
+from idiolect.partition.allocation import allocate_rows
 from idiolect.partition.by_id import by_id
-from idiolect.partition.catalogue import Description, describe, names, partition, resolved
+from idiolect.partition.catalogue import PartitionDescription, describe, names, partition, resolved
 from idiolect.partition.dirichlet_class import dirichlet_class
 from idiolect.partition.dirichlet_client import dirichlet_client
 from idiolect.partition.iid import iid
@@ -15,9 +16,10 @@ from idiolect.partition.semantic_tiny import semantic_tiny
 from idiolect.partition.two_client_demo import two_client_demo
 
 __all__ = [
-    "Description",
     "Partition",
+    "PartitionDescription",
     "RowNumbers",
+    "allocate_rows",
     "by_id",
     "describe",
     "dirichlet_class",

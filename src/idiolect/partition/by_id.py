@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from idiolect.errors import UserError
-from idiolect.partition.checks import check_whole
-from idiolect.partition.drawn_clients import draw_clients
+from idiolect.partition.client_sampling import draw_clients
+from idiolect.partition.label_pool import open_pool
+from idiolect.partition.option_checks import check_whole
 from idiolect.partition.partition import Partition, RowNumbers
-from idiolect.partition.pool import open_pool
 
 __all__ = ["by_id"]
 

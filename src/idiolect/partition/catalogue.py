@@ -1,4 +1,4 @@
-"""Partitions by name, as they are written in a configuration or on the command line."""
+"""The catalogue of partitions by name, as they are written in a configuration or on the command line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from idiolect.partition.semantic_emnist import semantic_emnist
 from idiolect.partition.semantic_tiny import semantic_tiny
 from idiolect.partition.two_client_demo import two_client_demo
 
-__all__ = ["Description", "describe", "names", "partition", "resolved"]
+__all__ = ["PartitionDescription", "describe", "names", "partition", "resolved"]
 
 PARTITIONS: dict[str, Callable[..., Partition]] = {
     function.__name__: function
@@ -45,7 +45,7 @@ PARTITIONS: dict[str, Callable[..., Partition]] = {
 ALIASES = {"natural": "by_id"}  # the papers' word for it
 
 
-class Description(NamedTuple):
+class PartitionDescription(NamedTuple):
     """A partition's name, its idea in one line, and its options with their defaults."""
 
     name: str
@@ -65,7 +65,7 @@ def partition(
         n_clients: K; where the number of clients follows from the data (`by_id`, `semantic_emnist`,
             `semantic_tiny`), 0 takes them all.
         seed: decides all draws.
-        ids: the client each row came from, where the data know it; only `by_id` looks at it.
+        ids: the client each row came from, where the data know it; only `by_id` uses it.
     """
     name, options = _given(spec)
     if name == "by_id":
@@ -74,7 +74,7 @@ def partition(
 
 
 def resolved(spec: str) -> tuple[str, dict[str, Any]]:
-    """Name and all options of a partition as it is written, with the defaults of those that are not given.
+    """Returns the name and all options of a partition as it is written, defaults included.
 
     >>> resolved("natural")[0], resolved("dirichlet_client(alpha=1)")[1]["alpha"]
     ('by_id', 1.0)
@@ -93,14 +93,16 @@ def _given(spec: str) -> tuple[str, dict[str, Any]]:
 
 
 def names() -> tuple[str, ...]:
-    """Every partition's name."""
+    """Returns every partition's name."""
     return tuple(PARTITIONS)
 
 
-def describe() -> list[Description]:
-    """One row per partition, for listings."""
+def describe() -> list[PartitionDescription]:
+    """Describes every partition, for listings."""
     return [
-        Description(name, (inspect.getdoc(function) or "").partition("\n")[0], _options(name).defaults)
+        PartitionDescription(
+            name, (inspect.getdoc(function) or "").partition("\n")[0], _options(name).defaults
+        )
         for name, function in PARTITIONS.items()
     ]
 

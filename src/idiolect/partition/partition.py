@@ -1,4 +1,4 @@
-"""What a partition is: which client holds which rows, and which rows nobody holds and why."""
+"""The result of a partition: the rows of each client, and the rows that were dropped with the reason."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ RowNumbers = NDArray[np.int64]
 class Partition:
     """Disjoint rows per client, which together with the dropped rows are exactly 0, ..., n - 1.
 
-    The rows of a client are kept in ascending order, read-only. Their order says nothing: whoever cuts them
-    into train and test parts shuffles them first.
+    The rows of a client are kept in ascending order, read-only. Their order has no meaning: they
+    are shuffled before they are split into train and test parts.
 
     Args:
         clients: the rows of each client; none may be empty.
-        dropped: reason -> rows that nobody holds for that reason; reasons without rows are left out.
+        dropped: reason -> rows that no client holds for that reason; reasons without rows are left out.
         removed: number a client had when drawn -> rows it had, for the clients taken out (their rows are in
-            `dropped`); the clients that stay are numbered anew, in order.
+            `dropped`); the remaining clients are renumbered in order.
         ids: the id of each client, where the data name their owners.
     """
 
@@ -46,11 +46,11 @@ class Partition:
 
     @property
     def n_rows(self) -> int:
-        """n: all rows, held or dropped."""
+        """The number n of all rows, held or dropped."""
         return sum(rows.size for rows in (*self.clients, *self.dropped.values()))
 
     def report(self, labels: ArrayLike) -> dict[str, Any]:
-        """Plain numbers for a run's manifest: sizes, classes per client, what was dropped and why."""
+        """Returns plain numbers for a run's manifest: sizes, classes per client, what was dropped and why."""
         label_of_row = np.asarray(labels)
         if label_of_row.shape != (self.n_rows,):
             raise UserError(
@@ -69,7 +69,7 @@ class Partition:
 
 
 def _row_array(holder: str, rows: ArrayLike) -> RowNumbers:
-    """A sorted, read-only copy."""
+    """Returns a sorted, read-only copy."""
     array = np.asarray(rows)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise UserError(
@@ -93,7 +93,7 @@ def _check_clients(clients: tuple[RowNumbers, ...], ids: tuple[int | str, ...]) 
 
 
 def _check_coverage(groups: list[RowNumbers]) -> None:
-    """Every row from 0 to n - 1 occurs exactly once."""
+    """Refuses groups that do not hold every row from 0 to n - 1 exactly once."""
     rows = np.sort(np.concatenate(groups))
     wrong = np.flatnonzero(rows != np.arange(rows.size))
     if wrong.size == 0:

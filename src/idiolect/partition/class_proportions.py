@@ -1,4 +1,4 @@
-"""Turns every client's wish for classes into rows: the common end of MAP's two partitions.
+"""Partition by each client's proportions of the classes: the last step of MAP's two partitions.
 
     d_kc <- s_k d_kc,  s_k ~ LogNormal(0, sigma);   d_kc <- d_kc / sum_j d_jc;   m_kc = round(d_kc n_c)
 
@@ -13,50 +13,50 @@ import numpy as np
 from numpy.typing import NDArray
 
 from idiolect.errors import UserError
-from idiolect.partition.checks import check_real, check_whole
-from idiolect.partition.hand_out import hand_out
+from idiolect.partition.allocation import allocate_rows
+from idiolect.partition.label_pool import LabelPool
+from idiolect.partition.option_checks import check_real, check_whole
 from idiolect.partition.partition import Partition, RowNumbers
-from idiolect.partition.pool import Pool
 
-__all__ = ["hand_out_shares"]
+__all__ = ["partition_by_proportions"]
 
 REDRAWS = 100
 UNHELD = 1e-100  # a class whose shares sum to less is held by nobody
 
 
-def hand_out_shares(
-    pool: Pool, draw: Callable[[], NDArray[np.float64]], *, sigma: float, min_samples: int
+def partition_by_proportions(
+    pool: LabelPool, draw: Callable[[], NDArray[np.float64]], *, sigma: float, min_samples: int
 ) -> Partition:
-    """Gives out the rows of each class consecutively, in the order of the data, and removes tiny clients.
+    """Allocates the rows of each class consecutively, in the order of the data, and removes tiny clients.
 
     Args:
-        pool: what is shared out.
-        draw: draws the wishes d, [K, C], non-negative.
-        sigma: spread of the clients' sizes, in [0, 10]; 0 leaves the wishes as drawn.
+        pool: the pool that the clients divide.
+        draw: draws the proportions d, [K, C], non-negative.
+        sigma: spread of the clients' sizes, in [0, 10]; 0 leaves the proportions as drawn.
         min_samples: a client with fewer rows, at least 1, is removed.
     """
     check_real(pool.partition, "sigma", sigma, 0, 10)
     check_whole(pool.partition, "min_samples", min_samples, 1)
-    wishes = _held_by_somebody(pool, draw)
-    wishes = wishes * pool.random.lognormal(0.0, sigma, size=(wishes.shape[0], 1))
-    fractions = wishes / wishes.sum(axis=0)
+    proportions = _held_by_somebody(pool, draw)
+    proportions = proportions * pool.random.lognormal(0.0, sigma, size=(proportions.shape[0], 1))
+    fractions = proportions / proportions.sum(axis=0)
     counts = np.rint(fractions * pool.class_sizes).astype(np.int64)
-    clients, left = hand_out(pool.rows_of_class, counts)
+    clients, left = allocate_rows(pool.rows_of_class, counts)
     return _without_tiny_clients(pool.partition, clients, left, min_samples)
 
 
-def _held_by_somebody(pool: Pool, draw: Callable[[], NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Draws again, at most 100 times, while nobody wishes for some class.
+def _held_by_somebody(pool: LabelPool, draw: Callable[[], NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Draws again, at most 100 times, while nobody proportions for some class.
 
-    A class that nobody wishes for even then goes whole to one client, drawn uniformly.
+    A class that nobody proportions for even then goes whole to one client, drawn uniformly.
     """
     for _ in range(REDRAWS):
-        wishes = draw()
-        if (wishes.sum(axis=0) > UNHELD).all():
-            return wishes
-    for c in np.flatnonzero(wishes.sum(axis=0) <= UNHELD):
-        wishes[pool.random.integers(wishes.shape[0]), c] = 1.0
-    return wishes
+        proportions = draw()
+        if (proportions.sum(axis=0) > UNHELD).all():
+            return proportions
+    for c in np.flatnonzero(proportions.sum(axis=0) <= UNHELD):
+        proportions[pool.random.integers(proportions.shape[0]), c] = 1.0
+    return proportions
 
 
 def _without_tiny_clients(

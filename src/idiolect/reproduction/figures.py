@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from idiolect.calls import with_options
 from idiolect.experiments.campaign import RunOutcome, RunRequest, Where, run_campaign
 from idiolect.experiments.progress import Watcher
 from idiolect.experiments.sweeping.parameter_grids import combinations
+from idiolect.options import with_options
 from idiolect.records import Run
 from idiolect.reproduction.entry import ORACLE, Entry, entry_of, rule_of
 from idiolect.reproduction.lines import ORACLES, SUMMARIES, TAKES, gains

@@ -12,10 +12,7 @@ from idiolect.engines import place
 from idiolect.experiments.campaign import Where
 from idiolect.experiments.progress import Watcher
 from idiolect.records import Run, write_atomically
-from idiolect.reports.bars import bars_figure
-from idiolect.reports.features import features_figure
-from idiolect.reports.lines import lines_figure
-from idiolect.reports.write import image
+from idiolect.reports import bars_figure, features_figure, image, lines_figure
 from idiolect.reproduction.entry import Entry, entry_of
 from idiolect.reproduction.papers import Figure
 from idiolect.reproduction.plan import Ask

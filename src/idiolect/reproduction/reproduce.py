@@ -10,7 +10,7 @@ from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice, un
 from idiolect.experiments.campaign import Where
 from idiolect.experiments.progress import Silent, Watcher
 from idiolect.experiments.sweeping.parameter_grids import grid
-from idiolect.reports.write import FIGURES
+from idiolect.reports import IMAGE_FORMATS
 from idiolect.reproduction.of_figure import whole_figure
 from idiolect.reproduction.of_table import whole_table
 from idiolect.reproduction.papers import figure, figures, papers, table, tables
@@ -62,7 +62,7 @@ def reproduce(
         out: holds the runs, and a folder with the table.
     """
     for name in formats:
-        refuse_unknown_choice("a format", name, FIGURES)
+        refuse_unknown_choice("a format", name, IMAGE_FORMATS)
     if id not in ids():
         raise unknown_name("table or figure", id, ids())
     if seeds is None:

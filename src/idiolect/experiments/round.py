@@ -196,7 +196,7 @@ class FederatedRun(Generic[P]):
         """Returns all that the next round depends on, but for private state; randomness comes from its number."""
         picks = {name: torch.tensor(list(member.encode())) for name, member in self.picks.items()}
         ended = torch.tensor(self.ended)
-        return {"server": self.server, "picks": picks, "ended": ended, **self.participants.state()}
+        return {"server": self.server, **self.participants.state(), "picks": picks, "ended": ended}
 
     def restore(self, round: int, state: Mapping[str, Any]) -> None:
         """Continues from a checkpoint, whose tables stay where they are; ``rows`` and ``rounds`` collect what follows.

@@ -19,7 +19,7 @@ import torch
 
 from idiolect.core import Part, broadcast
 from idiolect.engines import EngineChoice, PoolEngine
-from idiolect.engines.fork_server import ForkServer, fork_server
+from idiolect.engines.pool.fork_server import ForkServer, fork_server
 from idiolect.errors import UserError
 from idiolect.experiments import Experiment
 from idiolect.experiments.setting import Setting, prepare

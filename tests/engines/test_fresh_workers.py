@@ -19,9 +19,9 @@ import torch
 
 from idiolect.core import broadcast
 from idiolect.engines import EngineChoice, LoopEngine, PoolEngine, place
-from idiolect.engines.fork_server import ForkServer
-from idiolect.engines.shared_memory import file_behind, mapped, shared_copy, shared_empty
-from idiolect.engines.worker import Luggage
+from idiolect.engines.pool.fork_server import ForkServer
+from idiolect.engines.pool.shared_memory import file_behind, mapped, shared_copy, shared_empty
+from idiolect.engines.pool.worker import Luggage
 from idiolect.errors import UserError
 from idiolect.experiments import Experiment
 from idiolect.experiments.setting import Setting, prepare

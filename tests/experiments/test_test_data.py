@@ -12,8 +12,8 @@ from idiolect.deploy.deployment_folder import DeploymentOptions, create_deployme
 from idiolect.engines import EngineChoice
 from idiolect.errors import UserError
 from idiolect.experiments import Experiment, prepare, run, with_settings
-from idiolect.experiments.reproduction.quick import quick
-from idiolect.experiments.scenarios import find, scenario, scenarios
+from idiolect.reproduction.quick import quick
+from idiolect.reproduction.scenarios import find, scenario, scenarios
 
 N_TRAIN, N_TEST, CLASSES = 200, 50, 10
 PLACE = EngineChoice("loop", "cpu", "a test")

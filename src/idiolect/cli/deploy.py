@@ -29,10 +29,10 @@ from idiolect.cli.scenario import of_scenario
 from idiolect.cli.settings import settings_of
 from idiolect.errors import UserError
 from idiolect.experiments import Experiment, with_settings
-from idiolect.experiments.papers import papers
-from idiolect.experiments.run import PUBLIC
-from idiolect.experiments.scenarios import find
+from idiolect.experiments.run import with_public_samples
 from idiolect.methods import method as read_method
+from idiolect.reproduction.papers import papers
+from idiolect.reproduction.scenarios import find
 
 __all__ = ["deploy_app"]
 
@@ -256,9 +256,7 @@ def _experiment(
     else:
         base = Experiment(method=method or "fedper", clients=3, participation_rate=1.0)
     experiment = with_settings(base, settings)
-    if experiment.public < 1 and read_method(experiment.method).needs_public:
-        experiment = with_settings(experiment, {"public": PUBLIC})
-    return experiment
+    return with_public_samples(experiment, [experiment.method])
 
 
 def _say(sentence: str) -> None:

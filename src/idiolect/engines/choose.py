@@ -12,13 +12,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from idiolect.engines.cohort import Cohort
+from idiolect.engines.cohort.engine import Cohort
 from idiolect.engines.contract import Engine
-from idiolect.engines.fork_server import fork_server
 from idiolect.engines.loop import LoopEngine
 from idiolect.engines.pool import PoolEngine
+from idiolect.engines.pool.fork_server import fork_server
+from idiolect.engines.pool.shared_memory import shared_empty
 from idiolect.engines.precision import Precision
-from idiolect.engines.shared_memory import shared_empty
 from idiolect.engines.workload import Workload
 from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice, unknown_name
 from idiolect.federation import Federation
@@ -29,7 +29,7 @@ __all__ = ["ENGINES", "EngineChoice", "choose_engine", "place", "start_early"]
 def _ray(work: Workload, **options: Any) -> Engine:
     """The engine on a Ray cluster, whose package needs Ray."""
     _require_ray()
-    return import_module("idiolect.engines.cluster").RayEngine(work, **options)  # type: ignore[no-any-return]
+    return import_module("idiolect.engines.ray").RayEngine(work, **options)  # type: ignore[no-any-return]
 
 
 ENGINES: dict[str, Callable[..., Engine]] = {

@@ -19,9 +19,8 @@ from idiolect.core import (
     server_round,
 )
 from idiolect.core.trees import Tree, stack, tree_map
-from idiolect.engines.group import run_round, run_settling
 from idiolect.engines.packing import SINGLE
-from idiolect.engines.serve import serve_on
+from idiolect.engines.stages import run_round, run_settling, serve_on
 from idiolect.errors import UserError
 
 __all__ = ["Forms", "dry_round"]

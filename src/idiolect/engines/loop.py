@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from idiolect.core import Program, Tree
 from idiolect.engines.contract import Logits, Outcome
 from idiolect.engines.evaluation import evaluate_group
-from idiolect.engines.group import round_of_group, settle_group
 from idiolect.engines.packing import SINGLE
+from idiolect.engines.stages import round_of_group, settle_group
 from idiolect.engines.workload import Workload
 from idiolect.federation import Store
 

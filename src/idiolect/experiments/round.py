@@ -18,7 +18,7 @@ from torch import Tensor
 from idiolect.core import Method, Plan, Program, Tree, broadcast, server_round
 from idiolect.core.trees import Rows, all_finite, any_nan, count_scalars, tree_leaves
 from idiolect.engines import serve
-from idiolect.engines.one_core import threads_for
+from idiolect.engines.cpu_tuning import threads_for
 from idiolect.errors import UserError
 from idiolect.evaluation import Scores
 from idiolect.experiments.scoring import ClientScores, NewcomerScores, ResultRecorder

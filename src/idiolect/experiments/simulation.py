@@ -12,7 +12,7 @@ from torch import Tensor
 from idiolect.core import Program, Tree, broadcast
 from idiolect.core.trees import Rows, any_nan, count_scalars, stack
 from idiolect.engines import Engine, Outcome, PrivateRows
-from idiolect.engines.one_core import threads_for
+from idiolect.engines.cpu_tuning import threads_for
 from idiolect.evaluation import Scores
 from idiolect.experiments.newcomers import join
 from idiolect.experiments.round import FederatedRun, FollowUpTasks, Messages, broken_rows, refuse_broken

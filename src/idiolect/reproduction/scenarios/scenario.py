@@ -1,0 +1,118 @@
+"""A scenario: an experiment of a paper, layer upon layer of settings that each say where they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+from idiolect.errors import UserError
+from idiolect.experiments.spec import Experiment
+from idiolect.methods.catalogue import METHODS, identifier
+from idiolect.methods.resolution import beyond_defaults
+from idiolect.options import parse_call, split_outside_brackets, write_call
+
+__all__ = ["ORIGINS", "PRESETS", "Given", "Scenario"]
+
+ORIGINS = {
+    "paper": "the paper",
+    "inferred": "chosen here",
+    "official": "the authors' code",
+    "clipped": "the authors' clipping alone",
+}
+PRESETS = ("paper", "official", "clipped")
+FIELDS = frozenset(field.name for field in fields(Experiment))
+
+
+class Given(NamedTuple):
+    value: Any
+    origin: str
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Args:
+    line: what it is in one line.
+    expected_clients: as many as the paper has; where ``clients`` is 0 the data decide.
+    differs: where this differs from the paper and no setting can help.
+    warning: what is known to go wrong with the preset ``paper``.
+    cannot: why it cannot be run at all; empty where it can.
+    layers: settings by origin, a key of ``ORIGINS``.
+    reasons: of settings, by name.
+    options: of methods, by name, as the paper or its authors set them here.
+    defaults: every other option of the paper's methods, so that no change of a method's defaults changes a scene;
+        the text names those that are not the method's defaults any more.
+    official_options: on top of those, with the preset ``official``.
+    method_settings: settings that hold for one method alone, by its name.
+    """
+
+    name: str
+    paper: str
+    line: str
+    expected_clients: int
+    differs: tuple[str, ...]
+    warning: str
+    cannot: str
+    layers: Mapping[str, Mapping[str, Any]]
+    reasons: Mapping[str, str]
+    options: Mapping[str, Mapping[str, Any]]
+    defaults: Mapping[str, Mapping[str, Any]]
+    official_options: Mapping[str, Mapping[str, Any]]
+    method_settings: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def presets(self) -> tuple[str, ...]:
+        return ("paper", *(name for name in PRESETS[1:] if self.layers.get(name)))
+
+    @property
+    def dataset(self) -> str:
+        return str(self.given()["dataset"].value)
+
+    def given(self, preset: str = "paper", method: str = "") -> dict[str, Given]:
+        """Every setting of the scene, with its origin; for one method, its own settings on top."""
+        if preset not in self.presets:
+            raise UserError(
+                f"scenario {self.name} has no preset {preset!r}; known: {', '.join(self.presets)}"
+            )
+        found: dict[str, Given] = {}
+        for origin in dict.fromkeys(("paper", "inferred", preset)):
+            for key, value in self.layers.get(origin, {}).items():
+                reason = self.reasons.get(key, "")
+                found[key] = Given(None if value == "none" and key == "clip_norm" else value, origin, reason)
+        for key, value in self.method_settings.get(_name(method), {}).items():
+            found[key] = Given(value, "paper", f"for {_name(method)} alone")
+        return found
+
+    def method_text(self, method: str, preset: str = "paper") -> str:
+        """The method with the options that it has in this scenario; options in the text win.
+
+        The authors' settings of a method come with the preset ``official``.
+        """
+        first, *others = split_outside_brackets(method, "+")
+        name = _name(first)
+        if name not in METHODS:
+            return method
+        _, given = parse_call(name + "(" + first.partition("(")[2] if "(" in first else name)
+        authors = METHODS[name].presets.get(preset, {}) if preset == "official" else {}
+        left_open = beyond_defaults(name, self.defaults.get(name, {}))
+        known: dict[str, Any] = {"preset": preset} if authors else {}
+        known |= {key: value for key, value in left_open.items() if key not in authors}
+        known |= self.options.get(name, {})
+        if preset == "official":
+            known |= self.official_options.get(name, {})
+        return " + ".join([write_call(name, known | given), *others])
+
+    def experiment(self, method: str = "fedavg", preset: str = "paper") -> Experiment:
+        """The experiment of one method."""
+        if self.cannot:
+            raise UserError(f"scenario {self.name} cannot be run: {self.cannot}")
+        settings = {key: given.value for key, given in self.given(preset, method).items()}
+        return Experiment(method=self.method_text(method, preset), **settings)
+
+    def warning_of(self, preset: str) -> str:
+        return self.warning if preset == "paper" else ""
+
+
+def _name(method: str) -> str:
+    return identifier(method.partition("+")[0].partition("(")[0])

@@ -25,7 +25,7 @@ _CLASSES = 62
 
 
 def read_femnist(source: Source, root: Path) -> FileContent:
-    """All samples of all writers; the owner of a sample is its writer."""
+    """Reads all samples of all writers; the owner of a sample is its writer."""
     return read_leaf(source, root, _convert, (1, _SIDE, _SIDE), np.uint8)
 
 

@@ -38,7 +38,7 @@ class _Rating(NamedTuple):
 def read_flickr_aes(
     source: Source, root: Path, *, size: int = 224, min_ratings: int = 60, max_ratings: int = 290
 ) -> FileContent:
-    """One row per rating: the image as that rater saw it, and the score minus one.
+    """Reads one row per rating: the image, and the score minus one.
 
     Args:
         size: images are scaled to size x size, whatever their shape (FedPer does not state it).
@@ -89,7 +89,7 @@ def _ratings(raw: bytes, path: Path, advice: str) -> list[_Rating]:
 def _content(
     ratings: list[_Rating], folder: Path, size: int, advice: str, sums: dict[str, str]
 ) -> FileContent:
-    """Every image is decoded once, straight into the rows of all its ratings."""
+    """Decodes every image once, into the rows of all its ratings."""
     rows_of: dict[str, list[int]] = {}
     for row, rating in enumerate(ratings):
         rows_of.setdefault(rating.image, []).append(row)

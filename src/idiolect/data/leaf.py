@@ -61,7 +61,7 @@ def read_leaf(
 def assemble(
     samples: list[UserSamples], shape: tuple[int, ...], dtype: type, sums: dict[str, str]
 ) -> FileContent:
-    """All samples as one pool without a test part; owners in the order of their names.  Empties `samples`."""
+    """Joins all samples into one pool without a test part, owners in the order of their names; empties `samples`."""
     owners = tuple(sorted({one.user for one in samples if len(one.y)}))
     number = {user: k for k, user in enumerate(owners)}
     y = np.concatenate([np.empty(0, np.int64), *(one.y for one in samples)])

@@ -1,4 +1,4 @@
-"""Shakespeare's roles, each predicting the next character of its lines: LEAF's samples, or the speeches themselves.
+"""Reads Shakespeare's roles for next-character prediction: LEAF's samples, or windows over the speeches.
 
     x = c_t, ..., c_{t+79};   y = c_{t+80}          tokens of `idiolect.data.character_tokens`
 
@@ -28,7 +28,7 @@ __all__ = ["read_shakespeare_leaf", "read_shakespeare_roles"]
 
 
 def read_shakespeare_leaf(source: Source, root: Path) -> FileContent:
-    """All samples of all roles as LEAF made them: x is a string of 80 characters, y the one that follows."""
+    """Reads all samples of all roles as LEAF made them: x is a string of 80 characters, y the one that follows."""
     return read_leaf(source, root, _convert, (LENGTH,), np.int64)
 
 
@@ -43,7 +43,7 @@ def _are_strings(values: Any, length: int) -> bool:
 
 
 def read_shakespeare_roles(source: Source, root: Path, *, stride: int = 1) -> FileContent:
-    """Windows over the speeches of each role, which are joined by line breaks in their order.
+    """Reads windows over the speeches of each role, which are joined by line breaks in their order.
 
     Args:
         stride: characters between the beginnings of two windows; 1 gives all 4.2 million, as LEAF does.

@@ -1,7 +1,7 @@
 """The datasets that live in files: where each comes from, its licence, files, checksums and sizes.
 
-The md5 sums are those that the datasets' homes or best-known readers publish.  They guard downloads; a file that is only
-read may be another compression of the same content, so it is parsed and not compared.
+The md5 sums are those that the datasets' homes or best-known readers publish.  They guard downloads; a file that is
+only read may be another compression of the same content, so it is parsed and not compared.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ class Source:
         return re.compile(self.taken or f"{re.escape(self.folder)}/({names})")
 
 
-# The official splits of Cohen et al., "EMNIST: an extension of MNIST to handwritten letters", 2017,
-# https://arxiv.org/abs/1702.05373
+# The number of classes of each official split: Cohen et al., "EMNIST: an extension of MNIST to handwritten letters",
+# 2017, https://arxiv.org/abs/1702.05373
 EMNIST_SPLITS = {
     "byclass": 62,
     "bymerge": 47,
@@ -84,7 +84,7 @@ EMNIST_SPLITS = {
     "letters": 26,
     "digits": 10,
     "mnist": 10,
-}  # number of classes
+}
 
 
 def emnist_files(split: str, part: str) -> tuple[KnownFile, KnownFile]:

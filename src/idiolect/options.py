@@ -21,6 +21,7 @@ __all__ = [
     "is_of_kind",
     "parse_call",
     "split_outside_brackets",
+    "with_options",
     "write_call",
 ]
 
@@ -111,6 +112,25 @@ def write_call(name: str, options: Mapping[str, Any]) -> str:
     words = {key: v if isinstance(v, str) and v.isidentifier() else repr(v) for key, v in options.items()}
     inside = ", ".join(f"{key}={word}" for key, word in words.items())
     return f"{name}({inside})" if inside else name
+
+
+def with_options(method: str, options: Mapping[str, Any], term: str = "") -> str:
+    """Adds options to a method's text, where they replace those of the same name.
+
+    Args:
+        term: the term of a sum that the options go to; the first by default.
+
+    >>> with_options("SuPerFed-MM(phase_one=0.4)", {"phase_one": 0.1})
+    'superfed_mm(phase_one=0.1)'
+    >>> with_options("fedavg + restricted_softmax()", {"alpha": 0.5}, "restricted_softmax")
+    'fedavg + restricted_softmax(alpha=0.5)'
+    """
+    calls = [parse_call(text) for text in split_outside_brackets(method, "+")]
+    terms = [(name.lower().replace("-", "_"), given) for name, given in calls]
+    chosen = term or terms[0][0]
+    return " + ".join(
+        write_call(name, {**given, **(options if name == chosen else {})}) for name, given in terms
+    )
 
 
 # Options against a signature

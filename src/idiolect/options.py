@@ -259,23 +259,3 @@ def _takes_fractions(parameter: Parameter) -> bool:
         return isinstance(parameter.default, float)
     kind = _written(parameter)
     return "float" in kind and "int" not in kind
-
-
-def with_options(method: str, options: Mapping[str, Any], term: str = "") -> str:
-    """The method with more options, which win over those in the text; ``term`` names the one of a sum they go to.
-
-    >>> with_options("SuPerFed-MM(phase_one=0.4)", {"phase_one": 0.1})
-    'superfed_mm(phase_one=0.1)'
-    >>> with_options("fedavg + restricted_softmax()", {"alpha": 0.5}, "restricted_softmax")
-    'fedavg + restricted_softmax(alpha=0.5)'
-    """
-    terms = [parse_call(_plain(text)) for text in split_outside_brackets(method, "+")]
-    chosen = term or terms[0][0]
-    return " + ".join(
-        write_call(name, {**given, **(options if name == chosen else {})}) for name, given in terms
-    )
-
-
-def _plain(term: str) -> str:
-    name, bracket, rest = term.partition("(")
-    return name.strip().lower().replace("-", "_") + bracket + rest

@@ -266,7 +266,7 @@ def _write_sweep(folder: Path, tried: Sequence[Tried]) -> list[Path]:
 
 
 def sweep_points(tried: Sequence[Tried]) -> pd.DataFrame:
-    """Returns a row for every trial and key that it varies: `panel` (the key), `line` (the method), `x`, `value`, `best`."""
+    """Returns a row per trial and varied key: `panel` (the key), `line` (the method), `x`, `value` and `best`."""
     rows = [
         (key, one.name, value, 100 * one.valid, one.best)
         for one in tried

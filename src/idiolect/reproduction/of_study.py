@@ -9,7 +9,7 @@ from matplotlib.figure import Figure as Picture
 
 from idiolect.data.availability import availability
 from idiolect.engines import place
-from idiolect.experiments.campaign import Where
+from idiolect.experiments.execution import Execution
 from idiolect.experiments.progress import Watcher
 from idiolect.records import Run, write_atomically
 from idiolect.reports import bars_figure, features_figure, image, lines_figure
@@ -27,7 +27,12 @@ DISTANCES = ("O-O", "O-M", "M-M")
 
 
 def whole_study(
-    found: Figure, ask: Ask, where: Where, watcher: Watcher, scenarios: Sequence[str], formats: Sequence[str]
+    found: Figure,
+    ask: Ask,
+    where: Execution,
+    watcher: Watcher,
+    scenarios: Sequence[str],
+    formats: Sequence[str],
 ) -> Reproduction:
     """Numbers of all studies, their points as CSV, and the picture."""
     refuse_unknown("scenario", scenarios, found.scenarios)

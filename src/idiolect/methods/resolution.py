@@ -39,8 +39,8 @@ def shortest(text: str) -> str:
 
 def given_options(term: str) -> tuple[str, dict[str, Any]]:
     """Name and options of one term as it is written, with its preset expanded."""
-    name, bracket, rest = term.partition("(")
-    name, options = parse_call(identifier(name) + bracket + rest)
+    name, options = parse_call(term)
+    name = identifier(name)
     if name not in METHODS:
         make_of(name)
         return name, options

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from idiolect.data.pickles import read_pickled_dict
+from idiolect.data.safe_unpickling import read_pickled_dict
 from idiolect.errors import UserError
 
 PATH = Path("batch")

@@ -1,4 +1,4 @@
-"""A dataset from its files: read as its layout asks, then put together with what is known of it."""
+"""The reader of each file layout, and datasets read from files with them."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from typing import Any
 
 from idiolect.data.cifar import read_cifar_part
 from idiolect.data.cinic import read_cinic
-from idiolect.data.content import Content, Part
 from idiolect.data.dataset import Dataset
 from idiolect.data.emnist import read_emnist
 from idiolect.data.femnist import read_femnist
+from idiolect.data.file_content import FileContent, Part
 from idiolect.data.flickr_aes import read_flickr_aes
 from idiolect.data.idx import read_idx_part
 from idiolect.data.location import fetch_again, locate
 from idiolect.data.shakespeare import read_shakespeare_leaf, read_shakespeare_roles
-from idiolect.data.source import Source
+from idiolect.data.sources import Source
 from idiolect.data.tiny_imagenet import read_tiny_imagenet
 
 __all__ = ["load_files", "reader_of"]
 
 
-def _in_two_parts(read_part: Callable[..., Part]) -> Callable[..., Content]:
-    def read(source: Source, root: Path) -> Content:
+def _in_two_parts(read_part: Callable[..., Part]) -> Callable[..., FileContent]:
+    def read(source: Source, root: Path) -> FileContent:
         folder, advice = locate(source, root), fetch_again(source, root)
         train_x, train_y, train_sums = read_part(source.train_files, folder, advice)
         test_x, test_y, test_sums = read_part(source.test_files, folder, advice)
-        return Content(train_x, train_y, test_x, test_y, train_sums | test_sums)
+        return FileContent(train_x, train_y, test_x, test_y, train_sums | test_sums)
 
     return read
 
 
-_READERS: dict[str, Callable[..., Content]] = {
+_READERS: dict[str, Callable[..., FileContent]] = {
     "idx": _in_two_parts(read_idx_part),
     "cifar": _in_two_parts(read_cifar_part),
     "emnist": read_emnist,
@@ -45,13 +45,13 @@ _READERS: dict[str, Callable[..., Content]] = {
 }
 
 
-def reader_of(source: Source) -> Callable[..., Content]:
+def reader_of(source: Source) -> Callable[..., FileContent]:
     """Returns the function that reads a dataset's files; its keyword arguments are the dataset's options."""
     return _READERS[source.layout]
 
 
 def load_files(source: Source, root: Path, **options: Any) -> Dataset:
-    """Reads the dataset that lies under the data folder `root`."""
+    """Reads a dataset from its files under the data folder `root`."""
     found = reader_of(source)(source, root, **options)
     manifest: dict[str, Any] = {
         "source": source.home,

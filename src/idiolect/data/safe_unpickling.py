@@ -1,4 +1,4 @@
-"""Reading a pickle without doing what it asks.
+"""Safe unpickling: reads a pickle of arrays and lists without running what it asks for.
 
 A pickle is a program: it names functions and calls them.  Here every name is looked up in a short table of
 inert stand-ins that only remember what they were given, so the file calls nothing of numpy, let alone of the
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from idiolect.data.checks import Array
+from idiolect.data.dataset import Array
 from idiolect.errors import UserError
 
 __all__ = ["read_pickled_dict"]
@@ -53,19 +53,19 @@ class _Array:
 
 
 def _reconstruct(*_: Any) -> _Array:
-    """In place of numpy's function of that name: an array still without its state."""
+    """Replaces numpy's function of that name: returns an array without its state."""
     return _Array()
 
 
 def _from_buffer(raw: Any, dtype: _Dtype, shape: tuple[int, ...], order: str) -> _Array:
-    """In place of numpy's `_frombuffer`, which pickle protocol 5 uses."""
+    """Replaces numpy's `_frombuffer`, which pickle protocol 5 uses."""
     array = _Array()
     array.state = (shape, dtype, order == "F", raw)
     return array
 
 
 def _encode(text: str, encoding: str) -> bytes:
-    """In place of `_codecs.encode`, by which Python 3 writes bytes in protocol 2."""
+    """Replaces `_codecs.encode`, by which Python 3 writes bytes in protocol 2."""
     if encoding != "latin1":
         raise pickle.UnpicklingError(f"encoding {encoding!r}, expected 'latin1'")
     return text.encode("latin1")
@@ -95,7 +95,7 @@ class _InertUnpickler(pickle.Unpickler):
 
 
 def read_pickled_dict(raw: bytes, path: Path, advice: str) -> dict[str, Any]:
-    """The dictionary in a pickle, its keys as str and its arrays as numpy arrays.
+    """Returns the dictionary in a pickle, its keys as str and its arrays as numpy arrays.
 
     Args:
         raw: the file's bytes, written by Python 2 or 3.

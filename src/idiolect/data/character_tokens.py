@@ -1,4 +1,4 @@
-"""Characters as tokens, and windows of them with the character that follows.
+"""The token of each character of a text, as LEAF's Shakespeare numbers them.
 
     x = c_t, ..., c_{t+79};   y = c_{t+80}
 
@@ -19,16 +19,17 @@ LETTERS = "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmn
 UNKNOWN = len(LETTERS)
 VOCABULARY = len(LETTERS) + 1
 
-_LAST = 127  # not a letter, so whatever lies beyond may be read as this
+_LAST = 127  # not a letter, so every code beyond it is read as this one
 _TOKEN_OF_CODE = np.full(_LAST + 1, UNKNOWN, np.uint8)
 _TOKEN_OF_CODE[[ord(letter) for letter in LETTERS]] = np.arange(len(LETTERS))
 
 
 def tokens(text: str) -> npt.NDArray[np.uint8]:
-    """The token of each character.
+    """Returns the token of each character.
 
     >>> tokens("A z$").tolist()
     [25, 1, 78, 80]
     """
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
-    return _TOKEN_OF_CODE[np.minimum(codes, _LAST)]
+    found: npt.NDArray[np.uint8] = _TOKEN_OF_CODE[np.minimum(codes, _LAST)]
+    return found

@@ -1,4 +1,4 @@
-"""Images in PNG or JPEG files.  Decoding needs Pillow, which Matplotlib brings along."""
+"""Reads images from PNG and JPEG files.  Decoding needs Pillow, which Matplotlib installs."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ Image = npt.NDArray[np.uint8]
 
 
 def read_file(path: Path, advice: str) -> bytes:
+    """Returns the bytes of a file; `advice` ends the error where it cannot be read."""
     try:
         return path.read_bytes()
     except OSError as problem:
@@ -25,7 +26,7 @@ def read_file(path: Path, advice: str) -> bytes:
 
 
 def sorted_files(folder: Path, pattern: str, advice: str) -> list[Path]:
-    """The files of a folder in the order of their names, at least one."""
+    """Returns the files of a folder in the order of their names, at least one."""
     found = sorted(folder.glob(pattern))
     if not found:
         raise UserError(f"found no {pattern} in {folder}; {advice}")
@@ -33,7 +34,7 @@ def sorted_files(folder: Path, pattern: str, advice: str) -> list[Path]:
 
 
 def decode(raw: bytes, path: Path, side: int, advice: str, resize: bool = False) -> Image:
-    """An image in colour, [3, side, side].
+    """Decodes an image in colour, [3, side, side].
 
     Args:
         raw: the bytes of the file `path`.
@@ -56,7 +57,7 @@ def decode(raw: bytes, path: Path, side: int, advice: str, resize: bool = False)
 
 
 def read_images(paths: Sequence[Path], side: int, advice: str) -> tuple[Image, str]:
-    """The images [N, 3, side, side], and one sha256 over the names and bytes of all files."""
+    """Returns the images [N, 3, side, side], and one sha256 over the names and bytes of all files."""
     images, digest = np.empty((len(paths), 3, side, side), np.uint8), hashlib.sha256()
     for image, path in zip(images, paths, strict=True):
         raw = read_file(path, advice)
@@ -69,7 +70,7 @@ def read_images(paths: Sequence[Path], side: int, advice: str) -> tuple[Image, s
 def read_class_folders(
     folders: Sequence[Path], pattern: str, side: int, advice: str
 ) -> tuple[Image, npt.NDArray[np.int64], str]:
-    """The images of one folder per class, their classes, and one sha256; all folders must hold equally many."""
+    """Returns the images of one folder per class, their classes, and one sha256; all folders must hold equally many."""
     paths = [sorted_files(folder, pattern, advice) for folder in folders]
     sizes = [len(found) for found in paths]
     if min(sizes) != max(sizes):

@@ -75,13 +75,15 @@ def sweep(
         raise UserError("a sweep needs methods, seeds, and something to vary: --vary or --preset-grid")
     trials = trials_of(methods, [parse_axis(text) for text in vary], tried, draws, min(seeds))
     made = [_experiment(trial, experiment, settings) for trial in trials]
-    where = Where(Path(out), engine, device, Path(data_dir) if data_dir else None)
-    tasks = [
+    where = Where(
+        Path(out), engine, device, Path(data_dir) if data_dir else None, watcher=watcher or Silent()
+    )
+    requests = [
         RunRequest((place, seed), replace(one, seed=seed), tuple(notes), scores)
         for place, one in enumerate(made)
         for seed in seeds
     ]
-    outcomes = run_campaign(tasks, where, watcher or Silent())
+    outcomes = run_campaign(requests, where)
     found = with_best(
         [
             _tried(trial, one, [outcomes[place, seed] for seed in seeds])

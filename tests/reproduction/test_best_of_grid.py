@@ -11,7 +11,7 @@ import pytest
 
 from idiolect.errors import UserError
 from idiolect.experiments.campaign import RunOutcome
-from idiolect.experiments.sweeping.parameter_grids import grid
+from idiolect.experiments.parameter_grids import grid
 from idiolect.reproduction import request
 from idiolect.reproduction.papers import table
 from idiolect.reproduction.reproduce import reproduce

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from idiolect.engines import Where
+from idiolect.engines import EngineChoice
 from idiolect.experiments import prepare
 from idiolect.methods import method
 from idiolect.reproduction.papers import figures, tables
@@ -39,7 +39,7 @@ def test_stand_in_keeps_the_shape_where_that_is_sensible():
 @pytest.mark.parametrize("name", sorted(DISTINCT.values()))
 def test_stand_in_can_be_prepared(name):
     small = quick_experiment(scenario(name))
-    setting = prepare(replace(small, clients=small.clients), Where("loop", "cpu", "as asked"))
+    setting = prepare(replace(small, clients=small.clients), EngineChoice("loop", "cpu", "as asked"))
     assert 2 <= setting.federation.population <= 10
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from idiolect.calls import parse_call, with_options, write_call
 from idiolect.core import Method
-from idiolect.experiments.sweeping.parameter_grids import combinations, grid, grids
+from idiolect.experiments.parameter_grids import combinations, grid, grids
 from idiolect.methods.catalogue import METHODS
 from idiolect.methods.moon import moon
 from idiolect.methods.resolution import resolved

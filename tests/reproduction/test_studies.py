@@ -13,12 +13,11 @@ import torch.nn.functional as F
 
 from idiolect.data import load
 from idiolect.errors import UserError
-from idiolect.experiments.campaign import Where
+from idiolect.experiments.execution import Execution
 from idiolect.federation import plan_batches
 from idiolect.models import How, build
 from idiolect.records import RowBuffer
-from idiolect.reports import gather
-from idiolect.reports.features import features_figure
+from idiolect.reports import features_figure, gather
 from idiolect.reproduction import reproduce
 from idiolect.reproduction.studies import Study, run_study, studies_of, training
 from idiolect.reproduction.studies.head_observations import observe_epoch
@@ -71,13 +70,13 @@ def test_rows_of_an_epoch_are_those_computed_by_hand():
 
 
 def test_study_trains_on_the_observed_classes_alone_and_repeats(few, tmp_path):
-    first = run_study(TINY, Where(tmp_path / "a", **CPU))
+    first = run_study(TINY, Execution(out=tmp_path / "a", **CPU))
     assert few == [[0, 1, 2]]
-    again = run_study(TINY, Where(tmp_path / "b", **CPU))
+    again = run_study(TINY, Execution(out=tmp_path / "b", **CPU))
     pd.testing.assert_frame_equal(first.rows, again.rows)
-    run_study(TINY, Where(tmp_path / "a", **CPU))
+    run_study(TINY, Execution(out=tmp_path / "a", **CPU))
     assert len(few) == 2, "a finished study was trained again"
-    other = run_study(replace(TINY, seed=1), Where(tmp_path / "a", **CPU))
+    other = run_study(replace(TINY, seed=1), Execution(out=tmp_path / "a", **CPU))
     assert not np.allclose(other.rows["value"], first.rows["value"])
     features = first.rows[first.rows["predictor"] == "features"]
     assert set(features[features["metric"] == "label"]["value"]) <= {0.0, 1.0, 2.0}
@@ -120,7 +119,7 @@ def test_epochs_are_those_of_plain_torch_on_the_same_batches(model):
 def test_network_learns(few, tmp_path):
     """On two classes, which it is then tested on, more often right than by chance."""
     study = replace(TINY, model="mlpnet", observed=2, targets=(2,), epochs=10, batch_size=4)
-    rows = run_study(study, Where(tmp_path, **CPU)).rows
+    rows = run_study(study, Execution(out=tmp_path, **CPU)).rows
     accuracy = rows[rows["metric"] == "accuracy"]["value"]
     assert accuracy.iloc[-1] > 0.8
 

@@ -32,7 +32,7 @@ from idiolect.cli.settings import names_in, settings_of
 from idiolect.cli.terminal import print_table
 from idiolect.experiments.sweep import sweep
 from idiolect.experiments.sweeping.files import best_rows, trial_rows
-from idiolect.experiments.sweeping.parameter_grids import grids
+from idiolect.experiments.parameter_grids import grids
 
 __all__ = ["sweep_command"]
 

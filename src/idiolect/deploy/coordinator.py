@@ -14,12 +14,12 @@ import torch
 
 from idiolect.core import Tree, broadcast, server_round
 from idiolect.core.trees import stack, tree_leaves, tree_map
-from idiolect.deploy.letters import Letter
-from idiolect.deploy.link import Answers, Link
-from idiolect.deploy.named import Misfit, named, rebuilt
-from idiolect.deploy.plan import Deployment, Member
+from idiolect.deploy.configuration import Deployment, SiteEntry
+from idiolect.deploy.connection import Replies, SiteConnection
+from idiolect.deploy.messages import OpenedMessage
 from idiolect.deploy.private_store import END, JOIN, MERGED, TRAINED, Position
-from idiolect.deploy.progress import Progress
+from idiolect.deploy.progress import DeploymentProgress
+from idiolect.deploy.tensor_names import UnexpectedTensors, flatten, unflatten
 from idiolect.errors import UserError
 from idiolect.experiments.examine import Arrival, Examined, gather
 from idiolect.experiments.merging import served
@@ -42,8 +42,8 @@ class Coordinator:
 
     setting: Setting
     deployment: Deployment
-    link: Link
-    progress: Progress
+    connection: SiteConnection
+    progress: DeploymentProgress
     server: Tree
     rows: RowBuffer = field(default_factory=RowBuffer)
     rounds: RoundBuffer = field(default_factory=RoundBuffer)
@@ -53,14 +53,14 @@ class Coordinator:
     ended: bool = False
 
     @property
-    def population(self) -> list[Member]:
-        return [m for m in self.deployment.members if m.client < self.setting.federation.population]
+    def population(self) -> list[SiteEntry]:
+        return [m for m in self.deployment.sites if m.client < self.setting.federation.population]
 
     @property
-    def newcomers(self) -> list[Member]:
+    def newcomers(self) -> list[SiteEntry]:
         """Sites that are to join and have not yet."""
         last = self.setting.federation.population
-        return [m for m in self.deployment.members if m.client >= last and m.client not in self.known]
+        return [m for m in self.deployment.sites if m.client >= last and m.client not in self.known]
 
     def advance(self) -> None:
         """One round: select, let the sites train, merge, let every site score."""
@@ -78,8 +78,8 @@ class Coordinator:
         merged = server_round(setting.method, self.server, messages, program.clock)
         self.server = served(setting, program, merged, messages)
         for member in took:
-            self._took_part(member, found.letters[member.name], Position(self.round, TRAINED))
-        headers = [found.letters[member.name].header for member in took]
+            self._took_part(member, found.messages[member.name], Position(self.round, TRAINED))
+        headers = [found.messages[member.name].header for member in took]
         if observed:
             for member, header in zip(took, headers, strict=True):
                 self._recorder(self.round + 1).cohort([member.client], header["scores"])
@@ -97,12 +97,12 @@ class Coordinator:
 
     def onboard(self) -> None:
         """Lets the connected sites that never trained join by the method's rule; what they would upload stays."""
-        there = [member for member in self.newcomers if member.name in self.link.roster.places()]
+        there = [member for member in self.newcomers if member.name in self.connection.connected.sessions()]
         found = self._ask(there, broadcast(self.setting.method, self.server), "join", enough=0)
         arrivals = []
         for member in there:
-            if member.name in found.letters:
-                arrivals.append(_arrival(found.letters[member.name].header["arrival"]))
+            if member.name in found.messages:
+                arrivals.append(_arrival(found.messages[member.name].header["arrival"]))
                 self._note_accuracies([member], [arrivals[-1].joined])
                 self.known[member.client] = Position(self.round, JOIN)
                 self.progress.heard(member.name, "has joined")
@@ -125,8 +125,8 @@ class Coordinator:
         self.ended = bool(state["ended"])
 
     def _ask(
-        self, members: list[Member], sent: Tree, kind: str, enough: int | None = None, **facts: Any
-    ) -> Answers:
+        self, members: list[SiteEntry], sent: Tree, kind: str, enough: int | None = None, **facts: Any
+    ) -> Replies:
         """Letters to these sites; too few answers are the caller's to refuse.
 
         Args:
@@ -137,28 +137,28 @@ class Coordinator:
             for member in members
         }
         options = self.deployment
-        found = self.link.ask(
+        found = self.connection.request(
             asks,
-            named(sent),
+            flatten(sent),
             deadline=options.deadline,
             grace=options.grace,
             enough=min(options.min_sites, len(asks)) if enough is None else enough,
         )
-        for name, letter in found.letters.items():
+        for name, letter in found.messages.items():
             self._report_gap(name, asks[name]["known"], letter.header)
         return found
 
-    def _uploads(self, found: Answers) -> dict[str, dict[str, Any]]:
+    def _uploads(self, found: Replies) -> dict[str, dict[str, Any]]:
         """By site, its messages; what does not have the expected form, or is not finite, leaves ``found``."""
         forms, uploads = [forms.messages for forms in self.setting.forms], {}
-        for name, letter in list(found.letters.items()):
+        for name, letter in list(found.messages.items()):
             try:
-                upload = rebuilt(letter.tensors, forms, f"the upload of {name}")
+                upload = unflatten(letter.tensors, forms, f"the upload of {name}")
                 if not all(bool(torch.isfinite(leaf).all()) for leaf in tree_leaves(upload)):
-                    raise Misfit(f"the upload of {name} holds numbers that are not finite")
+                    raise UnexpectedTensors(f"the upload of {name} holds numbers that are not finite")
                 uploads[name] = upload
-            except Misfit as error:
-                del found.letters[name]
+            except UnexpectedTensors as error:
+                del found.messages[name]
                 found.missing[name] = str(error)
                 self.progress.heard(name, f"left out: {error}")
         return uploads
@@ -175,19 +175,19 @@ class Coordinator:
         sent = broadcast(setting.method, self.server)
         flags = {"settle": phase if settle else None, "examine": examine, "remark": remark}
         found = self._ask(self.population, sent, "follow", **flags)
-        there = [member for member in self.population if member.name in found.letters]
+        there = [member for member in self.population if member.name in found.messages]
         recorder = self._recorder(round + (not at_end))
         for member in there:
             if settle:
                 self.known[member.client] = Position(round, END if at_end else MERGED)
-            recorder.remarks(member.client, found.letters[member.name].header.get("remarks", {}))
+            recorder.remarks(member.client, found.messages[member.name].header.get("remarks", {}))
         if examine and there:
-            examined = [_examined(found.letters[member.name].header["examined"]) for member in there]
+            examined = [_examined(found.messages[member.name].header["examined"]) for member in there]
             self._note_accuracies(there, examined)
             glimpse = recorder.everyone(program, gather(examined), "end" if at_end else "before")
             self.picks = glimpse.picks
 
-    def _took_part(self, member: Member, letter: Letter, position: Position) -> None:
+    def _took_part(self, member: SiteEntry, letter: OpenedMessage, position: Position) -> None:
         self.known[member.client] = position
         header = letter.header
         facts = {key: header[key] for key in ("loss", "digest", "base_digest")}
@@ -206,7 +206,7 @@ class Coordinator:
         elif self.round - known.round > 1:
             self.progress.heard(name, f"is back after {self.round - known.round - 1} rounds without it")
 
-    def _note_accuracies(self, members: list[Member], examined: list[Examined]) -> None:
+    def _note_accuracies(self, members: list[SiteEntry], examined: list[Examined]) -> None:
         headline = self.setting.headline
         for member, one in zip(members, examined, strict=True):
             if headline in one.test:
@@ -225,7 +225,7 @@ class Coordinator:
         self.progress.seconds.append(seconds)
         self.progress.save()
 
-    def _refuse_too_few(self, answered: int, asked: int, found: Answers) -> None:
+    def _refuse_too_few(self, answered: int, asked: int, found: Replies) -> None:
         needed = min(self.deployment.min_sites, asked)
         if answered < needed:
             reasons = "; ".join(f"{name} {reason}" for name, reason in sorted(found.missing.items()))

@@ -1,4 +1,4 @@
-"""The server's part of a deployment, from its folder to a finished record; taken up again after any stop."""
+"""The server of a deployment: trains from its folder to a finished record, and resumes after any stop."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from typing import Any
 
 from flwr.serverapp import Grid
 
+from idiolect.deploy.configuration import Deployment, DeploymentPlan, read_deployment, read_plan
+from idiolect.deploy.connection import ConnectedSites, SiteConnection
 from idiolect.deploy.coordinator import Coordinator
-from idiolect.deploy.data import server_federation
 from idiolect.deploy.keys import private_key
-from idiolect.deploy.link import Link
-from idiolect.deploy.plan import Deployment, Plan, read_deployment, read_plan
-from idiolect.deploy.progress import Progress
-from idiolect.deploy.roster import Roster
-from idiolect.engines import Where
+from idiolect.deploy.progress import DeploymentProgress
+from idiolect.deploy.site_data import server_federation
+from idiolect.engines import EngineChoice
 from idiolect.errors import UserError
 from idiolect.experiments.identity import name_of
 from idiolect.experiments.manifest import describe_run
@@ -32,24 +31,24 @@ from idiolect.records import (
 
 __all__ = ["run_folder", "run_server", "server_setting"]
 
-WHERE = Where("flower", "cpu", "sites train where their data are")
+WHERE = EngineChoice("flower", "cpu", "sites train where their data are")
 
 
-def server_setting(plan: Plan, folder: Path) -> Setting:
-    """What the experiment runs on, without a single row of a site."""
+def server_setting(plan: DeploymentPlan, folder: Path) -> Setting:
+    """Returns the setting of the experiment without any row of a site."""
     return assemble(plan.experiment, WHERE, server_federation(plan, folder), plan.inputs, held=[])
 
 
-def run_folder(deployment: Deployment, plan: Plan) -> tuple[Path, str]:
-    """Where runs lie, and this run's name."""
+def run_folder(deployment: Deployment, plan: DeploymentPlan) -> tuple[Path, str]:
+    """Returns the folder of runs, and this run's name."""
     return deployment.server / "runs", name_of(plan.experiment)
 
 
 def run_server(grid: Grid, folder: Path) -> None:
-    """Trains to the end from wherever the last start came to; a user's error ends in the progress file."""
+    """Trains to the end from where the last start stopped; an error is written to the progress file."""
     deployment = read_deployment(folder)
     plan = read_plan(deployment.server)
-    progress = Progress(deployment.server, plan.experiment.rounds)
+    progress = DeploymentProgress(deployment.server, plan.experiment.rounds)
     try:
         _run(grid, deployment, plan, progress)
         progress.status = "finished"
@@ -62,13 +61,13 @@ def run_server(grid: Grid, folder: Path) -> None:
         progress.save()
 
 
-def _run(grid: Grid, deployment: Deployment, plan: Plan, progress: Progress) -> None:
+def _run(grid: Grid, deployment: Deployment, plan: DeploymentPlan, progress: DeploymentProgress) -> None:
     setting = server_setting(plan, deployment.server)
     out, name = run_folder(deployment, plan)
     is_finished = finished(out, name)
-    roster = Roster(deployment.members, deployment.server / "sites")
-    link = Link(grid, plan, roster, private_key(deployment.server / "key"), progress.heard)
-    coordinator = Coordinator(setting, deployment, link, progress, setting.first_server())
+    connected = ConnectedSites(deployment.sites, deployment.server / "sites")
+    connection = SiteConnection(grid, plan, connected, private_key(deployment.server / "key"), progress.heard)
+    coordinator = Coordinator(setting, deployment, connection, progress, setting.first_server())
     folder = finished_folder(out, name) if is_finished else partial_folder(out, name)
     progress.folder_of_run = str(finished_folder(out, name))
     found = (
@@ -78,8 +77,8 @@ def _run(grid: Grid, deployment: Deployment, plan: Plan, progress: Progress) -> 
         coordinator.restore(*found)
     progress.round = coordinator.round
     progress.save()
-    wanted = [member.name for member in (coordinator.newcomers if is_finished else deployment.members)]
-    link.wait_for(wanted, deployment.wait)
+    wanted = [site.name for site in (coordinator.newcomers if is_finished else deployment.sites)]
+    connection.wait_for(wanted, deployment.wait)
     if is_finished:
         _join_late(coordinator, folder)
     else:
@@ -99,7 +98,7 @@ def _train(coordinator: Coordinator, writer: RunWriter, last: int | None) -> Non
 
 
 def _join_late(coordinator: Coordinator, folder: Path) -> None:
-    """Sites that came after the run was finished join; the record stays, the checkpoint remembers them."""
+    """Lets sites join that came after the run was finished; the record stays, the checkpoint notes them."""
     if coordinator.newcomers:
         coordinator.onboard()
         _checkpoint(folder, coordinator, coordinator.round)
@@ -112,8 +111,8 @@ def _checkpoint(folder: Path, coordinator: Coordinator, last: int | None) -> int
 
 
 def _outcome(coordinator: Coordinator, seconds: float) -> dict[str, Any]:
-    """What is known of a run only at its end."""
+    """Returns what is known of a run only at its end."""
     notes = ["trained where the data are, over Flower", *coordinator.progress.events]
     notes += [f"{name} is {member}" for name, member in coordinator.picks.items()]
-    sites = {member.name: member.client for member in coordinator.deployment.members}
+    sites = {site.name: site.client for site in coordinator.deployment.sites}
     return {"seconds": seconds, "notes": notes, "choices": coordinator.picks, "sites": sites}

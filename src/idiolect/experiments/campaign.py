@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from idiolect import engines
 from idiolect.data.availability import availability
 from idiolect.errors import UserError
-from idiolect.experiments.progress import Silent, Watcher
+from idiolect.experiments.execution import Execution
 from idiolect.experiments.run import run
 from idiolect.experiments.spec import Experiment
+from idiolect.experiments.tracking import open_log
 from idiolect.records import Run
 
-__all__ = ["RunOutcome", "RunRequest", "Where", "run_campaign"]
+__all__ = ["RunOutcome", "RunRequest", "run_campaign"]
 
 
 @dataclass(frozen=True)
@@ -47,27 +46,12 @@ class RunOutcome(NamedTuple):
     failed: str = ""
 
 
-@dataclass(frozen=True)
-class Where:
-    """Where and how runs are made."""
-
-    out: Path
-    engine: str = "auto"
-    device: str = "auto"
-    data_dir: Path | None = None
-    checkpoint_every: int = 10
-    watcher: Watcher = field(default_factory=Silent, compare=False, repr=False)
-
-    def engine_choice(self) -> engines.Where:
-        """Resolves ``auto`` to an engine and a device of this machine."""
-        return engines.place(self.engine, self.device)
-
-
-def run_campaign(requests: Sequence[RunRequest], execution: Where) -> dict[Hashable, RunOutcome]:
+def run_campaign(requests: Sequence[RunRequest], execution: Execution) -> dict[Hashable, RunOutcome]:
     """Makes every run that the requests need and returns the outcomes by key.
 
     Finished runs are read and interrupted ones resumed.  A run that is refused does not stop the others.
     """
+    open_log(execution.log, execution.out)  # a tracker that cannot be opened is refused before the first run
     by_experiment: dict[Experiment, list[RunRequest]] = {}
     for request in sorted(requests, key=lambda request: request.experiment.dataset):
         by_experiment.setdefault(request.experiment, []).append(request)
@@ -79,27 +63,14 @@ def run_campaign(requests: Sequence[RunRequest], execution: Where) -> dict[Hasha
             found |= {request.key: RunOutcome(missing=reason) for request in wanted}
             continue
         try:
-            done = _run(wanted[0], execution)
+            made = replace(execution, resume=True, notes=[*execution.notes, *wanted[0].notes])
+            done = run(experiment, execution=made)
         except UserError as error:
             execution.watcher.say(f"refused: {error}")
             found |= {request.key: RunOutcome(failed=str(error)) for request in wanted}
             continue
         found |= {request.key: _taken(request, done) for request in wanted}
     return found
-
-
-def _run(request: RunRequest, execution: Where) -> Run:
-    return run(
-        request.experiment,
-        out=execution.out,
-        engine=execution.engine,
-        device=execution.device,
-        data_dir=execution.data_dir,
-        resume=True,
-        checkpoint_every=execution.checkpoint_every,
-        watcher=execution.watcher,
-        notes=request.notes,
-    )
 
 
 def _taken(request: RunRequest, done: Run) -> RunOutcome:

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-import torch
-
 from idiolect.core import Context, Program, Tree, broadcast
-from idiolect.engines import Engine, Outcome
-from idiolect.engines.evaluation import Logits
+from idiolect.engines import Engine, Logits, Outcome
 from idiolect.evaluation import Scores, score
 from idiolect.experiments.newcomers import Joined
 from idiolect.experiments.setting import Setting
@@ -95,7 +92,5 @@ def gather(examined: Iterable[Examined]) -> Examined:
 
 
 def _score(setting: Setting, logits: list[Logits], clients: list[int], split: str) -> Scores:
-    work = setting.work
-    rows = [getattr(work.federation.clients[c], split) for c in clients]
-    labels = [work.y[torch.from_numpy(r).to(work.y.device)] for r in rows]
+    labels = [setting.work.labels(client, split) for client in clients]
     return score(logits, labels, setting.metrics)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from idiolect.core import Scene
 from idiolect.engines import AUGMENTATIONS
 from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice
 
-__all__ = ["NEUTRAL", "PRECISIONS", "Experiment", "with_settings"]
+__all__ = ["NEUTRAL", "PRECISIONS", "Experiment", "unknown_setting", "with_settings"]
 
 PRECISIONS = ("float32", "float64", "tf32", "bf16")
 
@@ -179,7 +181,7 @@ def with_settings(experiment: Experiment, settings: dict[str, Any]) -> Experimen
     fields = {field.name: str(field.type) for field in dataclasses.fields(Experiment)}
     for key, value in settings.items():
         if key not in fields:
-            raise UserError(f"there is no setting {key!r}; known: {', '.join(fields)}")
+            raise unknown_setting(key)
         number = isinstance(value, int | float) and not isinstance(value, bool)
         fits = {
             "int": isinstance(value, int) and not isinstance(value, bool),
@@ -191,3 +193,18 @@ def with_settings(experiment: Experiment, settings: dict[str, Any]) -> Experimen
         if not fits[fields[key]]:
             raise UserError(f"setting {key} must be {fields[key]}, got {value!r}")
     return dataclasses.replace(experiment, **settings)
+
+
+def unknown_setting(key: str, also: Iterable[str] = ()) -> UserError:
+    """Returns the error for a name that is no setting; it lists all settings, then the names nearest to it.
+
+    Args:
+        also: other names that are accepted in the same place.
+
+    >>> print(str(unknown_setting("enigne", also=["engine"]))[-22:])
+    ; did you mean engine?
+    """
+    known = [field.name for field in dataclasses.fields(Experiment)]
+    near = get_close_matches(key, [*known, *also], n=3, cutoff=0.6)
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    return UserError(f"there is no setting {key!r}; known: {', '.join(known)}{hint}")

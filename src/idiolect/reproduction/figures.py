@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from idiolect.calls import with_options
-from idiolect.experiments.campaign import RunOutcome, RunRequest, Where, run_campaign
-from idiolect.experiments.sweeping.parameter_grids import combinations
+from idiolect.experiments.campaign import RunOutcome, RunRequest, run_campaign
+from idiolect.experiments.execution import Execution
+from idiolect.experiments.parameter_grids import combinations
 from idiolect.records import Run
 from idiolect.reproduction.compared_number import ORACLE, ComparedNumber, selection_rule
 from idiolect.reproduction.figure_points import (
@@ -37,7 +38,7 @@ Outcomes = Mapping[Hashable, RunOutcome]
 Measured = tuple[ComparedNumber, list[pd.DataFrame]]  # a line's number, and its points for every seed
 
 
-def reproduce_figure(figure: PaperFigure, request: ReproductionRequest, execution: Where) -> Reproduction:
+def reproduce_figure(figure: PaperFigure, request: ReproductionRequest, execution: Execution) -> Reproduction:
     """Makes the runs of a figure, or of some of its scenarios and methods; writes numbers, points and picture."""
     if figure.kind in ("schematic", "unknown"):
         note = f"nothing is run for {figure.id}: {FIGURE_KINDS[figure.kind]}"
@@ -74,7 +75,7 @@ def _ordered(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def _numbers_of_tables(
-    figure: PaperFigure, request: ReproductionRequest, execution: Where
+    figure: PaperFigure, request: ReproductionRequest, execution: Execution
 ) -> list[ComparedNumber]:
     """Returns one column of several tables, each table as a column of the figure."""
     request = replace(request, columns=(figure.column,))
@@ -101,7 +102,7 @@ class Trace(NamedTuple):
 
 
 def _numbers_of_lines(
-    figure: PaperFigure, request: ReproductionRequest, execution: Where
+    figure: PaperFigure, request: ReproductionRequest, execution: Execution
 ) -> tuple[list[ComparedNumber], pd.DataFrame]:
     """Returns a number for every line, and all points.
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice, unknown_name
-from idiolect.experiments.campaign import Where
-from idiolect.experiments.progress import Silent, Watcher
-from idiolect.experiments.sweeping.parameter_grids import grid
-from idiolect.reports.write import FIGURES
+from idiolect.experiments.execution import Execution, split_keywords
+from idiolect.experiments.parameter_grids import grid
+from idiolect.reports import IMAGE_FORMATS
 from idiolect.reproduction.figures import reproduce_figure
 from idiolect.reproduction.papers import figure, figures, papers, table, tables
 from idiolect.reproduction.reproduction_result import Reproduction
@@ -37,11 +36,8 @@ def reproduce(
     delta: str = "selection",
     quick: bool = False,
     formats: Sequence[str] = ("png",),
-    out: str | Path = "runs",
-    engine: str = "auto",
-    device: str = "auto",
-    data_dir: str | Path | None = None,
-    watcher: Watcher | None = None,
+    execution: Execution | None = None,
+    **settings: Any,
 ) -> Reproduction:
     """Makes the unfinished runs of a table or figure, and writes it with the paper's numbers beside ours.
 
@@ -59,10 +55,15 @@ def reproduce(
             4 is written, which is read in rounds that evaluate all clients.
         quick: uses the embedded data, few clients and few rounds; shows that it works and is never compared.
         formats: file formats of a figure's picture: png, svg, pdf.
-        out: holds the runs, and a folder with the table.
+        execution: how the runs are made; its ``out`` holds the runs and a folder with the table.  Interrupted runs are
+            always resumed.
+        settings: fields of ``Execution``; see ``run``.
     """
+    execution, chosen = split_keywords(execution, settings)
+    for name in chosen:
+        raise UserError(f"{name} cannot be set: a reproduction runs the settings of the paper")
     for name in formats:
-        refuse_unknown_choice("a format", name, FIGURES)
+        refuse_unknown_choice("a format", name, IMAGE_FORMATS)
     if id not in ids():
         raise unknown_name("table or figure", id, ids())
     if seeds is None:
@@ -79,14 +80,8 @@ def reproduce(
         delta=delta,
         grid=_settings_tried(id) if best_of_grid else {},
     )
-    execution = Where(
-        Path(out),
-        engine,
-        device,
-        Path(data_dir) if data_dir else None,
-        1 if quick else 10,
-        watcher or Silent(),
-    )
+    if quick:
+        execution = replace(execution, checkpoint_every=1)
     if id in {found.id for found in tables()}:
         return reproduce_table(table(id), request, execution)
     return reproduce_figure(figure(id), request, execution)

@@ -16,7 +16,8 @@ import pandas as pd
 from idiolect.calls import with_options
 from idiolect.data.availability import availability
 from idiolect.errors import UserError
-from idiolect.experiments.campaign import RunOutcome, RunRequest, Where, run_campaign
+from idiolect.experiments.campaign import RunOutcome, RunRequest, run_campaign
+from idiolect.experiments.execution import Execution
 from idiolect.experiments.setting import prepare
 from idiolect.experiments.spec import Experiment
 from idiolect.reproduction.compared_number import ORACLE, ComparedNumber, selection_rule
@@ -33,13 +34,13 @@ FROM_RUNS = ("run", "choice")
 Outcomes = Mapping[Hashable, RunOutcome]
 
 
-def reproduce_table(table: PaperTable, request: ReproductionRequest, execution: Where) -> Reproduction:
+def reproduce_table(table: PaperTable, request: ReproductionRequest, execution: Execution) -> Reproduction:
     """Makes the runs of a table, or of some of its columns and methods, and writes the table."""
     numbers = table_numbers(table, request, execution)
     return write_reproduction(table.id, table.caption, numbers, table.notes, request, execution.out)[0]
 
 
-def table_numbers(table: PaperTable, request: ReproductionRequest, execution: Where) -> list[ComparedNumber]:
+def table_numbers(table: PaperTable, request: ReproductionRequest, execution: Execution) -> list[ComparedNumber]:
     """Returns the numbers of the cells that are asked for."""
     cells = _chosen_cells(table, request)
     from_runs = [cell for cell in cells if cell.reading.source in FROM_RUNS]
@@ -167,7 +168,7 @@ def _key(cell: TableCell, method: str, scenario: str, seed: int) -> Hashable:
     return (cell.table, cell.row, cell.column, method, scenario, seed)
 
 
-def _number_without_run(cell: TableCell, request: ReproductionRequest, execution: Where) -> ComparedNumber:
+def _number_without_run(cell: TableCell, request: ReproductionRequest, execution: Execution) -> ComparedNumber:
     """Returns a size of the federation, or a setting of the experiment, beside the paper's."""
     experiment, _ = request.experiment(cell.scenarios[0], cell.method or "fedavg", request.seeds[0])
     found = ComparedNumber(cell.row, cell.column, unit=cell.unit, paper=None if request.quick else cell.value)
@@ -184,7 +185,7 @@ def _number_without_run(cell: TableCell, request: ReproductionRequest, execution
 
 
 @lru_cache(maxsize=8)
-def _federation_sizes(experiment: Experiment, execution: Where) -> dict[str, float]:
+def _federation_sizes(experiment: Experiment, execution: Execution) -> dict[str, float]:
     """Returns the numbers of clients and classes, and means over clients of classes, training and test samples."""
     federation = prepare(experiment, execution.engine_choice(), execution.data_dir).federation
     train, test = federation.class_counts("train"), federation.class_counts("test")

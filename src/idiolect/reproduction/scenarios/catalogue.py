@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from idiolect.data.availability import availability
 from idiolect.errors import UserError, unknown_name
 from idiolect.experiments.spec import Experiment
-from idiolect.experiments.sweeping.parameter_grids import with_none
+from idiolect.experiments.parameter_grids import with_none
 from idiolect.reproduction.papers import figures, tables
 from idiolect.reproduction.papers.catalogue import PAPERS
 from idiolect.reproduction.scenarios.scenario import ORIGINS, SETTINGS, Scenario

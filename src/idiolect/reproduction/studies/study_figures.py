@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pandas as pd
 
 from idiolect.data.availability import availability
-from idiolect.experiments.campaign import Where
+from idiolect.experiments.execution import Execution
 from idiolect.records import Run
 from idiolect.reproduction.compared_number import ComparedNumber
 from idiolect.reproduction.papers import PaperFigure
@@ -28,7 +28,7 @@ STUDY_KINDS = {
 
 
 def reproduce_study_figure(
-    figure: PaperFigure, request: ReproductionRequest, execution: Where
+    figure: PaperFigure, request: ReproductionRequest, execution: Execution
 ) -> Reproduction:
     """Runs the studies of a figure, or of some of its scenarios; writes numbers, points and picture."""
     refuse_unknown_names("scenario", request.columns, figure.scenarios)
@@ -42,7 +42,7 @@ def reproduce_study_figure(
 
 
 def _points_of_figure(
-    figure: PaperFigure, request: ReproductionRequest, execution: Where
+    figure: PaperFigure, request: ReproductionRequest, execution: Execution
 ) -> tuple[pd.DataFrame, list[ComparedNumber]]:
     """Returns the points of all studies, and a number without value for each study whose data are missing."""
     chosen = tuple(name for name in figure.scenarios if not request.columns or name in request.columns)

@@ -38,11 +38,11 @@ from idiolect.core import (
 )
 from idiolect.core.trees import stack
 from idiolect.data import Dataset, load
-from idiolect.engines import Loop, Workload, initialiser, make_task
+from idiolect.engines import LoopEngine, Workload, initialiser, make_task
 from idiolect.engines.packing import SINGLE
 from idiolect.engines.precision import PRECISIONS
 from idiolect.evaluation import accumulated_gradient_norms
-from idiolect.experiments.campaign import Where
+from idiolect.experiments.execution import Execution
 from idiolect.experiments.progress import Watcher
 from idiolect.federation import federate
 from idiolect.models import build
@@ -69,7 +69,7 @@ CLIENT = 0  # the only one
 HEAD_GRADIENTS = "head_gradients"
 
 
-def run_study(study: Study, execution: Where) -> Run:
+def run_study(study: Study, execution: Execution) -> Run:
     """Trains and records a study and returns the record; a finished study is read instead."""
     spec = dataclasses.asdict(study)
     del spec["seed"]
@@ -177,7 +177,7 @@ class StudyFederation:
         """Returns the state after one round of the client and the server."""
         program = self.program(epoch)
         sent = broadcast(METHOD, before.server)
-        (outcome,) = Loop(self.work).round(program, sent, {CLIENT: before.private}, observe=False)
+        (outcome,) = LoopEngine(self.work).round(program, sent, {CLIENT: before.private}, observe=False)
         server = server_round(METHOD, before.server, stack([outcome.messages]), program.clock)
         return Epoch(server, outcome.private, float(outcome.loss), _gradient_sum(outcome.private))
 

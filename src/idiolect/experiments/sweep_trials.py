@@ -18,8 +18,8 @@ import numpy as np
 from idiolect.calls import split_outside_brackets, with_options
 from idiolect.core.seeds import derive
 from idiolect.errors import UserError, unknown_name
-from idiolect.experiments.spec import Experiment
 from idiolect.experiments.parameter_grids import combinations
+from idiolect.experiments.spec import Experiment
 from idiolect.methods.catalogue import identifier
 
 __all__ = ["Axis", "Trial", "parse_axis", "trials_of"]

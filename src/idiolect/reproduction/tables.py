@@ -40,7 +40,9 @@ def reproduce_table(table: PaperTable, request: ReproductionRequest, execution: 
     return write_reproduction(table.id, table.caption, numbers, table.notes, request, execution.out)[0]
 
 
-def table_numbers(table: PaperTable, request: ReproductionRequest, execution: Execution) -> list[ComparedNumber]:
+def table_numbers(
+    table: PaperTable, request: ReproductionRequest, execution: Execution
+) -> list[ComparedNumber]:
     """Returns the numbers of the cells that are asked for."""
     cells = _chosen_cells(table, request)
     from_runs = [cell for cell in cells if cell.reading.source in FROM_RUNS]
@@ -168,7 +170,9 @@ def _key(cell: TableCell, method: str, scenario: str, seed: int) -> Hashable:
     return (cell.table, cell.row, cell.column, method, scenario, seed)
 
 
-def _number_without_run(cell: TableCell, request: ReproductionRequest, execution: Execution) -> ComparedNumber:
+def _number_without_run(
+    cell: TableCell, request: ReproductionRequest, execution: Execution
+) -> ComparedNumber:
     """Returns a size of the federation, or a setting of the experiment, beside the paper's."""
     experiment, _ = request.experiment(cell.scenarios[0], cell.method or "fedavg", request.seeds[0])
     found = ComparedNumber(cell.row, cell.column, unit=cell.unit, paper=None if request.quick else cell.value)

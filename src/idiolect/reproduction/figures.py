@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from idiolect.calls import with_options
 from idiolect.experiments.campaign import RunOutcome, RunRequest, run_campaign
 from idiolect.experiments.execution import Execution
 from idiolect.experiments.parameter_grids import combinations
+from idiolect.options import with_options
 from idiolect.records import Run
 from idiolect.reproduction.compared_number import ORACLE, ComparedNumber, selection_rule
 from idiolect.reproduction.figure_points import (

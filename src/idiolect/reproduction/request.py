@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from idiolect.calls import with_options
 from idiolect.errors import unknown_name
 from idiolect.experiments.spec import Experiment
+from idiolect.options import with_options
 from idiolect.reproduction.papers import MetricReading
 from idiolect.reproduction.quick_experiment import QUICK_NOTE, quick_experiment, quick_reading
 from idiolect.reproduction.scenarios import find_scenario

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from idiolect.calls import parse_call
+from idiolect.options import parse_call
 from idiolect.reproduction.scenarios import find_scenario
 
 __all__ = ["FigureStudy", "Study", "studies_of"]

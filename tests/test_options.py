@@ -2,8 +2,8 @@
 
 import pytest
 
-from idiolect.calls import parse_call
 from idiolect.errors import UserError
+from idiolect.options import parse_call
 
 
 @pytest.mark.parametrize(
@@ -14,6 +14,8 @@ from idiolect.errors import UserError
         (" label_k( k = 2 ) ", ("label_k", {"k": 2})),
         ("f(a=-0.5, b=True, c=None, d='x y')", ("f", {"a": -0.5, "b": True, "c": None, "d": "x y"})),
         ("f(transfer=kd)", ("f", {"transfer": "kd"})),
+        ("fashion-mnist-12k", ("fashion-mnist-12k", {})),
+        ("tiny-imagenet (size=8)", ("tiny-imagenet", {"size": 8})),
         ("f(layers=(1, 2), names=['a'])", ("f", {"layers": (1, 2), "names": ["a"]})),
     ],
 )
@@ -37,6 +39,9 @@ def test_call_is_read_as_name_and_options(text, expected):
         "[f]",
         "(" * 500,
         "f\ng",
+        "f-",
+        "-f()",
+        "f() + g()",
     ],
 )
 def test_unreadable_text_is_refused_with_an_example(text):

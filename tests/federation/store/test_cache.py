@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from idiolect.federation.row_cache import OVERHEAD, Row, RowCache
+from idiolect.federation.store.cache import OVERHEAD, CachedRow, RowCache
 
 ROW = 1000
 FULL = 3 * (ROW + OVERHEAD)  # room for three rows
@@ -14,7 +14,7 @@ FULL = 3 * (ROW + OVERHEAD)  # room for three rows
 class Written(list):
     """(client, number in its row) in order."""
 
-    def __call__(self, client: int, row: Row) -> None:
+    def __call__(self, client: int, row: CachedRow) -> None:
         (number,) = row.content.unique().tolist()
         self.append((client, number))
 
@@ -24,8 +24,8 @@ def written() -> Written:
     return Written()
 
 
-def row(number: int, size: int = ROW) -> Row:
-    return Row(torch.full((size,), number, dtype=torch.uint8), number % 2)
+def row(number: int, size: int = ROW) -> CachedRow:
+    return CachedRow(torch.full((size,), number, dtype=torch.uint8), number % 2)
 
 
 def cache_of(written: Written, *clients: int, changed: bool = True) -> RowCache:
@@ -51,7 +51,7 @@ def test_rows_are_those_that_were_put(written: Written) -> None:
     cache.put(4, row(4, 500), changed=True)
     for client, number, size in ((2, 9, 10), (3, 3, ROW), (4, 4, 500)):
         found = cache.get(client)
-        assert found is not None and found.kind == number % 2
+        assert found is not None and found.layout == number % 2
         assert found.content.tolist() == [number] * size
     assert cache.get(1) is None and written == [(1, 1)]
 
@@ -92,21 +92,21 @@ def test_cache_takes_no_more_memory_than_there_can_be_rows(written: Written) -> 
     assert len(cache) == 2 and written == []
 
 
-def test_settled_rows_stay_and_are_not_written_twice(written: Written) -> None:
+def test_flushed_rows_stay_and_are_not_written_twice(written: Written) -> None:
     cache = cache_of(written, 3, 1)
-    cache.settle()
+    cache.flush()
     assert written == [(1, 1), (3, 3)]
-    cache.settle()
+    cache.flush()
     assert len(written) == 2 and 3 in cache
     cache.put(1, row(5), changed=True)
-    cache.settle()
+    cache.flush()
     assert written[2:] == [(1, 5)]
 
 
 def test_cleared_cache_has_room_again(written: Written) -> None:
     cache = cache_of(written, 1, 2, 3)
     cache.clear()
-    cache.settle()
+    cache.flush()
     for client in (4, 5, 6):
         cache.put(client, row(client), changed=True)
     assert len(cache) == 3 and written == []
@@ -114,5 +114,5 @@ def test_cleared_cache_has_room_again(written: Written) -> None:
 
 def test_rows_of_nothing_can_be_kept(written: Written) -> None:
     cache = RowCache(FULL, 0, 100, written)
-    cache.put(1, Row(torch.empty(0, dtype=torch.uint8), 0), changed=True)
+    cache.put(1, CachedRow(torch.empty(0, dtype=torch.uint8), 0), changed=True)
     assert cache.get(1) is not None

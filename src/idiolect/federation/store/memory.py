@@ -1,4 +1,7 @@
-"""Rows in the memory of the host or of a device, side by side in blocks that are made when they are needed."""
+"""Rows of private state in the memory of the host or of a device.
+
+Rows lie side by side in blocks, which are allocated when they are needed.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from idiolect.federation.row_file import RowFile
-from idiolect.federation.row_format import Packed, RowFormat
-from idiolect.federation.slot_index import NOWHERE, Mark
+from idiolect.federation.store.row_file import NOWHERE, IndexMark, RowFile
+from idiolect.federation.store.row_format import PackedRows, RowFormat
 
-__all__ = ["MemoryShelf"]
+__all__ = ["MemoryStorage"]
 
 BLOCK_BYTES = 1 << 20
 
 
-class MemoryShelf:
-    """Args:
-    file: where checkpoints bring the rows that changed; without one nothing can be saved.
+class MemoryStorage:
+    """Keeps all rows in memory.
+
+    Args:
+        file: where checkpoints write the rows that changed; without one nothing can be saved.
     """
 
     def __init__(
@@ -33,7 +37,7 @@ class MemoryShelf:
         self.device = torch.device(device)
         self._file = file
         self._slot = np.full(population, NOWHERE, np.int32)
-        self._kind = np.zeros(population, np.uint8)
+        self._layout = np.zeros(population, np.uint8)
         self._kept = 0
         self._blocks: list[Tensor] = []
         self._per_block = max(1, BLOCK_BYTES // max(form.row_bytes, 1))
@@ -45,30 +49,30 @@ class MemoryShelf:
     def __len__(self) -> int:
         return self._kept
 
-    def get(self, clients: Sequence[int]) -> Packed:
+    def get(self, clients: Sequence[int]) -> PackedRows:
         rows = torch.empty(len(clients), self._form.row_bytes, dtype=torch.uint8, device=self.device)
         for client, row in zip(clients, rows, strict=True) if self._form.row_bytes else ():
             row.copy_(self._row(client))
-        return Packed(rows, [int(self._kind[client]) for client in clients])
+        return PackedRows(rows, [int(self._layout[client]) for client in clients])
 
-    def put(self, clients: Sequence[int], packed: Packed) -> None:
+    def put(self, clients: Sequence[int], packed: PackedRows) -> None:
         self._keep(clients, packed)
         self._changed.update(clients)
 
     def prefetch(self, clients: Sequence[int]) -> None:
-        """All rows are at hand."""
+        """Does nothing, because all rows are in memory."""
 
-    def save(self) -> Mark:
+    def save(self) -> IndexMark:
         file = self._on_disk()
         for client in sorted(self._changed):
-            file.write(client, self._row(client).cpu(), int(self._kind[client]))
+            file.write(client, self._row(client).cpu(), int(self._layout[client]))
         self._changed.clear()
         return file.mark()
 
     def saved(self) -> None:
         self._on_disk().release()
 
-    def restore(self, mark: Mark) -> None:
+    def restore(self, mark: IndexMark) -> None:
         file = self._on_disk()
         file.restore(mark)
         self._slot[:], self._kept, self._blocks = NOWHERE, 0, []
@@ -80,16 +84,16 @@ class MemoryShelf:
         if self._file is not None:
             self._file.close()
 
-    def _keep(self, clients: Sequence[int], packed: Packed) -> None:
-        for client, row, kind in zip(clients, packed.rows, packed.kinds, strict=True):
+    def _keep(self, clients: Sequence[int], packed: PackedRows) -> None:
+        for client, row, layout in zip(clients, packed.rows, packed.layouts, strict=True):
             if self._slot[client] == NOWHERE:
                 if self._kept == len(self._blocks) * self._per_block:
                     self._blocks.append(self._block())
                 self._slot[client] = self._kept
                 self._kept += 1
-            if size := self._form.size(kind):
+            if size := self._form.size(layout):
                 self._row(client)[:size] = row[:size]
-            self._kind[client] = kind
+            self._layout[client] = layout
 
     def _row(self, client: int) -> Tensor:
         block, place = divmod(int(self._slot[client]), self._per_block)

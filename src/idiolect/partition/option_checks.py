@@ -1,4 +1,4 @@
-"""Refuses an option outside its range, naming the partition, the option, the value and what is allowed."""
+"""Checks of option values, whose errors name the partition, the option, the value and the allowed range."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["check_flag", "check_real", "check_whole"]
 def check_whole(
     partition: str, option: str, value: Any, low: int, high: int | None = None, why: str = ""
 ) -> int:
-    """A whole number in [low, high]; `why` explains the bound."""
+    """Returns a whole number in [low, high]; `why` explains the bound in the error."""
     whole = isinstance(value, Integral) and not isinstance(value, bool)
     if whole and value >= low and (high is None or value <= high):
         return int(value)
@@ -22,7 +22,7 @@ def check_whole(
 
 
 def check_real(partition: str, option: str, value: Any, low: float, high: float) -> float:
-    """A number in [low, high], hence finite."""
+    """Returns a number in [low, high], hence a finite one."""
     real = isinstance(value, Real) and not isinstance(value, bool)
     if real and low <= value <= high:
         return float(value)
@@ -30,7 +30,7 @@ def check_real(partition: str, option: str, value: Any, low: float, high: float)
 
 
 def check_flag(partition: str, option: str, value: Any) -> bool:
-    """True or False, nothing that merely looks like it."""
+    """Returns True or False, and refuses 0, 1 and words."""
     if isinstance(value, bool):
         return value
     raise UserError(f"{partition}: {option}={value!r} must be True or False")

@@ -10,10 +10,10 @@ import torch
 
 from idiolect.core.trees import Rows, stack
 from idiolect.errors import UserError
-from idiolect.federation.read_ahead import ReadAhead
-from idiolect.federation.row_cache import Row
-from idiolect.federation.row_file import RowFile
 from idiolect.federation.store import ByClient, Store
+from idiolect.federation.store.cache import CachedRow
+from idiolect.federation.store.prefetch import RowPrefetcher
+from idiolect.federation.store.row_file import RowFile
 
 from .conftest import KINDS, POPULATION, Make, assert_same, ended_tree, tree_of
 
@@ -310,20 +310,20 @@ def test_row_written_after_it_was_prefetched_is_the_new_one(make: Make) -> None:
 def test_reading_goes_on_while_others_work() -> None:
     begun, may_end = threading.Event(), threading.Event()
 
-    def read(client: int, memory: torch.Tensor) -> Row:
+    def read(client: int, memory: torch.Tensor) -> CachedRow:
         begun.set()
         assert may_end.wait(10)
-        return Row(memory, client + 100)
+        return CachedRow(memory, client + 100)
 
-    ahead = ReadAhead(read, 8)
-    ahead.start([1, 2])
+    prefetcher = RowPrefetcher(read, 8)
+    prefetcher.start([1, 2])
     assert begun.wait(10)  # start came back, and the reading is on its way
-    ahead.forget(1)
+    prefetcher.forget(1)
     may_end.set()
-    row = ahead.take(2)
-    assert row is not None and row.kind == 102 and len(row.content) == 8
-    assert ahead.take(1) is None and ahead.take(2) is None
-    ahead.stop()
+    row = prefetcher.take(2)
+    assert row is not None and row.layout == 102 and len(row.content) == 8
+    assert prefetcher.take(1) is None and prefetcher.take(2) is None
+    prefetcher.stop()
 
 
 def test_reading_that_fails_ahead_fails_for_whoever_needs_it(make: Make, tmp_path: Path) -> None:

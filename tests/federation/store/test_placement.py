@@ -9,10 +9,9 @@ import torch
 
 from idiolect.errors import UserError
 from idiolect.federation import Demand, choose_store, open_store
-from idiolect.federation.capacity import free_disk, free_memory
-from idiolect.federation.disk_shelf import DiskShelf
-from idiolect.federation.memory_shelf import MemoryShelf
-from idiolect.federation.placement import CACHE_SHARE, SHARE
+from idiolect.federation.store.disk import DiskStorage
+from idiolect.federation.store.memory import MemoryStorage
+from idiolect.federation.store.placement import CACHE_SHARE, SHARE, free_disk, free_memory
 
 MEMORY, DISK = 10**10, 10**12
 LEAF_CNN = Demand(row_bytes=26_400_000, population=3550, holders=3550, superseded=0)
@@ -20,8 +19,8 @@ LEAF_CNN = Demand(row_bytes=26_400_000, population=3550, holders=3550, supersede
 
 @pytest.fixture(autouse=True)
 def _sizes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("idiolect.federation.placement.free_memory", lambda: MEMORY)
-    monkeypatch.setattr("idiolect.federation.placement.free_disk", lambda folder: DISK)
+    monkeypatch.setattr("idiolect.federation.store.placement.free_memory", lambda: MEMORY)
+    monkeypatch.setattr("idiolect.federation.store.placement.free_disk", lambda folder: DISK)
     monkeypatch.setattr("torch.cuda.mem_get_info", lambda: (4 * 10**9, 8 * 10**9))
 
 
@@ -60,7 +59,7 @@ def test_device_of_a_run_without_a_gpu_is_the_host(tmp_path: Path) -> None:
 def test_disk_that_is_too_small_is_refused_with_bytes_and_folder(
     kind: str, needed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("idiolect.federation.placement.free_disk", lambda folder: 12_300_000)
+    monkeypatch.setattr("idiolect.federation.store.placement.free_disk", lambda folder: 12_300_000)
     asked = demand(12_300_000, superseded=needed)
     if not needed:
         assert choose_store(asked, tmp_path, kind=kind).kind == kind
@@ -75,7 +74,7 @@ def test_disk_that_is_too_small_is_refused_with_bytes_and_folder(
 def test_what_an_interrupted_run_has_on_disk_counts_as_free(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("idiolect.federation.placement.free_disk", lambda folder: 0)
+    monkeypatch.setattr("idiolect.federation.store.placement.free_disk", lambda folder: 0)
     with pytest.raises(UserError, match="0 B free"):
         choose_store(demand(4096), tmp_path)
     (tmp_path / "private").mkdir()
@@ -89,7 +88,7 @@ def test_models_of_all_femnist_writers_are_refused_on_a_small_disk(
     assert choose_store(LEAF_CNN, tmp_path).sentence() == (
         "private state: 26 MB x 3,550 clients, at most 94 GB, on disk with 1.0 GB of it in memory"
     )
-    monkeypatch.setattr("idiolect.federation.placement.free_disk", lambda folder: 93 * 10**9)
+    monkeypatch.setattr("idiolect.federation.store.placement.free_disk", lambda folder: 93 * 10**9)
     with pytest.raises(UserError, match=r"may need 94 GB of disk \(93,720,000,000 bytes\) but .* 93 GB free"):
         choose_store(LEAF_CNN, tmp_path)
 
@@ -110,7 +109,7 @@ def test_estimate_is_one_line(tmp_path: Path) -> None:
 
 
 def test_cache_is_a_share_of_small_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("idiolect.federation.placement.free_memory", lambda: 10**9)
+    monkeypatch.setattr("idiolect.federation.store.placement.free_memory", lambda: 10**9)
     assert choose_store(demand(0), tmp_path, kind="disk").cache_bytes == CACHE_SHARE * 10**9
 
 
@@ -126,11 +125,11 @@ def test_wrong_options_are_refused(options: dict, sentence: str, tmp_path: Path)
         choose_store(demand(0), tmp_path, **options)
 
 
-@pytest.mark.parametrize(("kind", "shelf"), [("host", MemoryShelf), ("disk", DiskShelf)])
-def test_opened_store_is_of_the_kind_chosen(kind: str, shelf: type, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "storage"), [("host", MemoryStorage), ("disk", DiskStorage)])
+def test_opened_store_is_of_the_kind_chosen(kind: str, storage: type, tmp_path: Path) -> None:
     placement = choose_store(Demand(64, 4, 4, 0), tmp_path, kind=kind)
     store = open_store(placement, lambda c: {"w": torch.ones(2)}, [{"w": torch.ones(2)}], tmp_path)
-    assert isinstance(store._shelf, shelf)
+    assert isinstance(store._storage, storage)
     store.write({1: {"w": torch.zeros(2)}})
     assert store.rows([0, 1])[1]["w"].tolist() == [0, 0]
     assert not (tmp_path / "private").exists(), "the file is made when a row has to be written"
@@ -142,7 +141,7 @@ def test_free_space_is_looked_up_above_a_folder_that_is_not_there(tmp_path: Path
 
 
 def test_container_with_less_memory_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("idiolect.federation.capacity.CGROUP", tmp_path)
+    monkeypatch.setattr("idiolect.federation.store.placement.CGROUP", tmp_path)
     free = free_memory()
     (tmp_path / "memory.current").write_text("400\n")
     (tmp_path / "memory.max").write_text("max\n")

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from idiolect.federation.disk_shelf import DiskShelf
-from idiolect.federation.memory_shelf import MemoryShelf
-from idiolect.federation.row_file import RowFile
-from idiolect.federation.row_format import RowFormat
 from idiolect.federation.store import Store
+from idiolect.federation.store.disk import DiskStorage
+from idiolect.federation.store.memory import MemoryStorage
+from idiolect.federation.store.row_file import RowFile
+from idiolect.federation.store.row_format import RowFormat
 
 POPULATION = 40
 KINDS = ("host", "disk 0", "disk 5000", "disk 1000000")  # with bytes of cache: none, a few rows, all rows
@@ -73,12 +73,12 @@ def make(tmp_path: Path) -> Make:
         form = RowFormat([tree_of(0), ended_tree(0)])
         file = RowFile(tmp_path, form, POPULATION)
         word, _, cache = kind.partition(" ")
-        shelf = (
-            MemoryShelf(form, POPULATION, "cpu", file)
+        storage = (
+            MemoryStorage(form, POPULATION, "cpu", file)
             if word == "host"
-            else DiskShelf(form, POPULATION, file, int(cache))
+            else DiskStorage(form, POPULATION, file, int(cache))
         )
-        return Store(create, shelf, form)
+        return Store(create, storage, form)
 
     return made
 

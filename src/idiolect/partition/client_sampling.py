@@ -1,4 +1,4 @@
-"""Which of the clients that the data have take part: all of them, or some drawn at random."""
+"""Random sampling of the clients that take part, where the data have more than are wanted."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from idiolect.partition.checks import check_whole
-from idiolect.partition.partition import Partition, Rows
-from idiolect.partition.pool import Pool
+from idiolect.partition.label_pool import LabelPool
+from idiolect.partition.option_checks import check_whole
+from idiolect.partition.partition import Partition, RowNumbers
 
 __all__ = ["draw_clients"]
 
 
 def draw_clients(
-    pool: Pool,
-    clients: Sequence[Rows],
+    pool: LabelPool,
+    clients: Sequence[RowNumbers],
     n_clients: int,
     *,
     noun: str,
-    dropped: Mapping[str, Rows] | None = None,
+    dropped: Mapping[str, RowNumbers] | None = None,
     ids: Sequence[int | str] = (),
 ) -> Partition:
-    """K of the clients, drawn uniformly and kept in their order; the rows of the others are dropped.
+    """Draws K of the clients uniformly, and keeps their order; the rows of the others are dropped.
 
     Args:
-        pool: what was shared out.
-        clients: the rows of every client there is.
+        pool: the pool that the clients divide.
+        clients: the rows of every client.
         n_clients: K, at most their number; 0 takes all.
-        noun: what a client is before it is drawn ("id", "client"), for reasons and messages.
+        noun: what reasons and messages call a client before it is drawn: "id" or "client".
         dropped: reason -> rows that belong to no client.
         ids: the id of each client, where it has one.
     """

@@ -1,4 +1,4 @@
-"""The pool that a partition shares out: checked labels, the rows of each class, and a random stream."""
+"""The pool of labelled rows that a partition divides: checked labels, the rows of each class, and a random stream."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from idiolect.errors import UserError
-from idiolect.partition.checks import check_whole
-from idiolect.partition.partition import Rows
+from idiolect.partition.option_checks import check_whole
+from idiolect.partition.partition import RowNumbers
 
-__all__ = ["Pool", "open_pool"]
+__all__ = ["LabelPool", "open_pool"]
 
 
-class Pool(NamedTuple):
-    """n rows in C classes; a class is a label that occurs, classes ascending.
+class LabelPool(NamedTuple):
+    """n rows in C classes; a class is a label that occurs, and classes are in ascending order.
 
     `random` depends on the seed and on the partition's name only, so it shares no draws with any other use of
     the same seed.
@@ -24,21 +24,25 @@ class Pool(NamedTuple):
     partition: str
     n_rows: int
     classes: NDArray[np.int64]  # [C]
-    rows_of_class: tuple[Rows, ...]  # C arrays, each in the order of the data
+    rows_of_class: tuple[RowNumbers, ...]  # C arrays, each in the order of the data
     random: np.random.Generator
 
     @property
     def class_sizes(self) -> NDArray[np.int64]:
-        """n_c of each class, [C]."""
+        """The number of rows n_c of each class, [C]."""
         return np.array([rows.size for rows in self.rows_of_class], dtype=np.int64)
 
-    def shuffled(self) -> list[Rows]:
-        """The rows of each class in random order."""
+    def shuffled(self) -> list[RowNumbers]:
+        """Returns the rows of each class in random order."""
         return [self.random.permutation(rows) for rows in self.rows_of_class]
 
 
-def open_pool(partition: str, labels: ArrayLike, n_clients: int, seed: int, least: int = 1) -> Pool:
-    """Checks what every partition is given, and prepares it; `least` is 0 where 0 clients means all there are."""
+def open_pool(partition: str, labels: ArrayLike, n_clients: int, seed: int, least: int = 1) -> LabelPool:
+    """Checks the arguments that every partition takes, and groups the rows by class.
+
+    Args:
+        least: the smallest `n_clients` allowed; 0 where 0 means all clients that the data have.
+    """
     array = np.asarray(labels)
     if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu":
         raise UserError(
@@ -51,7 +55,7 @@ def open_pool(partition: str, labels: ArrayLike, n_clients: int, seed: int, leas
     order = np.argsort(class_of_row, kind="stable").astype(np.int64)
     cuts = np.cumsum(np.bincount(class_of_row))[:-1]
     stream = (int(seed), *f"partition/{partition}".encode())
-    return Pool(
+    return LabelPool(
         partition=partition,
         n_rows=array.size,
         classes=classes.astype(np.int64),

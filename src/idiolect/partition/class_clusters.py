@@ -1,4 +1,4 @@
-"""Cuts clusters of classes into clients of random size: the common end of SuPerFed's two semantic partitions.
+"""Clusters of classes cut into clients of random size: the last step of SuPerFed's two semantic partitions.
 
     n_k ~ U{low, ..., high}, client after client, until the cluster's shuffled rows are exhausted
 
@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from idiolect.errors import UserError
-from idiolect.partition.checks import check_whole
-from idiolect.partition.drawn_clients import draw_clients
-from idiolect.partition.partition import Partition, Rows
-from idiolect.partition.pool import Pool
+from idiolect.partition.client_sampling import draw_clients
+from idiolect.partition.label_pool import LabelPool
+from idiolect.partition.option_checks import check_whole
+from idiolect.partition.partition import Partition, RowNumbers
 
 __all__ = ["cut_clusters"]
 
@@ -24,12 +24,12 @@ LARGEST = 10**9
 
 
 def cut_clusters(
-    pool: Pool, clusters: Sequence[NDArray[np.int64]], n_clients: int, low: int, high: int
+    pool: LabelPool, clusters: Sequence[NDArray[np.int64]], n_clients: int, low: int, high: int
 ) -> Partition:
-    """Every client holds rows of one cluster.
+    """Cuts every cluster's rows into clients, so that a client holds rows of one cluster.
 
     Args:
-        pool: what is shared out.
+        pool: the pool that the clients divide.
         clusters: the labels of each cluster; together all labels, each once.
         n_clients: K of the resulting clients, drawn uniformly; 0 takes all.
         low, high: bounds of a client's size, both included; what is left of a cluster when fewer than `low`
@@ -50,11 +50,11 @@ def cut_clusters(
     return draw_clients(pool, pieces, n_clients, noun="client")
 
 
-def _rows_of(pool: Pool, labels: NDArray[np.int64]) -> Rows:
+def _rows_of(pool: LabelPool, labels: NDArray[np.int64]) -> RowNumbers:
     return np.concatenate([pool.rows_of_class[number] for number in np.searchsorted(pool.classes, labels)])
 
 
-def _cut(random: np.random.Generator, rows: Rows, low: int, high: int) -> list[Rows]:
+def _cut(random: np.random.Generator, rows: RowNumbers, low: int, high: int) -> list[RowNumbers]:
     most = -(-rows.size // low)
     cuts = np.cumsum(random.integers(low, high, size=most, endpoint=True))
     cuts = cuts[cuts < rows.size]

@@ -1,8 +1,8 @@
-"""Hands the rows of each class to the clients in turn.
+"""Allocation of the rows of each class to the clients, by given counts.
 
     client u receives rows [sum_{v<u} m_vc, sum_{v<=u} m_vc) of class c, cut off at the end of the class
 
-The common end of every partition that decides numbers per client and class.
+Every partition that decides counts per client and class ends with it.
 """
 
 from __future__ import annotations
@@ -12,17 +12,19 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from idiolect.partition.partition import Rows
+from idiolect.partition.partition import RowNumbers
 
-__all__ = ["hand_out"]
+__all__ = ["allocate_rows"]
 
 
-def hand_out(rows_of_class: Sequence[Rows], counts: NDArray[np.int64]) -> tuple[list[Rows], Rows]:
+def allocate_rows(
+    rows_of_class: Sequence[RowNumbers], counts: NDArray[np.int64]
+) -> tuple[list[RowNumbers], RowNumbers]:
     """Gives client u the next `counts[u, c]` rows of class c, clients in order.
 
     Args:
-        rows_of_class: C arrays of rows, in the order in which they are given out.
-        counts: m, [K, C], non-negative; what overruns the end of a class is cut off.
+        rows_of_class: C arrays of rows, in the order in which they are allocated.
+        counts: m, [K, C], non-negative; counts beyond the end of a class are cut off.
 
     Returns:
         The rows of each client, and the rows left over.

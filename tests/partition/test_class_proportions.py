@@ -5,8 +5,8 @@ import pytest
 
 from idiolect.errors import UserError
 from idiolect.partition import dirichlet_client, map_incomplete
-from idiolect.partition.client_shares import hand_out_shares
-from idiolect.partition.pool import open_pool
+from idiolect.partition.class_proportions import partition_by_proportions
+from idiolect.partition.label_pool import open_pool
 
 CIFAR10 = np.repeat(np.arange(10), 5000)
 
@@ -56,7 +56,7 @@ def test_tiny_client_is_removed_and_listed():
     labels = np.repeat(np.arange(4), 100)
     pool = open_pool("map_incomplete", labels, 3, 0)
     wishes = np.array([[0.97] * 4, [0.01] * 4, [0.02] * 4])
-    made = hand_out_shares(pool, lambda: wishes.copy(), sigma=0, min_samples=5)
+    made = partition_by_proportions(pool, lambda: wishes.copy(), sigma=0, min_samples=5)
     assert made.report(labels) == {
         "n_rows": 400,
         "n_clients": 2,
@@ -69,7 +69,7 @@ def test_tiny_client_is_removed_and_listed():
 
 def test_rounding_leftover_is_dropped_with_its_reason():
     pool = open_pool("map_incomplete", np.zeros(10, dtype=int), 3, 0)
-    made = hand_out_shares(pool, lambda: np.ones((3, 1)), sigma=0, min_samples=1)
+    made = partition_by_proportions(pool, lambda: np.ones((3, 1)), sigma=0, min_samples=1)
     assert [rows.tolist() for rows in made.clients] == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
     assert {reason: rows.tolist() for reason, rows in made.dropped.items()} == {
         "leftover of rounded shares": [9]
@@ -78,7 +78,7 @@ def test_rounding_leftover_is_dropped_with_its_reason():
 
 def test_rounding_overrun_is_cut_off_at_the_class_end():
     pool = open_pool("map_incomplete", np.zeros(11, dtype=int), 3, 0)
-    made = hand_out_shares(pool, lambda: np.ones((3, 1)), sigma=0, min_samples=1)
+    made = partition_by_proportions(pool, lambda: np.ones((3, 1)), sigma=0, min_samples=1)
     assert [rows.size for rows in made.clients] == [4, 4, 3]
     assert made.dropped == {}
 
@@ -92,7 +92,7 @@ def test_class_nobody_wishes_for_is_redrawn_then_given_to_one_client():
         draws.append(1)
         return np.tile([1.0, 0.0], (4, 1))
 
-    made = hand_out_shares(pool, draw, sigma=0, min_samples=1)
+    made = partition_by_proportions(pool, draw, sigma=0, min_samples=1)
     assert len(draws) == 100
     assert sorted(int((labels[rows] == 1).sum()) for rows in made.clients) == [0, 0, 0, 50]
 
@@ -100,7 +100,7 @@ def test_class_nobody_wishes_for_is_redrawn_then_given_to_one_client():
 def test_redraw_stops_at_the_first_draw_that_covers_every_class():
     pool = open_pool("map_incomplete", np.repeat([0, 1], 50), 2, 0)
     draws = iter([np.array([[1.0, 0.0], [1.0, 0.0]]), np.eye(2)])
-    made = hand_out_shares(pool, lambda: next(draws), sigma=0, min_samples=1)
+    made = partition_by_proportions(pool, lambda: next(draws), sigma=0, min_samples=1)
     assert [rows.tolist() for rows in made.clients] == [list(range(50)), list(range(50, 100))]
 
 

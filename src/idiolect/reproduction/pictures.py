@@ -1,4 +1,4 @@
-"""The picture of a figure: every kind has its drawing, made from the points alone."""
+"""The pictures of figures: each kind of figure has a drawing function, which needs the points alone."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from idiolect.records import write_atomically
 from idiolect.reports import (
     bars_figure,
     change_figure,
+    features_figure,
     heat_figure,
     image,
     lines_figure,
@@ -20,28 +21,30 @@ from idiolect.reports import (
     settings_figure,
     zigzag_figure,
 )
-from idiolect.reproduction.entry import Entry
-from idiolect.reproduction.papers import Figure
+from idiolect.reproduction.compared_number import ComparedNumber
+from idiolect.reproduction.papers import PaperFigure
+from idiolect.reproduction.request import ReproductionRequest
 
-__all__ = ["DRAWINGS", "points_of_tables", "write_picture"]
+__all__ = ["DRAWINGS", "points_of_tables", "write_figure_files"]
 
 
-def write_picture(
-    points: pd.DataFrame, figure: Figure, folder: Path, quick: bool, formats: Sequence[str] = ("png",)
+def write_figure_files(
+    points: pd.DataFrame, figure: PaperFigure, folder: Path, request: ReproductionRequest
 ) -> None:
-    """Writes ``<id>.png``, or whichever formats are named."""
-    title = f"{figure.id} (quick)" if quick else figure.id
-    for kind in formats:
-        write_atomically(
-            folder / f"{figure.id}.{kind}", image(DRAWINGS[figure.kind](points, figure, title), kind)
-        )
+    """Writes ``<id>-points.csv``, and ``<id>.png`` or the formats that are asked for."""
+    csv = points.to_csv(index=False, lineterminator="\n")
+    write_atomically(folder / f"{figure.id}-points.csv", csv)
+    title = f"{figure.id} (quick)" if request.quick else figure.id
+    for kind in request.formats:
+        picture = DRAWINGS[figure.kind](points, figure, title)
+        write_atomically(folder / f"{figure.id}.{kind}", image(picture, kind))
 
 
-def points_of_tables(entries: Sequence[Entry], tables: Sequence[str]) -> pd.DataFrame:
-    """A row for every method: `method`, `aggregation`, `personalisation` in [0, 1]; none where nothing was measured."""
-    found = {(one.row, one.column): one.value for one in entries}
+def points_of_tables(numbers: Sequence[ComparedNumber], tables: Sequence[str]) -> pd.DataFrame:
+    """Returns a row for every method that was measured: `method`, `aggregation`, `personalisation` in [0, 1]."""
+    found = {(one.row, one.column): one.value for one in numbers}
     lines = []
-    for row in dict.fromkeys(one.row for one in entries):
+    for row in dict.fromkeys(one.row for one in numbers):
         shared, own = (found.get((row, id)) for id in tables)
         if own is not None:
             lines.append((row, float("nan") if shared is None else shared / 100, own / 100))
@@ -49,8 +52,8 @@ def points_of_tables(entries: Sequence[Entry], tables: Sequence[str]) -> pd.Data
     return table.assign(aggregation_sd_seeds=float("nan"), personalisation_sd_seeds=float("nan"))
 
 
-def _over_rounds(points: pd.DataFrame, figure: Figure, title: str) -> Picture:
-    """Means over seeds, SD over clients as a band; each metric has panels of its own."""
+def _over_rounds(points: pd.DataFrame, figure: PaperFigure, title: str) -> Picture:
+    """Draws means over seeds, with the SD over clients as a band; each metric has panels of its own."""
     kept = [name for name in ("value", "sd") if name in points]
     means = points.groupby(["panel", "metric", "line", "round"], sort=False)[kept].mean().reset_index()
     if means["metric"].nunique() > 1:
@@ -59,8 +62,8 @@ def _over_rounds(points: pd.DataFrame, figure: Figure, title: str) -> Picture:
     return lines_figure(means.rename(columns={"round": "x"}), "Round", title, mark=mark)
 
 
-def _profile(points: pd.DataFrame, figure: Figure, title: str) -> Picture:
-    """A panel for every combination of what varies, a line for every mixing scheme."""
+def _profile(points: pd.DataFrame, figure: PaperFigure, title: str) -> Picture:
+    """Draws a panel for every combination of what varies, with a line for every mixing scheme."""
     varied = [*figure.options, *figure.settings]
     text = [", ".join(f"{key}={line[key]}" for key in varied) for line in points[varied].to_dict("records")]
     named = points.assign(panel=text if varied else points["panel"], line=points["group"])
@@ -69,12 +72,12 @@ def _profile(points: pd.DataFrame, figure: Figure, title: str) -> Picture:
     return profile_figure(means.reset_index(), title, columns=columns)
 
 
-def _zigzag(points: pd.DataFrame, figure: Figure, title: str) -> Picture:
+def _zigzag(points: pd.DataFrame, figure: PaperFigure, title: str) -> Picture:
     return zigzag_figure(points.assign(panel=points["panel"] + ": " + points["line"]), title)
 
 
-def _grid(points: pd.DataFrame, figure: Figure, title: str) -> Picture:
-    """A panel for every line and scenario; in square brackets the best of the compared methods, which do not vary."""
+def _grid(points: pd.DataFrame, figure: PaperFigure, title: str) -> Picture:
+    """Draws a heat map for every line and scenario; its title has the best compared method in square brackets."""
     column, row = figure.options
     own, compared = points[points[row].notna()], points[points[row].isna()]
     means = compared.groupby(["panel", "group", "line"], sort=False)["value"].mean()
@@ -86,8 +89,8 @@ def _grid(points: pd.DataFrame, figure: Figure, title: str) -> Picture:
     return heat_figure(own.assign(panel=panels, row=own[row], column=own[column]), row, column, title)
 
 
-def _settings(points: pd.DataFrame, figure: Figure, title: str) -> Picture:
-    """Means over scenarios and seeds; colours tell the first option apart, shapes the others."""
+def _settings(points: pd.DataFrame, figure: PaperFigure, title: str) -> Picture:
+    """Draws means over scenarios and seeds; colours distinguish the first option, shapes the others."""
     first, *others = figure.options
     means = (
         points.groupby([first, *others, "group"], sort=False)["value"].mean().unstack("group").reset_index()
@@ -107,14 +110,14 @@ def _settings(points: pd.DataFrame, figure: Figure, title: str) -> Picture:
     )
 
 
-def _clients(points: pd.DataFrame, figure: Figure, title: str) -> Picture:
+def _clients(points: pd.DataFrame, figure: PaperFigure, title: str) -> Picture:
     means = points.groupby(["panel", "line", "client"], sort=False)["value"].mean().reset_index()
     metric = str(points["metric"].iloc[0]).capitalize()
     return bars_figure(means.rename(columns={"client": "x"}), "Client", metric, title)
 
 
-def _users(points: pd.DataFrame, figure: Figure, title: str) -> Picture:
-    """A panel for every client; the first option runs along x, the second tells lines apart."""
+def _users(points: pd.DataFrame, figure: PaperFigure, title: str) -> Picture:
+    """Draws a panel for every client; the first option runs along x, the second distinguishes the lines."""
     x, line = figure.options
     means = points.groupby(["client", line, x], sort=False)["value"].mean().reset_index()
     named = means.assign(
@@ -125,15 +128,30 @@ def _users(points: pd.DataFrame, figure: Figure, title: str) -> Picture:
     return lines_figure(named, x, title, y_label="Test accuracy (%)")
 
 
-def _change(points: pd.DataFrame, figure: Figure, title: str) -> Picture:
+def _change(points: pd.DataFrame, figure: PaperFigure, title: str) -> Picture:
     return change_figure(points.assign(panel=points["panel"] + ": " + points["line"]), title)
 
 
-def _table(points: pd.DataFrame, figure: Figure, title: str) -> Picture:
+def _table(points: pd.DataFrame, figure: PaperFigure, title: str) -> Picture:
     return scatter_figure(points)
 
 
-DRAWINGS: dict[str, Callable[[pd.DataFrame, Figure, str], Picture]] = {
+def _features(points: pd.DataFrame, figure: PaperFigure, title: str) -> Picture:
+    """Draws the first of several seeds, because coordinates cannot be averaged."""
+    return features_figure(points[points["seed"] == points["seed"].min()], title)
+
+
+def _proxies(points: pd.DataFrame, figure: PaperFigure, title: str) -> Picture:
+    means = points.groupby(["panel", "line", "x"], sort=False)["value"].mean().reset_index()
+    return lines_figure(means, "Epoch", title)
+
+
+def _subsets(points: pd.DataFrame, figure: PaperFigure, title: str) -> Picture:
+    means = points.groupby(["panel", "line", "x"], sort=False)["value"].mean().reset_index()
+    return bars_figure(means.sort_values("x", kind="stable"), "Target classes", "Accuracy (%)", title)
+
+
+DRAWINGS: dict[str, Callable[[pd.DataFrame, PaperFigure, str], Picture]] = {
     "curves": _over_rounds,
     "spread": _over_rounds,
     "degradation": _over_rounds,
@@ -145,4 +163,7 @@ DRAWINGS: dict[str, Callable[[pd.DataFrame, Figure, str], Picture]] = {
     "users": _users,
     "change": _change,
     "table": _table,
+    "features": _features,
+    "proxies": _proxies,
+    "subsets": _subsets,
 }

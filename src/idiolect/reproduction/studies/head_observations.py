@@ -1,4 +1,4 @@
-"""What a study records of a head, as rows: `client` is the number of a class, or of a test sample."""
+"""The rows that a study records of a network's head; `client` is the number of a class, or of a test sample."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from idiolect.reproduction.studies.study import Study
 __all__ = ["DISTANCES", "observe_epoch", "observe_features", "target_name"]
 
 DISTANCES = {"observed_observed": "O-O", "observed_missing": "O-M", "missing_missing": "M-M"}
-MOST_SAMPLES = 1000  # of the test set, whose features are kept
+MOST_SAMPLES = 1000  # of the test set, with features in the record
 
 
 def target_name(classes: int) -> str:
-    """The predictor that is scored on the first classes alone."""
+    """Returns the name of the predictor that is scored on the first classes alone."""
     return f"target({classes})"
 
 
@@ -29,7 +29,7 @@ def observe_epoch(
     logits: Tensor,
     labels: Tensor,
 ) -> None:
-    """Norms of proxies and of their accumulated gradients, distances, and accuracies on the targets.
+    """Adds norms of proxies (rows of the head) and of their accumulated gradients, distances, and accuracies.
 
     Accuracy on a target counts the samples of its classes; all classes may be predicted.
     """
@@ -48,13 +48,10 @@ def observe_epoch(
 
 
 def observe_features(rows: RowBuffer, study: Study, weight: Tensor, features: Tensor, labels: Tensor) -> None:
-    """Two-dimensional features of test samples of the observed classes, and the proxies."""
+    """Adds two-dimensional features of test samples of the observed classes, and the proxies."""
     kept = torch.nonzero(labels < study.observed).flatten()[:MOST_SAMPLES]
-    told = {
-        "label": labels[kept],
-        **{f"feature {axis}": features[kept, axis] for axis in (0, 1)},
-    }
-    for metric, values in told.items():
+    observed = {"label": labels[kept], **{f"feature {axis}": features[kept, axis] for axis in (0, 1)}}
+    for metric, values in observed.items():
         rows.extend(study.epochs, range(len(kept)), "test", "features", "end", "all", metric, values.tolist())
     for axis in (0, 1):
         proxies = weight[:, axis].tolist()

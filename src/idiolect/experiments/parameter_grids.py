@@ -53,7 +53,7 @@ def combinations(values: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
 
 @cache
 def grids() -> dict[str, ParameterGrid]:
-    text = (files("idiolect.experiments.sweeping") / "parameter_grids.toml").read_text("utf-8")
+    text = (files("idiolect.experiments") / "parameter_grids.toml").read_text("utf-8")
     return {
         name: ParameterGrid(
             name,

@@ -198,7 +198,7 @@ def test_estimate_is_told_before_the_run_begins(
 def test_disk_that_is_too_small_is_refused_before_anything_is_written(
     store: str, tiny: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("idiolect.federation.placement.free_disk", lambda folder: 1000)
+    monkeypatch.setattr("idiolect.federation.store.placement.free_disk", lambda folder: 1000)
     asked = replace(tiny, method="map")
     out = tmp_path / "out"
     for start in (

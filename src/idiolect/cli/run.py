@@ -14,7 +14,7 @@ from idiolect.cli.settings import names_in, settings_of, start_from
 from idiolect.cli.terminal import print_runs, watched
 from idiolect.experiments import Execution, compare, run
 from idiolect.reports import write_report
-from idiolect.reproduction.scenarios import find, uses
+from idiolect.reproduction.scenarios import find_scenario, scenario_uses
 
 __all__ = ["compare_command", "run_command"]
 
@@ -79,7 +79,7 @@ def compare_command(
     chosen = settings_of(changes, scene)
     names = names_in(methods_ or "all")
     if methods_ is None and choice.scenario is not None:
-        names = list(uses(find(choice.scenario).name).methods)
+        names = list(scenario_uses(find_scenario(choice.scenario).name).methods)
     names = methods.names() if names == ["all"] else names
     base, execution = start_from(choice, chosen, watched(execution, len(names) * len(seeds.all)))
     done = compare(names, seeds=seeds.all, experiment=base, execution=execution, **chosen)

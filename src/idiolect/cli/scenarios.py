@@ -14,7 +14,7 @@ from idiolect.cli.options import DataDir, Json, Preset
 from idiolect.cli.terminal import console_of_output, print_table
 from idiolect.data.availability import availability
 from idiolect.reproduction.papers import papers
-from idiolect.reproduction.scenarios import ORIGINS, Scenario, find, scenarios, uses
+from idiolect.reproduction.scenarios import ORIGINS, Scenario, find_scenario, scenario_uses, scenarios
 
 __all__ = ["scenarios_command"]
 
@@ -30,10 +30,10 @@ def scenarios_command(
     if as_json:
         found: Any = _listing(data_dir)
         if name:
-            found = _as_json(find(name), preset, data_dir)
+            found = _as_json(find_scenario(name), preset, data_dir)
         print(json.dumps(found, indent=2, default=str))
     elif name:
-        _print_page(console_of_output(), find(name), preset, data_dir)
+        _print_page(console_of_output(), find_scenario(name), preset, data_dir)
     else:
         _print_listing(console_of_output(), data_dir)
 
@@ -79,10 +79,10 @@ def _as_json(scenario: Scenario, preset: str, data_dir: Path | None) -> dict[str
         "differs": list(scenario.differs),
         "expected_clients": scenario.expected_clients,
         "data": availability(scenario.dataset, data_dir)._asdict(),
-        "settings": {key: given._asdict() for key, given in scenario.given(preset).items()},
+        "settings": {key: given._asdict() for key, given in scenario.settings(preset).items()},
         "methods": {name: scenario.method_text(name, preset) for name in scenario.options},
         "method_settings": {name: dict(each) for name, each in scenario.method_settings.items()},
-        **{f"used_in_{kind}": list(used) for kind, used in uses(scenario.name)._asdict().items()},
+        **{f"used_in_{kind}": list(used) for kind, used in scenario_uses(scenario.name)._asdict().items()},
     }
 
 
@@ -102,7 +102,7 @@ def _print_page(console: Console, scenario: Scenario, preset: str, data_dir: Pat
     for sentence in scenario.differs:
         say(f"Differs: {sentence}")
     rows = [["Setting", "Value", "From", "Why"]]
-    for key, given in scenario.given(preset).items():
+    for key, given in scenario.settings(preset).items():
         clients = (
             f" (the paper has {scenario.expected_clients})" if (key, given.value) == ("clients", 0) else ""
         )

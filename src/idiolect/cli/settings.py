@@ -7,13 +7,13 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from idiolect.calls import split_outside_brackets
 from idiolect.cli.options import RUN_OPTIONS, Changes, ScenarioChoice, Scene, SceneOfSites
 from idiolect.errors import UserError
 from idiolect.experiments import Execution, Experiment
 from idiolect.experiments.spec import unknown_setting
+from idiolect.options import split_outside_brackets
 from idiolect.reproduction.papers import papers
-from idiolect.reproduction.scenarios import find, refuse_missing
+from idiolect.reproduction.scenarios import find_scenario, refuse_missing_data
 
 __all__ = ["names_in", "settings_of", "start_from"]
 
@@ -62,10 +62,10 @@ def start_from(
     """
     if choice.scenario is None:
         return None, execution
-    found, preset = find(choice.scenario), choice.preset
-    found.given(preset)
+    found, preset = find_scenario(choice.scenario), choice.preset
+    found.settings(preset)
     if "dataset" not in settings:
-        refuse_missing(found, execution.data_dir)
+        refuse_missing_data(found, execution.data_dir)
     notes = [f"scenario {found.name}, preset {preset}"]
     if warning := found.warning_of(preset):
         execution.watcher.say(f"warning: {warning}")

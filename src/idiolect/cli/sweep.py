@@ -13,8 +13,8 @@ from idiolect.cli.options import Changes, Json, ScenarioChoice, Scene, SeedRange
 from idiolect.cli.settings import names_in, settings_of, start_from
 from idiolect.cli.terminal import console_of_output, print_line, print_table, watched
 from idiolect.experiments import Execution
+from idiolect.experiments.parameter_grids import grids
 from idiolect.experiments.sweep import best_rows, sweep, trial_rows
-from idiolect.experiments.sweeping.parameter_grids import grids
 
 __all__ = ["sweep_command"]
 

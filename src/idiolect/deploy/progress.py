@@ -52,6 +52,12 @@ class DeploymentProgress:
         """Notes facts about a site; ``save`` writes them."""
         self.sites.setdefault(site, {}).update(facts)
 
+    def complete_round(self, round: int, seconds: float) -> None:
+        """Notes that ``round`` rounds are completed, the last of them in ``seconds``."""
+        self.round = round
+        self.seconds.append(seconds)
+        self.save()
+
     def save(self) -> None:
         written = {key: value for key, value in vars(self).items() if key != "folder"}
         text = json.dumps({**written, "pid": os.getpid(), "at": time.time()}, indent=1)

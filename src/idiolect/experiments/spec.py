@@ -11,6 +11,7 @@ from typing import Any
 from idiolect.core import Scene
 from idiolect.engines import AUGMENTATIONS
 from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice
+from idiolect.options import is_of_kind
 
 __all__ = ["NEUTRAL", "PRECISIONS", "Experiment", "unknown_setting", "with_settings"]
 
@@ -182,15 +183,7 @@ def with_settings(experiment: Experiment, settings: dict[str, Any]) -> Experimen
     for key, value in settings.items():
         if key not in fields:
             raise unknown_setting(key)
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        fits = {
-            "int": isinstance(value, int) and not isinstance(value, bool),
-            "float": number,
-            "str": isinstance(value, str),
-            "bool": isinstance(value, bool),
-            "float | None": number or value is None,
-        }
-        if not fits[fields[key]]:
+        if not is_of_kind(value, fields[key]):
             raise UserError(f"setting {key} must be {fields[key]}, got {value!r}")
     return dataclasses.replace(experiment, **settings)
 

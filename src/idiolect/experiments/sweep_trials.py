@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from idiolect.calls import split_outside_brackets, with_options
 from idiolect.core.seeds import derive
 from idiolect.errors import UserError, unknown_name
+from idiolect.experiments.parameter_grids import combinations
 from idiolect.experiments.spec import Experiment
-from idiolect.experiments.sweeping.parameter_grids import combinations
 from idiolect.methods.catalogue import identifier
+from idiolect.options import split_outside_brackets, with_options
 
 __all__ = ["Axis", "Trial", "parse_axis", "trials_of"]
 

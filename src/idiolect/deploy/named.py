@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -33,7 +34,7 @@ def named(tree: Tree, prefix: str = "") -> dict[str, Tensor]:
     return found
 
 
-def rebuilt(tensors: Mapping[str, Tensor], forms: Sequence[Tree], what: str) -> Tree:
+def rebuilt(tensors: Mapping[str, Tensor], forms: Sequence[Tree], what: str) -> Any:
     """The tree of the first of ``forms`` that the tensors fit by name, kind and shape.
 
     Tensors are copied: rounding depends on how memory is aligned.

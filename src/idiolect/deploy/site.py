@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from idiolect.core import Tree
+from idiolect.core import PrivateState, ServerState
 from idiolect.core.trees import any_nan, stack
 from idiolect.deploy.code import code_digest
 from idiolect.deploy.data import site_federation
@@ -102,7 +102,7 @@ class Site:
         return work(header, sent, known)
 
     def _train(
-        self, header: dict[str, Any], sent: Tree, known: Position | None
+        self, header: dict[str, Any], sent: ServerState, known: Position | None
     ) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """A round of the method; uploads what the method shares."""
         round = header["round"]
@@ -118,7 +118,7 @@ class Site:
         return facts, named(outcome.messages)
 
     def _follow(
-        self, header: dict[str, Any], sent: Tree, known: Position | None
+        self, header: dict[str, Any], sent: ServerState, known: Position | None
     ) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """What comes after a merge, on every site: the method's own stages, then scores."""
         round, phase = header["round"], header["settle"]
@@ -138,7 +138,7 @@ class Site:
         return facts, {}
 
     def _join(
-        self, header: dict[str, Any], sent: Tree, known: Position | None
+        self, header: dict[str, Any], sent: ServerState, known: Position | None
     ) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """Joins after the last round by the method's rule for newcomers; nothing is uploaded."""
         round, engine = header["round"], Loop(self.setting.work)
@@ -147,14 +147,14 @@ class Site:
         arrival = examine_joined(self.setting, joined)
         return {"arrival": arrival, "digest": digest(joined.privates[self.client])}, {}
 
-    def _private(self, known: Position | None, asked: Position) -> tuple[Tree, dict[str, Any]]:
+    def _private(self, known: Position | None, asked: Position) -> tuple[PrivateState, dict[str, Any]]:
         """The private state that work starts from, and what the server is told of it."""
         base = self.store.base(known, asked)
         private = self.setting.first_private(self.client) if base is None else self.store.read(base)
         return private, {"base": base, "base_digest": digest(private)}
 
 
-def private_store(config: SiteConfig, plan: Plan, forms: Sequence[Tree]) -> PrivateStore:
+def private_store(config: SiteConfig, plan: Plan, forms: Sequence[PrivateState]) -> PrivateStore:
     """Keyed by experiment and site, in the folder and in every file."""
     folder = config.folder / config.private / f"{plan.identity}-{config.name}"
     return PrivateStore(folder, {"experiment": plan.identity, "site": config.name}, forms)

@@ -24,12 +24,12 @@ def to_arrays(tree: Tree) -> Any:
     )
 
 
-def to_tensors(tree: Any) -> Tree:
+def to_tensors(tree: Any) -> Any:
     """Tensors in the memory of the arrays, not to be written to; an array that is not aligned is copied."""
     return tree_map(lambda leaf: _tensor(leaf) if isinstance(leaf, np.ndarray) else leaf, tree)
 
 
-def copied_tensors(tree: Any) -> Tree:
+def copied_tensors(tree: Any) -> Any:
     """Tensors with memory of their own."""
     return tree_map(lambda leaf: torch.tensor(leaf) if isinstance(leaf, np.ndarray) else leaf, tree)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from idiolect.core import Clock, Program, Stage, Tree
+from idiolect.core import Clock, PrivateState, Program, ServerState, Stage
 from idiolect.engines.cohort import Cohort
 from idiolect.engines.flat_steps import tracing_pays
 from idiolect.engines.hands import balanced_hands, hands_of
@@ -76,7 +76,11 @@ def _stages(program: Program, call: Call) -> tuple[Stage, ...]:
 
 
 def answer(
-    engine: Loop | Cohort, program: Program, call: Call, server: Tree, privates: Mapping[int, Tree]
+    engine: Loop | Cohort,
+    program: Program,
+    call: Call,
+    server: ServerState,
+    privates: Mapping[int, PrivateState],
 ) -> Sequence[Any]:
     """What the engine says to the call, in the order of ``privates``."""
     program = replace(program, clock=call.clock)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 
-from idiolect.core import Program, Tree
+from idiolect.core import PrivateState, Program, ServerState
 from idiolect.engines.cohort import Cohort
 from idiolect.engines.evaluation import Logits
 from idiolect.engines.fork_server import fork_server
@@ -28,15 +28,15 @@ class Engine(Protocol):
     """Ways to execute the same round; all agree on the numbers."""
 
     def round(
-        self, program: Program, server: Tree, privates: Mapping[int, Tree], observe: bool
+        self, program: Program, server: ServerState, privates: Mapping[int, PrivateState], observe: bool
     ) -> Sequence[Outcome]: ...
 
     def settle(
-        self, program: Program, phase: str, server: Tree, privates: Mapping[int, Tree]
-    ) -> Sequence[Tree]: ...
+        self, program: Program, phase: str, server: ServerState, privates: Mapping[int, PrivateState]
+    ) -> Sequence[PrivateState]: ...
 
     def evaluate(
-        self, program: Program, server: Tree, privates: Mapping[int, Tree], split: str
+        self, program: Program, server: ServerState, privates: Mapping[int, PrivateState], split: str
     ) -> Sequence[Logits]: ...
 
     def close(self) -> None: ...

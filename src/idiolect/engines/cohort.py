@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import torch
 
-from idiolect.core import Program, Tree
+from idiolect.core import PrivateState, Program, ServerState
 from idiolect.engines.compiled import BACKENDS, Compiled
 from idiolect.engines.evaluation import Logits, evaluate_group
 from idiolect.engines.flat_steps import MANY, FlatSteps
@@ -64,7 +64,7 @@ class Cohort:
             self._packing = self._compiled.packing
 
     def round(
-        self, program: Program, server: Tree, privates: Mapping[int, Tree], observe: bool
+        self, program: Program, server: ServerState, privates: Mapping[int, PrivateState], observe: bool
     ) -> Sequence[Outcome]:
         return self._in_chunks(
             privates,
@@ -73,8 +73,8 @@ class Cohort:
         )
 
     def settle(
-        self, program: Program, phase: str, server: Tree, privates: Mapping[int, Tree]
-    ) -> Sequence[Tree]:
+        self, program: Program, phase: str, server: ServerState, privates: Mapping[int, PrivateState]
+    ) -> Sequence[PrivateState]:
         return self._in_chunks(
             privates,
             lambda part: settle_group(program, self.work, self._packing, phase, server, part),
@@ -82,7 +82,7 @@ class Cohort:
         )
 
     def evaluate(
-        self, program: Program, server: Tree, privates: Mapping[int, Tree], split: str
+        self, program: Program, server: ServerState, privates: Mapping[int, PrivateState], split: str
     ) -> Sequence[Logits]:
         return self._in_chunks(
             privates,
@@ -112,8 +112,8 @@ class Cohort:
 
     def _in_chunks(
         self,
-        privates: Mapping[int, Tree],
-        compute: Callable[[Mapping[int, Tree]], Sequence[Row]],
+        privates: Mapping[int, PrivateState],
+        compute: Callable[[Mapping[int, PrivateState]], Sequence[Row]],
         alone: Callable[[Loop], Sequence[Row]],
     ) -> Sequence[Row]:
         """``compute`` on as many clients at a time as fit; what cannot be batched at all runs client by client."""
@@ -149,7 +149,7 @@ class Cohort:
         if self.work.y.is_cuda:
             torch.cuda.empty_cache()
 
-    def _chunks(self, privates: Mapping[int, Tree]) -> list[Mapping[int, Tree]]:
+    def _chunks(self, privates: Mapping[int, PrivateState]) -> list[Mapping[int, PrivateState]]:
         """Of about equal size."""
         if len(privates) <= self.chunk:
             return [privates] if privates else []

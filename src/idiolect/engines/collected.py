@@ -7,7 +7,6 @@ from typing import Any
 
 from torch import Tensor
 
-from idiolect.core import Tree
 from idiolect.core.trees import Rows, tree_leaves, tree_map
 
 __all__ = ["Collected"]
@@ -18,7 +17,7 @@ class Collected:
 
     def __init__(self, clients: Iterable[int]) -> None:
         self._place = {client: i for i, client in enumerate(clients)}
-        self._stacked: Tree = None
+        self._stacked: Any = None
         self._alone: dict[int, Any] = {}
 
     def add(self, clients: Sequence[int], answers: Sequence[Any]) -> None:

@@ -12,13 +12,16 @@ from idiolect.core import (
     Context,
     Facts,
     Initial,
+    Messages,
+    PrivateState,
     Program,
+    ServerState,
     broadcast,
     init_private,
     init_server,
     server_round,
 )
-from idiolect.core.trees import Tree, stack, tree_map
+from idiolect.core.trees import T, stack, tree_map
 from idiolect.engines.group import run_round, run_settling
 from idiolect.engines.packing import SINGLE
 from idiolect.engines.serve import serve_on
@@ -37,9 +40,9 @@ class Forms(NamedTuple):
         predictors: the names of all that it reports.
     """
 
-    privates: list[Tree]
-    broadcasts: list[Tree]
-    messages: dict[str, tuple[Tree, Tensor]]
+    privates: list[PrivateState]
+    broadcasts: list[ServerState]
+    messages: Messages
     predictors: tuple[str, ...] = ()
 
 
@@ -109,5 +112,5 @@ def _predict(program: Program, context: Context, batch: Batch) -> list[str]:
     return list(found)
 
 
-def _moved(tree: Tree, device: str) -> Tree:
+def _moved(tree: T, device: str) -> T:
     return tree_map(lambda leaf: leaf.to(device) if isinstance(leaf, torch.Tensor) else leaf, tree)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from idiolect.core import UPLOAD, Context, Program, Result, Stage, Tree
+from idiolect.core import UPLOAD, Context, Messages, PrivateState, Program, Result, ServerState, Stage
 from idiolect.core.trees import Rows
 from idiolect.engines.evaluation import Logits, evaluate_context, group_context
 from idiolect.engines.packing import Packing
@@ -20,8 +20,8 @@ __all__ = ["Outcome", "round_of_group", "run_round", "run_settling", "settle_gro
 class Outcome(NamedTuple):
     """One client's round."""
 
-    private: Tree
-    messages: dict[str, tuple[Tree, Tensor]]
+    private: PrivateState
+    messages: Messages
     loss: Tensor
     before: Logits  # of the test split, before and after local training; empty unless observed
     after: Logits
@@ -48,7 +48,7 @@ def run_stages(
 
 def run_round(
     program: Program, packing: Packing, context: Context, feed: Callable[[Stage], Any]
-) -> tuple[Context, Tree]:
+) -> tuple[Context, Messages]:
     """The stages around the upload mark, then what stays and what is sent."""
     plan = program.method.plan(program.scene, program.clock)
     context, last = run_stages(program, packing, plan.before, context, feed)
@@ -65,20 +65,22 @@ def run_settling(
     phase: str,
     context: Context,
     feed: Callable[[Stage], Any],
-) -> Tree:
+) -> PrivateState:
     """The stages of the phase ``merged`` or ``end``, then the private state they lead to."""
     plan = program.method.plan(program.scene, program.clock)
     stages = plan.merged if phase == "merged" else plan.end
     context, _ = run_stages(program, packing, stages, context, feed)
-    return packing.call(program, "score" if phase == "merged" else "personalise", None, context)
+    hook = "score" if phase == "merged" else "personalise"
+    private: PrivateState = packing.call(program, hook, None, context)
+    return private
 
 
 def round_of_group(
     program: Program,
     work: Workload,
     packing: Packing,
-    server: Tree,
-    privates: Mapping[int, Tree],
+    server: ServerState,
+    privates: Mapping[int, PrivateState],
     observe: bool,
 ) -> Sequence[Outcome]:
     """One round of the clients in ``privates``; the caller hands a single one, or a cohort, as the packing says."""
@@ -106,9 +108,9 @@ def settle_group(
     work: Workload,
     packing: Packing,
     phase: str,
-    server: Tree,
-    privates: Mapping[int, Tree],
-) -> Sequence[Tree]:
+    server: ServerState,
+    privates: Mapping[int, PrivateState],
+) -> Sequence[PrivateState]:
     """New private state after the phase ``merged`` or ``end``."""
     program = replace(program, differentiate=packing.differentiate)
     clients = list(privates)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from idiolect.core import Program, Tree
+from idiolect.core import PrivateState, Program, ServerState
 from idiolect.engines.evaluation import Logits, evaluate_group
 from idiolect.engines.group import Outcome, round_of_group, settle_group
 from idiolect.engines.packing import SINGLE
@@ -19,7 +19,7 @@ class Loop:
     work: Workload
 
     def round(
-        self, program: Program, server: Tree, privates: Mapping[int, Tree], observe: bool
+        self, program: Program, server: ServerState, privates: Mapping[int, PrivateState], observe: bool
     ) -> list[Outcome]:
         outcomes = []
         for client, private in privates.items():
@@ -31,7 +31,9 @@ class Loop:
                 raise
         return outcomes
 
-    def settle(self, program: Program, phase: str, server: Tree, privates: Mapping[int, Tree]) -> list[Tree]:
+    def settle(
+        self, program: Program, phase: str, server: ServerState, privates: Mapping[int, PrivateState]
+    ) -> list[PrivateState]:
         with self.work.precision.allowed():
             return [
                 settle_group(program, self.work, SINGLE, phase, server, {client: private})[0]
@@ -39,7 +41,7 @@ class Loop:
             ]
 
     def evaluate(
-        self, program: Program, server: Tree, privates: Mapping[int, Tree], split: str
+        self, program: Program, server: ServerState, privates: Mapping[int, PrivateState], split: str
     ) -> list[Logits]:
         with self.work.precision.allowed():
             return [

@@ -60,7 +60,7 @@ class Mailbox:
             room[offset : offset + size] = np.frombuffer(buffer.raw(), np.uint8)
         return Letter(layout, places, self._capacity())
 
-    def look(self, letter: Letter) -> Tree:
+    def look(self, letter: Letter) -> Any:
         """The tree where it lies: valid until the next ``put``, and not to be written to."""
         return _read(letter, self._room(letter.size))
 
@@ -74,12 +74,12 @@ class Mailbox:
             return self.put(trees.stacked)._replace(n_stacked=len(trees))
         return self.put(list(trees))
 
-    def look_at_all(self, letter: Letter) -> Sequence[Tree]:
+    def look_at_all(self, letter: Letter) -> Sequence[Any]:
         """What ``put_all`` put in, where it lies: valid until the next ``put``, and not to be written to."""
         found = self.look(letter)
         return found if letter.n_stacked is None else Rows(found, letter.n_stacked)
 
-    def take(self, letter: Letter) -> Tree:
+    def take(self, letter: Letter) -> Any:
         """A copy of the tree, all of it in one block of memory."""
         end = max((offset + size for offset, size in letter.places), default=0)
         block = torch.empty(end, dtype=torch.uint8).numpy()
@@ -103,7 +103,7 @@ class Mailbox:
         return np.frombuffer(self._map, np.uint8)
 
 
-def _read(letter: Letter, room: np.ndarray) -> Tree:
+def _read(letter: Letter, room: np.ndarray) -> Any:
     return to_tensors(pickle.loads(letter.layout, buffers=_slices(letter, room)))
 
 

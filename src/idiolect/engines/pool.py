@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from multiprocessing.connection import wait
 from typing import Any
 
-from idiolect.core import Program, Tree
+from idiolect.core import PrivateState, Program, ServerState
 from idiolect.engines.call import TRIES, Call, batches_well, hands_for
 from idiolect.engines.cohort import Cohort
 from idiolect.engines.collected import Collected
@@ -48,17 +48,17 @@ class Pool:
         self._expected = program, clients
 
     def round(
-        self, program: Program, server: Tree, privates: Mapping[int, Tree], observe: bool
+        self, program: Program, server: ServerState, privates: Mapping[int, PrivateState], observe: bool
     ) -> Sequence[Outcome]:
         return self._map(Call("round", program.clock, observe), program, server, privates)
 
     def settle(
-        self, program: Program, phase: str, server: Tree, privates: Mapping[int, Tree]
-    ) -> Sequence[Tree]:
+        self, program: Program, phase: str, server: ServerState, privates: Mapping[int, PrivateState]
+    ) -> Sequence[PrivateState]:
         return self._map(Call("settle", program.clock, phase), program, server, privates)
 
     def evaluate(
-        self, program: Program, server: Tree, privates: Mapping[int, Tree], split: str
+        self, program: Program, server: ServerState, privates: Mapping[int, PrivateState], split: str
     ) -> Sequence[Logits]:
         return self._map(Call("evaluate", program.clock, split), program, server, privates)
 
@@ -70,7 +70,9 @@ class Pool:
             self._luggage.close()
             self._luggage = None
 
-    def _map(self, call: Call, program: Program, server: Tree, privates: Mapping[int, Tree]) -> Sequence[Any]:
+    def _map(
+        self, call: Call, program: Program, server: ServerState, privates: Mapping[int, PrivateState]
+    ) -> Sequence[Any]:
         """Hands out ``call`` and puts the answers in the order of ``privates``."""
         if not privates:
             return []

@@ -9,7 +9,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from idiolect.core import Batch, Context, Facts, Model, Program, Result, Stage, Tree
+from idiolect.core import (
+    Batch,
+    Context,
+    Facts,
+    Messages,
+    Model,
+    PrivateState,
+    Program,
+    Result,
+    ServerState,
+    Slot,
+    Stage,
+)
 from idiolect.core.trees import tree_map
 from idiolect.engines.group import run_stages
 from idiolect.engines.packing import SINGLE
@@ -18,10 +30,8 @@ from idiolect.federation import plan_batches
 
 __all__ = ["serve", "serve_on"]
 
-Messages = dict[str, tuple[Tree, Tensor]]
 
-
-def serve(program: Program, work: Workload, server: Tree, messages: Messages) -> Tree:
+def serve(program: Program, work: Workload, server: ServerState, messages: Messages) -> ServerState:
     """The server's state after its stages; rates are absolute, whatever the clients' schedule."""
 
     def feed(stage: Stage) -> Iterator[tuple[tuple[Batch, ...], None]]:
@@ -31,13 +41,13 @@ def serve(program: Program, work: Workload, server: Tree, messages: Messages) ->
     return serve_on(program, server, messages, feed, work.like)
 
 
-def serve_on(program: Program, server: Tree, messages: Messages, feed, one: Tensor) -> Tree:  # type: ignore[no-untyped-def]
+def serve_on(program: Program, server: ServerState, messages: Messages, feed, one: Tensor) -> ServerState:  # type: ignore[no-untyped-def]
     """``serve`` on any batches; ``one`` has the run's precision and device."""
     program = replace(
         program, differentiate=SINGLE.differentiate, clock=program.clock._replace(learning_rate=1.0)
     )
     facts = Facts(one.new_zeros(program.task.structure.n_classes), one, one)
-    private = {"buffers": {}, "slots": {}}
+    private: PrivateState = {"buffers": {}, "slots": {}}
     context = Context(server, private, facts, {}, _uploads(program, server, messages))
     merged = Result({"model": server["params"]}, {"model": server["buffers"]}, {}, one, one, {})
     plan = program.method.plan(program.scene, program.clock)
@@ -47,7 +57,7 @@ def serve_on(program: Program, server: Tree, messages: Messages, feed, one: Tens
     return {**server, "params": model.params, "buffers": model.buffers}
 
 
-def _uploads(program: Program, server: Tree, messages: Messages) -> Tree:
+def _uploads(program: Program, server: ServerState, messages: Messages) -> dict[str, Slot]:
     """Single uploads, for the parts that declare that they look at them: their own, or the server update's."""
     found = {}
     update = next((p.name for p in program.method.parts if "server update" in p.roles), "")

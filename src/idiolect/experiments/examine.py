@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import torch
 
-from idiolect.core import Context, Program, Tree, broadcast
+from idiolect.core import Context, PrivateState, Program, ServerState, broadcast
 from idiolect.engines import Engine, Outcome
 from idiolect.engines.evaluation import Logits
 from idiolect.evaluation import Scores, score
@@ -37,7 +37,11 @@ class Arrival(NamedTuple):
 
 
 def examine(
-    setting: Setting, engine: Engine, program: Program, server: Tree, chunks: Iterable[dict[int, Tree]]
+    setting: Setting,
+    engine: Engine,
+    program: Program,
+    server: ServerState,
+    chunks: Iterable[Mapping[int, PrivateState]],
 ) -> Examined:
     """Every predictor on every client's test split, and on validation data where something is chosen there.
 
@@ -74,7 +78,7 @@ def examine_joined(setting: Setting, joined: Joined) -> Arrival:
 
 
 def remarks_of(
-    setting: Setting, program: Program, server: Tree, client: int, private: Tree
+    setting: Setting, program: Program, server: ServerState, client: int, private: PrivateState
 ) -> dict[str, float]:
     """Numbers about a client that a part wants kept, such as the round of its teacher."""
     sent = broadcast(setting.method, server)

@@ -11,7 +11,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from idiolect.calls import parse_call
-from idiolect.core import Clock, Initial, Method, Program, Task, Tree, init_private, init_server
+from idiolect.core import (
+    Clock,
+    Initial,
+    Method,
+    PrivateState,
+    Program,
+    ServerState,
+    Task,
+    init_private,
+    init_server,
+)
 from idiolect.data import Dataset, load
 from idiolect.engines import Forms, Where, Workload, dry_round, initialiser, make_task
 from idiolect.engines.packing import SINGLE
@@ -87,7 +97,7 @@ class Setting:
         return oracles.get(self.method.headline, self.method.headline)
 
     @property
-    def private_shapes(self) -> list[Tree]:
+    def private_shapes(self) -> list[PrivateState]:
         """Trees of every shape that a client's private state can have."""
         return [shape for forms in self.forms for shape in forms.privates]
 
@@ -107,10 +117,10 @@ class Setting:
             return METRICS
         return METRICS | per_batch_metrics(self.experiment.batch_size)
 
-    def first_server(self) -> Tree:
+    def first_server(self) -> ServerState:
         return init_server(self.method, self.initial(0), self.task.structure)
 
-    def first_private(self, client: int) -> Tree:
+    def first_private(self, client: int) -> PrivateState:
         return init_private(self.method, self.initial(client), self.task.structure, self.experiment.buffers)
 
 

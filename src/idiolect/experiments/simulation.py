@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from idiolect.core import Program, Tree, broadcast, server_round
+from idiolect.core import PrivateState, Program, ServerState, broadcast, server_round
 from idiolect.core.trees import any_nan, count_scalars, tree_map
 from idiolect.engines import Cohort, Engine, Pool, Resident
 from idiolect.engines.one_core import threads_for
@@ -44,7 +44,7 @@ class Simulation:
 
     setting: Setting
     engine: Engine
-    server: Tree
+    server: ServerState
     store: Store
     rows: RowBuffer = field(default_factory=RowBuffer)
     rounds: RoundBuffer = field(default_factory=RoundBuffer)
@@ -147,7 +147,7 @@ class Simulation:
             self.store.write(ByClient(clients, settled))
         return True
 
-    def _everyone(self) -> Iterator[tuple[list[int], Mapping[int, Tree]]]:
+    def _everyone(self) -> Iterator[tuple[list[int], Mapping[int, PrivateState]]]:
         """All clients with their private state, some at a time, those after them being read meanwhile."""
         population = self.setting.federation.population
         size = self.store.at_once(CHUNK, least=len(self.setting.cohort(0)))
@@ -171,7 +171,7 @@ class Simulation:
         if round < self.setting.experiment.rounds:
             self.store.prefetch(self.setting.cohort(round))
 
-    def _down(self, program: Program, sent: Tree, cohort_size: int) -> int:
+    def _down(self, program: Program, sent: ServerState, cohort_size: int) -> int:
         plan = program.method.plan(program.scene, program.clock)
         population, policy = self.setting.federation.population, self.setting.experiment.buffers
         return bytes_down(sent, plan, self.round, cohort_size, population, policy)

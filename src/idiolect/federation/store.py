@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from idiolect.core.trees import Rows, Tree
+from idiolect.core import PrivateState
+from idiolect.core.trees import Rows
 from idiolect.errors import UserError
 from idiolect.federation.memory_shelf import MemoryShelf
 from idiolect.federation.row_format import RowFormat
@@ -21,13 +22,13 @@ CHUNK_BYTES = 64 << 20  # rows of all clients at a time
 ON_DEVICE = 1 << 30  # both, where rows lie on a device
 
 
-class ByClient(Mapping[int, Tree]):
+class ByClient(Mapping[int, PrivateState]):
     """Trees by client, left as they lie: stacked, if they are."""
 
-    def __init__(self, clients: Sequence[int], trees: Sequence[Tree]) -> None:
+    def __init__(self, clients: Sequence[int], trees: Sequence[PrivateState]) -> None:
         self._place, self._trees = {client: i for i, client in enumerate(clients)}, trees
 
-    def __getitem__(self, client: int) -> Tree:
+    def __getitem__(self, client: int) -> PrivateState:
         return self._trees[self._place[client]]
 
     def __iter__(self) -> Iterator[int]:
@@ -36,7 +37,7 @@ class ByClient(Mapping[int, Tree]):
     def __len__(self) -> int:
         return len(self._place)
 
-    def values(self) -> Sequence[Tree]:  # type: ignore[override]
+    def values(self) -> Sequence[PrivateState]:  # type: ignore[override]
         return self._trees
 
     def only(self, clients: Sequence[int]) -> ByClient:
@@ -59,7 +60,11 @@ class Store:
     """
 
     def __init__(
-        self, create: Callable[[int], Tree], shelf: Shelf, form: RowFormat, device: torch.device | str = "cpu"
+        self,
+        create: Callable[[int], PrivateState],
+        shelf: Shelf,
+        form: RowFormat,
+        device: torch.device | str = "cpu",
     ) -> None:
         self._create = create
         self._shelf = shelf
@@ -69,21 +74,21 @@ class Store:
     @classmethod
     def in_memory(
         cls,
-        create: Callable[[int], Tree],
+        create: Callable[[int], PrivateState],
         population: int,
-        examples: Iterable[Tree],
+        examples: Iterable[PrivateState],
         device: torch.device | str = "cpu",
     ) -> Store:
         """A store without a folder, which cannot be saved."""
         form = RowFormat(examples)
         return cls(create, MemoryShelf(form, population, device), form, device)
 
-    def rows(self, clients: Iterable[int]) -> dict[int, Tree]:
+    def rows(self, clients: Iterable[int]) -> dict[int, PrivateState]:
         """Private state by client, those first seen included."""
         found = self.together(clients)
         return dict(zip(found, found.values(), strict=True))
 
-    def together(self, clients: Iterable[int]) -> Mapping[int, Tree]:
+    def together(self, clients: Iterable[int]) -> Mapping[int, PrivateState]:
         """What ``rows`` gives, stacked where it lies so."""
         clients = list(dict.fromkeys(clients))
         kept = [client for client in clients if client in self._shelf]
@@ -93,7 +98,7 @@ class Store:
         found = dict(zip(kept, trees, strict=True))
         return {client: found[client] if client in found else self._create(client) for client in clients}
 
-    def write(self, rows: Mapping[int, Tree]) -> None:
+    def write(self, rows: Mapping[int, PrivateState]) -> None:
         clients, given = list(rows), rows.values()
         trees = given if isinstance(given, Rows) else list(given)
         size = max(1, self._room(GROUP_BYTES) // max(self._form.row_bytes, 1))

@@ -8,7 +8,6 @@ from typing import Any
 
 import ray
 
-from idiolect.core import Tree
 from idiolect.core.trees import tree_leaves
 from idiolect.engines.arrays import copied_tensors, to_arrays
 from idiolect.engines.call import TRIES
@@ -50,7 +49,7 @@ class Dispatch:
         ledger: Ledger,
         step: Step,
         amount: Mapping[int, int],
-        privates: Mapping[int, Tree],
+        privates: Mapping[int, Any],
         say: Callable[[str], None],
     ) -> None:
         self._crew, self._ledger, self._step = crew, ledger, step
@@ -152,5 +151,5 @@ class Dispatch:
         )
 
 
-def _private(found: Any) -> Tree:
+def _private(found: Any) -> Any:
     return found.private if hasattr(found, "private") else found

@@ -13,7 +13,7 @@ from typing import Any
 
 import ray
 
-from idiolect.core import Program, Tree
+from idiolect.core import PrivateState, Program, ServerState, Tree
 from idiolect.core.trees import flatten
 from idiolect.engines.arrays import to_arrays
 from idiolect.engines.call import Call, amounts
@@ -51,19 +51,21 @@ class Ray:
     _disconnect: Callable[[], None] | None = None
     _ledger: Ledger = field(default_factory=Ledger)
     _program: tuple[Program, Any] | None = None
-    _server: tuple[Tree, Any] | None = None
+    _server: tuple[ServerState, Any] | None = None
     _since_copy: set[Any] = field(default_factory=set)
 
     def round(
-        self, program: Program, server: Tree, privates: Mapping[int, Tree], observe: bool
+        self, program: Program, server: ServerState, privates: Mapping[int, PrivateState], observe: bool
     ) -> list[Outcome]:
         return self._map(Call("round", program.clock, observe), program, server, privates)
 
-    def settle(self, program: Program, phase: str, server: Tree, privates: Mapping[int, Tree]) -> list[Tree]:
+    def settle(
+        self, program: Program, phase: str, server: ServerState, privates: Mapping[int, PrivateState]
+    ) -> list[PrivateState]:
         return self._map(Call("settle", program.clock, phase), program, server, privates)
 
     def evaluate(
-        self, program: Program, server: Tree, privates: Mapping[int, Tree], split: str
+        self, program: Program, server: ServerState, privates: Mapping[int, PrivateState], split: str
     ) -> list[Logits]:
         return self._map(Call("evaluate", program.clock, split), program, server, privates)
 
@@ -71,7 +73,7 @@ class Ray:
         """A store of rows that stay with the workers; copies of them go to ``home``."""
         return Residence(home, self)
 
-    def fetch(self, receipts: dict[int, Receipt]) -> dict[int, Tree]:
+    def fetch(self, receipts: dict[int, Receipt]) -> dict[int, PrivateState]:
         """The rows that receipts stand for."""
         if not receipts:
             return {}
@@ -80,7 +82,7 @@ class Ray:
         rows = self._map(Call("fetch", program.clock, None), program, server, receipts)
         return dict(zip(receipts, rows, strict=True))
 
-    def copied(self, receipts: Iterable[Receipt], recall: Callable[[int], Tree]) -> None:
+    def copied(self, receipts: Iterable[Receipt], recall: Callable[[int], PrivateState]) -> None:
         """The driver has a copy of these rows, which ``recall`` gives by client."""
         for receipt in receipts:
             entry = self._ledger.entries[receipt.number]
@@ -106,7 +108,9 @@ class Ray:
             self._disconnect()
             self._disconnect = None
 
-    def _map(self, call: Call, program: Program, server: Tree, privates: Mapping[int, Tree]) -> list[Any]:
+    def _map(
+        self, call: Call, program: Program, server: ServerState, privates: Mapping[int, Any]
+    ) -> list[Any]:
         """Has ``call`` answered for every client, in the order of ``privates``."""
         crew = self._ready()
         step = Step(call, self._reference_to(program), self._broadcast(server))
@@ -122,7 +126,7 @@ class Ray:
             self._since_copy.add(step.server)
         return answers
 
-    def _amounts(self, program: Program, call: Call, privates: Mapping[int, Tree]) -> dict[int, int]:
+    def _amounts(self, program: Program, call: Call, privates: Mapping[int, PrivateState]) -> dict[int, int]:
         if call.name == "fetch":
             return dict.fromkeys(privates, 0)
         return amounts(self.work, program, call, privates)
@@ -149,7 +153,7 @@ class Ray:
             self._program = program, ray.put(program)
         return self._program[1]
 
-    def _broadcast(self, server: Tree) -> Any:
+    def _broadcast(self, server: ServerState) -> Any:
         """The server's state in the object store, once for every state."""
         if self._server is None or not _same(self._server[0], server):
             self._server = server, ray.put(to_arrays(server))
@@ -162,5 +166,5 @@ def _same(one: Tree, other: Tree) -> bool:
     return ours[1] == theirs[1] and all(a is b for a, b in zip(ours[0], theirs[0], strict=True))
 
 
-def _recalling(recall: Callable[[int], Tree], client: int) -> Callable[[], Tree]:
+def _recalling(recall: Callable[[int], PrivateState], client: int) -> Callable[[], PrivateState]:
     return lambda: recall(client)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from idiolect.core import Tree
+from idiolect.core import PrivateState
 from idiolect.engines.cluster.errand import Step
 
 __all__ = ["Entry", "Ledger"]
@@ -22,7 +22,7 @@ class Entry:
 
     client: int
     owner: int | None
-    base: Callable[[], Tree]
+    base: Callable[[], PrivateState]
     steps: tuple[Step, ...] = ()
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from idiolect.core import Tree
 from idiolect.engines.cluster.errand import Receipt
 from idiolect.federation import Store
 
@@ -35,15 +34,15 @@ class Residence:
         self._away: dict[int, Receipt] = {}
         self._changed: set[int] = set()
 
-    def rows(self, clients: Iterable[int]) -> dict[int, Tree]:
+    def rows(self, clients: Iterable[int]) -> dict[int, Any]:
         clients = list(clients)
         here = self._home.rows(client for client in clients if client not in self._away)
         return {client: here[client] if client in here else self._away[client] for client in clients}
 
-    def together(self, clients: Iterable[int]) -> dict[int, Tree]:
+    def together(self, clients: Iterable[int]) -> dict[int, Any]:
         return self.rows(clients)
 
-    def write(self, rows: Mapping[int, Tree]) -> None:
+    def write(self, rows: Mapping[int, Any]) -> None:
         away = {client: row for client, row in rows.items() if isinstance(row, Receipt)}
         self._engine.release(self._away[client] for client in away if client in self._away)
         self._away |= away

@@ -14,8 +14,8 @@ import ray
 import torch
 from ray.exceptions import RayError
 
-from idiolect.core import Program, Tree
-from idiolect.core.trees import any_nan, tree_leaves, tree_map
+from idiolect.core import PrivateState, Program
+from idiolect.core.trees import T, any_nan, tree_leaves, tree_map
 from idiolect.engines.arrays import to_arrays, to_tensors
 from idiolect.engines.call import answer, answer_or_error, worker_engine
 from idiolect.engines.cluster.errand import Answer, Errand, Given, Held, Lost, Moved, Receipt, Source, Step
@@ -37,7 +37,7 @@ class Shard:
     """Rows are kept on the host, with memory of their own: nothing in the object store outlives a call."""
 
     def __init__(self) -> None:
-        self._rows: dict[int, Tree] = {}  # by edition
+        self._rows: dict[int, Any] = {}  # by edition
         self._work: Workload | None = None
         self._running: tuple[Any, Program, Loop | Cohort] | None = None
 
@@ -83,14 +83,14 @@ class Shard:
             ]
         return Answer(to_arrays(found), time.perf_counter() - began)
 
-    def _found(self, client: int, source: Source) -> Tree:
+    def _found(self, client: int, source: Source) -> Any:
         if isinstance(source, Given):
             return to_tensors(source.row)
         if source.edition not in self._rows:
             self._rows[source.edition] = _own(self._brought(client, source))
         return self._rows[source.edition]
 
-    def _brought(self, client: int, source: Source) -> Tree:
+    def _brought(self, client: int, source: Source) -> Any:
         assert not isinstance(source, Given | Held)
         if isinstance(source, Moved):
             return to_tensors(ray.get(source.row))
@@ -100,7 +100,7 @@ class Shard:
             row = _own(_private(made))
         return row
 
-    def _answers(self, step: Step, server: Any, privates: Mapping[int, Tree]) -> list[Any]:
+    def _answers(self, step: Step, server: Any, privates: Mapping[int, PrivateState]) -> list[Any]:
         program, engine = self._engine(step.program)
         return answer(engine, program, step.call, self._on_device(to_tensors(server)), dict(privates))
 
@@ -122,17 +122,17 @@ class Shard:
         receipt = Receipt(torch.tensor(edition), nan)
         return found._replace(private=receipt) if hasattr(found, "private") else receipt
 
-    def _on_device(self, tree: Tree) -> Tree:
+    def _on_device(self, tree: T) -> T:
         assert self._work is not None
         device = self._work.y.device
         return tree if device.type == "cpu" else tree_map(lambda leaf: leaf.to(device), tree)
 
 
-def _private(found: Any) -> Tree:
+def _private(found: Any) -> Any:
     """The row in the answer to a round, or to a later phase."""
     return found.private if hasattr(found, "private") else found
 
 
-def _own(tree: Tree) -> Tree:
+def _own(tree: T) -> T:
     """On the host, in memory that nothing else is part of, laid out as a store gives rows back."""
     return tree_map(lambda leaf: leaf.detach().to("cpu", copy=True).contiguous(), tree)

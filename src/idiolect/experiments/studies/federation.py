@@ -16,10 +16,11 @@ from idiolect.core import (
     Batch,
     Clock,
     Initial,
+    PrivateState,
     Program,
     Scene,
+    ServerState,
     Task,
-    Tree,
     broadcast,
     chain,
     init_private,
@@ -51,8 +52,8 @@ class Epoch(NamedTuple):
         gradients: of the head's weight, [K, d], summed over the steps of the epoch.
     """
 
-    server: Tree
-    private: Tree
+    server: ServerState
+    private: PrivateState
     loss: float
     gradients: Tensor
 

@@ -19,8 +19,8 @@ from idiolect.experiments.papers import combinations, figures, grid, grids, tabl
 from idiolect.experiments.reproduction.plan import with_options
 from idiolect.experiments.scenarios import Scenario, find, scenarios
 from idiolect.methods.catalogue import METHODS
+from idiolect.methods.method_text import resolved
 from idiolect.methods.moon import moon
-from idiolect.methods.resolution import resolved
 
 STORED = Path(__file__).with_name("resolved_options.json")
 Found = dict[str, dict[str, dict[str, str]]]

@@ -6,7 +6,7 @@ mark it calls ``upload``, and after the last stage of a phase ``finish``, ``scor
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,6 @@ from idiolect.core.gradient import (
     split_trained,
     wrapped_gradient,
 )
-from idiolect.core.hooks import call, view_of
 from idiolect.core.method import Method
 from idiolect.core.optimiser import Optimiser, sgd
 from idiolect.core.part import Batch, Clock, Model, Part, Predictor, Scene, Task, View
@@ -185,7 +184,9 @@ class Program:
         model = Model(server["params"], server["buffers"])
         for part in self.method.parts:
             if part.shared_model:
-                return call(part, "shared_model", model, server["slots"].get(part.name, {}), self.task)
+                slot = server["slots"].get(part.name, {})
+                shared: Predictor = call(part, "shared_model", model, slot, self.task)
+                return shared
         return Predictor.of(model)
 
     def remarks(self, context: Context) -> dict[str, Tensor]:
@@ -233,3 +234,45 @@ class Program:
             return bare_gradient(task.bare, loss, stage, task.structure, self.differentiate)
         ask = partial(self.ask, context)
         return wrapped_gradient(stage, self.method.parts, task, self.differentiate, ask)
+
+
+def call(part: Part, hook: str, *arguments: Any) -> Any:
+    """Calls a part's hook; what goes wrong inside is reported under the part's and the hook's name."""
+    try:
+        return getattr(part, hook)(*arguments)
+    except Exception as error:
+        error.add_note(f"in the hook {hook!r} of the part {part.name!r}")
+        raise
+
+
+def view_of(
+    part: Part | None, context: Context, method: Method, task: Task, scene: Scene, clock: Clock
+) -> View:
+    """What ``part`` may read on one client; None sees what all parts see."""
+    origin = Model(context.server["params"], {**context.server["buffers"], **context.private["buffers"]})
+
+    def seen_by(part: Part | None) -> View:
+        name = part.name if part else ""
+        broadcast = part is not None and part.broadcasts
+        return View(
+            origin=origin,
+            received=origin,
+            current=origin,
+            server=context.server["slots"][name] if broadcast else {},
+            private=context.private["slots"].get(name, {}),
+            facts=context.facts,
+            clock=clock,
+            scene=scene,
+            task=task,
+            complete=method.is_complete(task.structure),
+            uploads=context.uploads.get(name, {}),
+        )
+
+    params, buffers = {"model": origin.params}, {"model": origin.buffers}
+    for keeper in method.parts:
+        if keeper.private and keeper.start:
+            params, buffers = call(keeper, "start", params, buffers, seen_by(keeper))
+    received = Model(params["model"], buffers["model"])
+    trained = context.results.get(UPLOAD)
+    current = Model(trained.params["model"], trained.buffers["model"]) if trained else received
+    return replace(seen_by(part), received=received, current=current)

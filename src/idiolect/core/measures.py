@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from idiolect.core.masked_mean import mean_over_rows
 from idiolect.core.part import Batch, Model, View
-from idiolect.core.rows import mean_over_rows
 from idiolect.core.stage import Measure
 from idiolect.core.trees import Slot, zeros_like
 

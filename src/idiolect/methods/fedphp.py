@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from idiolect.core import Method, chain
 from idiolect.parts import average, inherited_teacher
 
@@ -53,7 +55,7 @@ def fedphp(
     return chain(average(), part, name="fedphp")
 
 
-presets = {
+presets: dict[str, dict[str, Any]] = {
     "paper": {
         "transfer": "mmd",
         "transfer_weight": 0.01,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from idiolect.core import Method, chain
 from idiolect.parts import average, fine_tune, proximal
 
@@ -33,4 +35,7 @@ def fedprox_lu(
     return chain(average(), proximal(weight, form), fine_tune(epochs, lr_scale), name="fedprox_lu")
 
 
-presets = {"paper": {"weight": 1.0, "form": "sq_half"}, "official": {"form": "mean_smooth_l1"}}
+presets: dict[str, dict[str, Any]] = {
+    "paper": {"weight": 1.0, "form": "sq_half"},
+    "official": {"form": "mean_smooth_l1"},
+}

@@ -34,8 +34,8 @@ from idiolect.core import (
     Stage,
     View,
 )
+from idiolect.core.masked_mean import mean_over_rows
 from idiolect.core.part import keeps_options
-from idiolect.core.rows import mean_over_rows
 from idiolect.errors import refuse_outside, refuse_unknown_choice
 
 __all__ = ["class_prototypes"]
@@ -114,7 +114,8 @@ def class_prototypes(weight: float = 1.0, reduction: str = "mean") -> Part:
 
     def scalars(value: Slot) -> int:
         """Rows of observed classes, and their counts."""
-        return int((value["count"] > 0).sum()) * (value["sum"].shape[-1] + 1)
+        n_observed, width = int((value["count"] > 0).sum()), int(value["sum"].shape[-1])
+        return n_observed * (width + 1)
 
     def merge(params: Flat, slot: Slot, mean: Slot, clock: Clock) -> tuple[Flat, Slot]:
         seen = mean["count"] > 0

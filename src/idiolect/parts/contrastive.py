@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from idiolect.core import UPLOAD, Batch, Flats, Initial, Loss, Model, Out, Part, Results, Slot, View
+from idiolect.core.masked_mean import mean_over_rows
 from idiolect.core.part import keeps_options
-from idiolect.core.rows import mean_over_rows
 from idiolect.core.trees import where
 from idiolect.errors import refuse_outside, refuse_unknown_choice
 

@@ -155,7 +155,7 @@ def _squares(call: _Call, d: Tensor) -> tuple[Tensor, Tensor]:
     (down, across), (high, wide) = call.stride, call.padding
     x = F.pad(call.input, (wide, wide, high, high))
     total = torch.zeros_like(call.weight)
-    for some, by_some in zip(x.split(ROWS_AT_ONCE), d.split(ROWS_AT_ONCE), strict=True):
+    for some, by_some in zip(torch.split(x, ROWS_AT_ONCE), torch.split(d, ROWS_AT_ONCE), strict=True):
         patches = some.unfold(2, call.weight.shape[2], down).unfold(3, call.weight.shape[3], across)
         each = torch.einsum("bopq,bipqkl->boikl", by_some, patches)
         total = total + (each**2).sum(0)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from idiolect.core import Batch, Model, Out, View
-from idiolect.core.rows import mean_over_rows
+from idiolect.core.masked_mean import mean_over_rows
 from idiolect.core.trees import squared_distance
 from idiolect.errors import refuse_outside, refuse_unknown_choice
 from idiolect.parts.distillation import FORMS, SoftLoss

@@ -10,7 +10,7 @@ from idiolect.calls import parse_call, split_outside_brackets, write_call
 from idiolect.errors import UserError
 from idiolect.experiments.spec import Experiment
 from idiolect.methods.catalogue import METHODS, identifier
-from idiolect.methods.resolution import beyond_defaults
+from idiolect.methods.method_text import beyond_defaults
 
 __all__ = ["ORIGINS", "PRESETS", "Given", "Scenario"]
 

@@ -1,4 +1,7 @@
-"""The facts of a card: idea, equations, what is shared, kept and sent, options, and what cannot be added."""
+"""The card of a method: its idea, equations, state, traffic, options and refusals, as a value and as a page.
+
+Everything on it is read from the method's signature, from docstrings and from a round without steps.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,10 @@ from idiolect.methods.cards.docstrings import (
     one_line,
     paragraphs,
 )
-from idiolect.methods.cards.kept import kept
-from idiolect.methods.cards.traffic import probe, traffic_notes, travels
+from idiolect.methods.cards.traffic import SYMBOLS, probe, traffic_notes, travels
 from idiolect.methods.catalogue import METHODS, PARTS, find
 
-__all__ = ["PERSONALISES", "Card", "card", "of_kind"]
+__all__ = ["KEPT", "PERSONALISES", "Card", "card", "of_kind", "page"]
 
 PERSONALISES = {
     "nothing": "one shared model serves every client",
@@ -36,6 +38,30 @@ PAPERS = {  # where the method's own docstring names none
     "fedprox_lu": "Baseline of SuPerFed, https://arxiv.org/abs/2109.07628, after https://arxiv.org/abs/1910.10252",
     "persfl_gd": "Divi, Farrukh, Celik 2021, https://arxiv.org/abs/2105.15191",
     "superfed_lm": "Hahn, Jeong, Lee 2022, https://arxiv.org/abs/2109.07628",
+}
+KEPT = {  # by part: in words, what the server and what a client keeps
+    "alternating_layers": ("", "the private layers"),
+    "class_prototypes": ("the prototype of every class", ""),
+    "contrastive": ("", "the last local model, and how often it took part"),
+    "control_variates": ("the control c", "the control c_k"),
+    "curvature": ("the sums U and V", "its own share of U and V, and the round it is from"),
+    "dynamic_regulariser": ("the dual h", "the dual g_k"),
+    "feature_fusion": ("the fusion operator", ""),
+    "fine_tune": ("", "the tuned model, after the last round"),
+    "gated_companion": ("", "the private model and the gate"),
+    "inherited_model": ("", "the inherited model and its counter"),
+    "inherited_teacher": ("", "the inherited model and its counter"),
+    "meta_gradient": ("", "the adapted model, after the last round"),
+    "mixed_companion": ("", "the private model and alpha"),
+    "mixed_subspace": ("", "the private model"),
+    "moreau_envelope": ("", "the personal model"),
+    "mutual_companion": ("", "the private model"),
+    "normalised_average": ("the momentum, where there is one", ""),
+    "optimal_teacher": ("", "the best teacher, its loss and round; after the last round the student"),
+    "personal_head": ("", "the private head"),
+    "private_layers": ("", "the private layers"),
+    "proximal_companion": ("", "the private model"),
+    "server_optimiser": ("the moments of the optimiser", ""),
 }
 
 
@@ -103,8 +129,8 @@ def card(name: str) -> Card:
         parts=" + ".join(part.name for part in made.parts),
         equations=equations(made),
         shared=found.shared,
-        server_keeps=kept(found.server, 0),
-        client_keeps=kept(found.private, 1),
+        server_keeps=_kept(found.server, 0),
+        client_keeps=_kept(found.private, 1),
         down=found.down,
         up=found.up,
         traffic=traffic_notes(made),
@@ -124,6 +150,13 @@ def of_kind(kind: str | None) -> list[Card]:
     if kind is not None and kind not in PERSONALISES:
         raise unknown_name("way to personalise", kind, PERSONALISES)
     return [found for name in METHODS if (found := card(name)).personalises == (kind or found.personalises)]
+
+
+def _kept(counts: dict[str, str], place: int) -> dict[str, str]:
+    """Words and counts by part; ``place`` is 0 for the server and 1 for a client."""
+    words = {part: KEPT.get(part, ("", ""))[place] for part in counts}
+    both = {part: [w for w in (words[part], count) if w and w != "0"] for part, count in counts.items()}
+    return {part: ": ".join(found) for part, found in both.items() if found}
 
 
 def _personalises(made: Method) -> str:
@@ -151,3 +184,55 @@ def _refuses(made: Method) -> dict[str, str]:
             except UserError as error:
                 found[name] = str(error)
     return found
+
+
+def page(found: Card) -> str:
+    """The card as a page that reads well as it is and as Markdown."""
+    kept = [("The server keeps", found.server_keeps), ("A client keeps", found.client_keeps)]
+    shares = {
+        "all": "the whole network",
+        "body": "the network without its last unit",
+        "head": "the last unit",
+    }
+    state = [f"Shared: {shares.get(found.shared, 'nothing of the network')}."]
+    state += [f"{who}, beside what is shared:\n\n{_items(what)}" for who, what in kept if what]
+    state += [
+        f"Scalars of a selected client in a round: {found.down} down, {found.up} up; {SYMBOLS}.",
+        found.traffic,
+    ]
+    options = [f"- `{name} = {value!r}`: {found.meanings[name]}" for name, value in found.options.items()]
+    presets = [f"- {name}: {_values(values)}" for name, values in found.preset_values.items()]
+    sections = {
+        "": [
+            found.idea,
+            found.notes,
+            found.paper,
+            f"Parts: {found.parts}.",
+            f"Personalises: {found.personalises}; {PERSONALISES[found.personalises]}.",
+            f"Headline predictor: {found.headline}.",
+        ],
+        "Equations": [f"{name}\n\n```text\n{text}\n```" for name, text in found.equations.items()],
+        "State and traffic": state,
+        "Options": [
+            "\n".join(options) or "None.",
+            f"Presets: {', '.join(found.presets) or 'none'}.",
+            "\n".join(presets),
+        ],
+        "Otherwise than the scene": ["\n".join(f"- {text}" for text in found.overrides)],
+        "Deviations from the papers": [_items(found.deviations)],
+        "Cannot be combined with": [_items(found.refuses)],
+    }
+    text = f"{found.label}\n{'=' * len(found.label)}\n"
+    for title, texts in sections.items():
+        body = "\n\n".join(each for each in texts if each)
+        heading = f"\n{title}\n{'-' * len(title)}\n" if title else ""
+        text += f"{heading}\n{body}\n" if body else ""
+    return text
+
+
+def _items(found: dict[str, str]) -> str:
+    return "\n".join(f"- {name}: {text}" for name, text in found.items())
+
+
+def _values(values: dict[str, Any]) -> str:
+    return ", ".join(f"`{name} = {value!r}`" for name, value in values.items())

@@ -1,17 +1,97 @@
-"""The options that a method's text stands for: what is written, what its preset gives, and the defaults."""
+"""Methods written as text, such as ``fedper(count=2) + restricted_softmax(alpha=0.5)``.
+
+``method`` makes the method that a text names or composes; ``resolved`` gives the complete options that it stands for:
+what is written, what its preset gives, and the defaults.
+"""
 
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
+from idiolect import parts
 from idiolect.calls import parse_call, split_outside_brackets, write_call
-from idiolect.core import Method, Part
+from idiolect.core import Method, Part, chain
 from idiolect.errors import UserError, unknown_name
 from idiolect.methods.catalogue import METHODS, PARTS, identifier
 
-__all__ = ["beyond_defaults", "given_options", "make_of", "resolved", "shortest"]
+__all__ = ["beyond_defaults", "method", "pieces", "resolved", "shortest"]
+
+
+def method(text: str) -> Method:
+    """The method that ``text`` names or composes.
+
+    >>> method("fedper(count=2)").parts[1].name
+    'private_layers'
+    >>> method("fedavg + restricted_softmax(alpha=0.5)").name
+    'fedavg + restricted_softmax(alpha=0.5)'
+    >>> [part.name for part in method("ditto + fedadam").parts]
+    ['proximal_companion', 'server_optimiser']
+    """
+    terms = _terms(text)
+    if len(terms) == 1 and isinstance(made := _piece(terms[0]), Method):
+        return made
+    return chain(*pieces(text), name=" + ".join(terms))
+
+
+def pieces(text: str) -> list[Method | Part]:
+    """What ``text`` puts together, methods called as they are written; an average beneath parts that bring none."""
+    found: list[Method | Part] = []
+    for term in _terms(text):
+        made = _piece(term)
+        found.append(replace(made, name=_written(term)) if isinstance(made, Method) else made)
+    brought = [part for made in found for part in (made.parts if isinstance(made, Method) else (made,))]
+    beneath = [] if any("server update" in part.roles for part in brought) else [parts.average()]
+    return [*beneath, *found]
+
+
+def _terms(text: str) -> list[str]:
+    terms = split_outside_brackets(text, "+")
+    if not all(terms):
+        raise UserError(f"cannot read the method {text!r}; write name, name(key=value) or a + b")
+    return terms
+
+
+def _written(term: str) -> str:
+    name, bracket, rest = term.partition("(")
+    return identifier(name) + bracket + rest
+
+
+def _piece(term: str) -> Method | Part:
+    name, options = given_options(term)
+    return _call(name, make_of(name), options)
+
+
+def _call(name: str, make: Callable[..., Method | Part], options: dict[str, Any]) -> Method | Part:
+    known = inspect.signature(make).parameters
+    for option in options:
+        if option not in known:
+            listed = ", ".join(known) or "it takes none"
+            raise UserError(f"{name} has no option {option!r}; known: {listed}")
+    for option, value in options.items():
+        _refuse_type(name, option, value, known[option].annotation)
+    return make(**options)
+
+
+def _refuse_type(name: str, option: str, value: Any, annotation: Any) -> None:
+    """A value of another kind than the signature says is refused by name."""
+    written = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    kinds = re.split(r"\s*\|\s*", written)
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    fits = {
+        "int": isinstance(value, int) and not isinstance(value, bool),
+        "float": number,
+        "str": isinstance(value, str),
+        "None": value is None,
+        "bool": isinstance(value, bool),
+        "tuple[float, ...]": isinstance(value, tuple | list)
+        and all(isinstance(v, int | float) and not isinstance(v, bool) for v in value),
+    }
+    if not any(fits.get(kind, True) for kind in kinds):
+        raise UserError(f"{name}: option {option} must be {written}, got {value!r}")
 
 
 def resolved(text: str) -> list[tuple[str, dict[str, Any]]]:
@@ -52,7 +132,7 @@ def given_options(term: str) -> tuple[str, dict[str, Any]]:
     chosen = options.pop("preset", None)
     if chosen is not None and not (isinstance(chosen, str) and chosen in presets):
         raise UserError(f"{name} has no preset {chosen!r}; known: {', '.join(presets) or 'it has none'}")
-    return name, {**presets.get(chosen, {}), **options}
+    return name, {**(presets[chosen] if chosen is not None else {}), **options}
 
 
 def make_of(name: str) -> Callable[..., Method | Part]:

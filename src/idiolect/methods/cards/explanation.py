@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from idiolect.core import Composition, Placed, compose
 from idiolect.methods.cards.traffic import traffic_notes
-from idiolect.methods.composition import method, pieces
+from idiolect.methods.method_text import method, pieces
 
 __all__ = ["Explanation", "explain", "explanation_page"]
 

@@ -27,7 +27,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "idiolect"
-TESTS = ("tests/experiments/published", "tests/experiments/test_papers.py")
+TESTS = ("tests/reproduction/published", "tests/reproduction/test_papers.py")
 
 # Keys whose values are prose or names.
 PROSE = {"caption", "notes", "note", "what", "about", "title", "citation", "label", "id"}
@@ -120,7 +120,7 @@ class Copy:
         shutil.copytree(PACKAGE, folder / "idiolect", ignore=shutil.ignore_patterns("__pycache__"))
         sys.path.insert(0, str(folder))
         names = ("scenarios.reader", "papers.read_tables", "papers.read_figures")
-        scenes, tables, figures = (importlib.import_module(f"idiolect.experiments.{name}") for name in names)
+        scenes, tables, figures = (importlib.import_module(f"idiolect.reproduction.{name}") for name in names)
         assert Path(scenes.__file__).is_relative_to(folder), scenes.__file__
         self.folder, self.report = folder, folder / "report.txt"
         self._scenes = scenes.read_scenarios
@@ -174,8 +174,8 @@ def verdict(leaf: Leaf, value: Any, document: Any, copy: Copy) -> tuple[str, str
 
 
 def main(seed: int, count: int) -> int:
-    folders = ("scenarios", "papers")
-    paths = [path for name in folders for path in sorted((PACKAGE / "experiments" / name).glob("*.toml"))]
+    folders = ("reproduction/scenarios", "reproduction/papers", "experiments/sweeping")
+    paths = [path for name in folders for path in sorted((PACKAGE / name).glob("*.toml"))]
     documents = {str(path.relative_to(PACKAGE)): tomllib.loads(path.read_text("utf-8")) for path in paths}
     found = [leaf for file, document in documents.items() for leaf in leaves(file, document)]
     draw, verdicts = random.Random(seed), Counter[str]()

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from idiolect.bench import Report, notes_of, rows_of_table
-from idiolect.bench.floor import Peaks
+from idiolect.bench.roofline import Peaks
 from idiolect.version import __version__
 
 PAGE = Path(__file__).parent.parent / "docs" / "performance.md"

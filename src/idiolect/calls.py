@@ -8,7 +8,7 @@ from typing import Any
 
 from idiolect.errors import UserError
 
-__all__ = ["parse_call", "split_outside_brackets", "with_defaults", "write_call"]
+__all__ = ["parse_call", "split_outside_brackets", "with_defaults", "with_options", "write_call"]
 
 
 def parse_call(text: str) -> tuple[str, dict[str, Any]]:
@@ -105,3 +105,23 @@ def with_defaults(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict
         key: float(value) if type(value) is int and isinstance(defaults.get(key), float) else value
         for key, value in whole.items()
     }
+
+
+def with_options(method: str, options: Mapping[str, Any], term: str = "") -> str:
+    """The method with more options, which win over those in the text; ``term`` names the one of a sum they go to.
+
+    >>> with_options("SuPerFed-MM(phase_one=0.4)", {"phase_one": 0.1})
+    'superfed_mm(phase_one=0.1)'
+    >>> with_options("fedavg + restricted_softmax()", {"alpha": 0.5}, "restricted_softmax")
+    'fedavg + restricted_softmax(alpha=0.5)'
+    """
+    terms = [parse_call(_plain(text)) for text in split_outside_brackets(method, "+")]
+    chosen = term or terms[0][0]
+    return " + ".join(
+        write_call(name, {**given, **(options if name == chosen else {})}) for name, given in terms
+    )
+
+
+def _plain(term: str) -> str:
+    name, bracket, rest = term.partition("(")
+    return name.strip().lower().replace("-", "_") + bracket + rest

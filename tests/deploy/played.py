@@ -15,7 +15,7 @@ from idiolect.deploy.plan import Deployment, read_plan
 from idiolect.deploy.progress import read_progress
 from idiolect.deploy.server import run_folder, run_server
 from idiolect.deploy.site import Site
-from idiolect.engines import Loop, Where
+from idiolect.engines import EngineChoice, LoopEngine
 from idiolect.experiments import Experiment, Simulation, prepare
 from idiolect.records import find_checkpoint, finished_folder, partial_folder, read_run
 
@@ -46,8 +46,8 @@ def server_of(deployment: Deployment, done: bool = True) -> dict[str, Tensor]:
 
 
 def simulated(experiment: Experiment) -> Simulation:
-    setting = prepare(experiment, Where("loop", "cpu", "as asked"))
-    simulation = Simulation.start(setting, Loop(setting.work))
+    setting = prepare(experiment, EngineChoice("loop", "cpu", "as asked"))
+    simulation = Simulation.start(setting, LoopEngine(setting.work))
     for _ in range(experiment.rounds):
         simulation.advance()
     simulation.finish()

@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from idiolect.engines import Where
+from idiolect.engines import EngineChoice
 from idiolect.experiments import Experiment, run
 from idiolect.experiments.private_state import open_private_state, place_private_state
 from idiolect.experiments.setting import prepare
@@ -69,7 +69,7 @@ def watch_calls(kill_at: int | None) -> list[int]:
 def content(out: Path, method: str) -> tuple[Any, ...]:
     """All that must be the same: both tables without the seconds, and every client's private state."""
     (folder,) = out.iterdir()
-    setting = prepare(experiment(method), Where("loop", "cpu", "as asked"))
+    setting = prepare(experiment(method), EngineChoice("loop", "cpu", "as asked"))
     found = load_checkpoint(folder)
     assert found is not None
     _, state, tables = found

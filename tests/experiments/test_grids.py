@@ -6,7 +6,7 @@ import pytest
 
 from idiolect.calls import write_call
 from idiolect.errors import UserError
-from idiolect.experiments.papers import grid, grids
+from idiolect.experiments.sweeping.parameter_grids import grid, grids
 from idiolect.methods import method
 
 MAP = {

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from idiolect.engines import Loop, Where
+from idiolect.engines import EngineChoice, LoopEngine
 from idiolect.errors import UserError
 from idiolect.experiments import Experiment, Silent, compare, run
 from idiolect.experiments.private_state import demand_of, open_private_state, place_private_state
@@ -30,7 +30,7 @@ MODEL = 256 + 64 + 256 + 64 + HEAD  # all five tensors likewise
 
 
 def setting_of(experiment: Experiment) -> Setting:
-    return prepare(experiment, Where("loop", "cpu", "as asked"))
+    return prepare(experiment, EngineChoice("loop", "cpu", "as asked"))
 
 
 def private_leaves(experiment: Experiment, folder: Path) -> list[bytes]:
@@ -121,7 +121,7 @@ def test_next_cohort_is_prefetched_while_the_current_one_trains(tiny: Experiment
     setting = setting_of(replace(tiny, method="fedper", participation_rate=0.5, rounds=4, evaluate_every=9))
     events: list[tuple[str, list[int]]] = []
 
-    class Recorder(Loop):
+    class Recorder(LoopEngine):
         def round(self, program: Any, server: Any, privates: Any, observe: bool) -> Any:
             events.append(("train", list(privates)))
             return super().round(program, server, privates, observe)

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from idiolect.engines import Where
+from idiolect.engines import EngineChoice
 from idiolect.errors import UserError
 from idiolect.experiments import Experiment
 from idiolect.experiments.private_state import place_private_state
@@ -128,7 +128,9 @@ def test_large_private_models_are_bounded_by_cohort_and_cache(tmp_path: Path) ->
 def test_large_private_models_are_refused_where_they_do_not_fit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    setting = prepare(LARGE.__class__(**{**LARGE.__dict__, "rounds": 1000}), Where("loop", "cpu", "as asked"))
+    setting = prepare(
+        LARGE.__class__(**{**LARGE.__dict__, "rounds": 1000}), EngineChoice("loop", "cpu", "as asked")
+    )
     monkeypatch.setattr("idiolect.federation.placement.free_disk", lambda folder: 2 * 10**11)
     placement = place_private_state(setting, tmp_path, 10, "auto", None)
     print(placement.sentence(), f"; {placement.demand.on_disk / 1e9:.0f} GB on disk with old rows")

@@ -9,14 +9,14 @@ import pytest
 
 from idiolect.data import Dataset
 from idiolect.deploy.init import Options, init
-from idiolect.engines import Where
+from idiolect.engines import EngineChoice
 from idiolect.errors import UserError
 from idiolect.experiments import Experiment, prepare, run, with_settings
-from idiolect.experiments.reproduction.quick import quick
-from idiolect.experiments.scenarios import find, scenario, scenarios
+from idiolect.reproduction.quick import quick
+from idiolect.reproduction.scenarios import find, scenario, scenarios
 
 N_TRAIN, N_TEST, CLASSES = 200, 50, 10
-PLACE = Where("loop", "cpu", "a test")
+PLACE = EngineChoice("loop", "cpu", "a test")
 
 
 @pytest.fixture

@@ -29,10 +29,10 @@ from idiolect.cli.scenario import of_scenario
 from idiolect.cli.settings import settings_of
 from idiolect.errors import UserError
 from idiolect.experiments import Experiment, with_settings
-from idiolect.experiments.papers import papers
 from idiolect.experiments.run import PUBLIC
-from idiolect.experiments.scenarios import find
 from idiolect.methods import method as read_method
+from idiolect.reproduction.papers import papers
+from idiolect.reproduction.scenarios import find
 
 __all__ = ["deploy_app"]
 

@@ -14,7 +14,7 @@ from idiolect.cli.app import app
 from idiolect.cli.options import DataDir, Device, Engine, Json, Out, Preset
 from idiolect.cli.output import console_of_output, watcher
 from idiolect.cli.settings import names_in
-from idiolect.experiments.reproduce import reproduce
+from idiolect.reproduction.reproduce import reproduce
 
 __all__ = ["reproduce_command"]
 

@@ -7,9 +7,9 @@ from typing import Any
 from rich.console import Console
 
 from idiolect.cli.terminal import print_table
-from idiolect.experiments.reproduce import Reproduction
-from idiolect.experiments.reproduction.entry import Entry
-from idiolect.experiments.reproduction.files import ABSENT, number
+from idiolect.reproduction.entry import Entry
+from idiolect.reproduction.files import ABSENT, number
+from idiolect.reproduction.reproduce import Reproduction
 
 __all__ = ["as_json", "print_reproduction"]
 

@@ -38,9 +38,9 @@ from idiolect.cli.scenario import of_scenario
 from idiolect.cli.settings import names_in, settings_of
 from idiolect.experiments import Comparison, compare, run
 from idiolect.experiments.demo import DEMO_METHODS
-from idiolect.experiments.papers import papers
-from idiolect.experiments.scenarios import find, uses
 from idiolect.reports import write_report
+from idiolect.reproduction.papers import papers
+from idiolect.reproduction.scenarios import find, uses
 
 __all__ = ["compare_command", "run_command"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from idiolect.cli.terminal import Terminal
 from idiolect.experiments import Experiment
-from idiolect.experiments.scenarios import find, refuse_missing
+from idiolect.reproduction.scenarios import find, refuse_missing
 
 __all__ = ["of_scenario"]
 

@@ -8,8 +8,9 @@ from typing import Any
 from rich.console import Console
 
 from idiolect.cli.terminal import print_table
-from idiolect.experiments.papers import papers
-from idiolect.experiments.scenarios import ORIGINS, Scenario, availability, scenarios, uses
+from idiolect.data.availability import availability
+from idiolect.reproduction.papers import papers
+from idiolect.reproduction.scenarios import ORIGINS, Scenario, scenarios, uses
 
 __all__ = ["as_json", "listing", "print_listing", "print_page"]
 

@@ -11,7 +11,7 @@ from idiolect.cli import scenario_pages
 from idiolect.cli.app import app
 from idiolect.cli.options import DataDir, Json, Preset
 from idiolect.cli.output import console_of_output
-from idiolect.experiments.scenarios import find
+from idiolect.reproduction.scenarios import find
 
 __all__ = ["scenarios_command"]
 

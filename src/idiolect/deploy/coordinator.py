@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from idiolect.core import Messages, ServerState, broadcast, server_round
+from idiolect.core import Tree, broadcast, server_round
 from idiolect.core.trees import stack, tree_leaves, tree_map
 from idiolect.deploy.letters import Letter
 from idiolect.deploy.link import Answers, Link
@@ -44,7 +44,7 @@ class Coordinator:
     deployment: Deployment
     link: Link
     progress: Progress
-    server: ServerState
+    server: Tree
     rows: RowBuffer = field(default_factory=RowBuffer)
     rounds: RoundBuffer = field(default_factory=RoundBuffer)
     round: int = 0
@@ -125,7 +125,7 @@ class Coordinator:
         self.ended = bool(state["ended"])
 
     def _ask(
-        self, members: list[Member], sent: ServerState, kind: str, enough: int | None = None, **facts: Any
+        self, members: list[Member], sent: Tree, kind: str, enough: int | None = None, **facts: Any
     ) -> Answers:
         """Letters to these sites; too few answers are the caller's to refuse.
 
@@ -212,9 +212,7 @@ class Coordinator:
             if headline in one.test:
                 self.progress.note(member.name, accuracy=one.test[headline]["accuracy"][0])
 
-    def _write_round(
-        self, sent: ServerState, losses: list[float], uploads: list[Messages], seconds: float
-    ) -> None:
+    def _write_round(self, sent: Tree, losses: list[float], uploads: list[Tree], seconds: float) -> None:
         setting, took = self.setting, len(losses)
         program = setting.program(self.round)
         plan = program.method.plan(program.scene, program.clock)

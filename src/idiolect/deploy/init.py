@@ -20,7 +20,7 @@ from idiolect.deploy.plan import (
     write_plan,
     write_site,
 )
-from idiolect.engines import Where
+from idiolect.engines import EngineChoice
 from idiolect.errors import UserError, refuse_outside
 from idiolect.experiments import Experiment, prepare
 from idiolect.experiments.setting import Inputs, Setting, pool_of, read_dataset
@@ -80,7 +80,7 @@ def _write(experiment: Experiment, folder: Path, options: Options, data_dir: Pat
             f"a deployment tests every site on rows of its own; set client_test to split, not {experiment.client_test}"
         )
     dataset = read_dataset(experiment.dataset, data_dir)
-    setting = prepare(experiment, Where("loop", "cpu", "a deployment"), dataset=dataset)
+    setting = prepare(experiment, EngineChoice("loop", "cpu", "a deployment"), dataset=dataset)
     dataset = pool_of(experiment, dataset)
     parted = partition(
         experiment.partition, dataset.train_y, experiment.clients, experiment.seed, ids=dataset.train_ids

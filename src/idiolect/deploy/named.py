@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,7 +33,7 @@ def named(tree: Tree, prefix: str = "") -> dict[str, Tensor]:
     return found
 
 
-def rebuilt(tensors: Mapping[str, Tensor], forms: Sequence[Tree], what: str) -> Any:
+def rebuilt(tensors: Mapping[str, Tensor], forms: Sequence[Tree], what: str) -> Tree:
     """The tree of the first of ``forms`` that the tensors fit by name, kind and shape.
 
     Tensors are copied: rounding depends on how memory is aligned.

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from idiolect.core import PrivateState
+from idiolect.core.trees import Tree
 from idiolect.deploy.named import named, rebuilt
 from idiolect.errors import UserError
 from idiolect.records.atomic import write_atomically
@@ -46,7 +46,7 @@ class PrivateStore:
 
     folder: Path
     owner: dict[str, str]
-    forms: Sequence[PrivateState]
+    forms: Sequence[Tree]
 
     def versions(self) -> list[Position]:
         found = (re.fullmatch(r"state-(\d+)-(\d)\.safetensors", path.name) for path in self._files())
@@ -82,7 +82,7 @@ class PrivateStore:
             )
         return earlier[-1]
 
-    def read(self, version: Position) -> PrivateState:
+    def read(self, version: Position) -> Tree:
         """Raises:
         UserError: the file is damaged or another's; the sentence names the backup before it.
         """
@@ -94,10 +94,9 @@ class PrivateStore:
         said = json.loads(facts["owner"])
         if said != self.owner or json.loads(facts["position"]) != list(version):
             raise UserError(f"{path.name} is of {said}, not of {self.owner}; {self._advice(version)}")
-        private: PrivateState = rebuilt(tensors, self.forms, path.name)
-        return private
+        return rebuilt(tensors, self.forms, path.name)
 
-    def write(self, version: Position, private: PrivateState, known: Position | None) -> None:
+    def write(self, version: Position, private: Tree, known: Position | None) -> None:
         """Keeps a new version beside the known one and those before it."""
         self.folder.mkdir(parents=True, exist_ok=True)
         facts = {"owner": json.dumps(self.owner), "position": json.dumps(version)}

@@ -15,7 +15,7 @@ from idiolect.deploy.link import Link
 from idiolect.deploy.plan import Deployment, Plan, read_deployment, read_plan
 from idiolect.deploy.progress import Progress
 from idiolect.deploy.roster import Roster
-from idiolect.engines import Where
+from idiolect.engines import EngineChoice
 from idiolect.errors import UserError
 from idiolect.experiments.identity import name_of
 from idiolect.experiments.manifest import describe_run
@@ -32,7 +32,7 @@ from idiolect.records import (
 
 __all__ = ["run_folder", "run_server", "server_setting"]
 
-WHERE = Where("flower", "cpu", "sites train where their data are")
+WHERE = EngineChoice("flower", "cpu", "sites train where their data are")
 
 
 def server_setting(plan: Plan, folder: Path) -> Setting:

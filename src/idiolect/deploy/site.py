@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from idiolect.core import PrivateState, ServerState
+from idiolect.core import Tree
 from idiolect.core.trees import any_nan, stack
 from idiolect.deploy.code import code_digest
 from idiolect.deploy.data import site_federation
@@ -19,7 +19,7 @@ from idiolect.deploy.letters import Letter, Sealed, opened, sealed
 from idiolect.deploy.named import digest, named, rebuilt
 from idiolect.deploy.plan import Plan, SiteConfig, read_plan, read_site
 from idiolect.deploy.private_store import END, JOIN, MERGED, TRAINED, Position, PrivateStore
-from idiolect.engines import Loop, Where
+from idiolect.engines import EngineChoice, LoopEngine
 from idiolect.errors import UserError
 from idiolect.experiments.examine import examine, examine_joined, examine_outcomes, remarks_of
 from idiolect.experiments.merging import broken_rows, refuse_broken
@@ -54,7 +54,11 @@ class Site:
         _refuse_other(config, plan.identity, code_digest(config.folder)[:16])
         federation = site_federation(plan, config)
         setting = assemble(
-            plan.experiment, Where("loop", "cpu", "a site"), federation, plan.inputs, held=[config.client]
+            plan.experiment,
+            EngineChoice("loop", "cpu", "a site"),
+            federation,
+            plan.inputs,
+            held=[config.client],
         )
         store = private_store(config, plan, setting.private_shapes)
         store.check()
@@ -102,12 +106,12 @@ class Site:
         return work(header, sent, known)
 
     def _train(
-        self, header: dict[str, Any], sent: ServerState, known: Position | None
+        self, header: dict[str, Any], sent: Tree, known: Position | None
     ) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """A round of the method; uploads what the method shares."""
         round = header["round"]
         private, facts = self._private(known, Position(round, TRAINED))
-        (outcome,) = Loop(self.setting.work).round(
+        (outcome,) = LoopEngine(self.setting.work).round(
             self.setting.program(round), sent, {self.client: private}, header["observe"]
         )
         broken = broken_rows(stack([outcome.messages]), outcome.loss[None], [outcome.private])
@@ -118,7 +122,7 @@ class Site:
         return facts, named(outcome.messages)
 
     def _follow(
-        self, header: dict[str, Any], sent: ServerState, known: Position | None
+        self, header: dict[str, Any], sent: Tree, known: Position | None
     ) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """What comes after a merge, on every site: the method's own stages, then scores."""
         round, phase = header["round"], header["settle"]
@@ -126,35 +130,35 @@ class Site:
         position = Position(round, STEPS[phase or "merged"])
         private, facts = self._private(known, position)
         if phase:
-            (private,) = Loop(self.setting.work).settle(program, phase, sent, {self.client: private})
+            (private,) = LoopEngine(self.setting.work).settle(program, phase, sent, {self.client: private})
             refuse_broken([self.client], any_nan([private]), f"after round {round}")
             self.store.write(position, private, known)
             facts["digest"] = digest(private)
         if header["examine"]:
-            engine, chunks = Loop(self.setting.work), [{self.client: private}]
+            engine, chunks = LoopEngine(self.setting.work), [{self.client: private}]
             facts["examined"] = examine(self.setting, engine, program, sent, chunks)
         if header["remark"]:
             facts["remarks"] = remarks_of(self.setting, program, sent, self.client, private)
         return facts, {}
 
     def _join(
-        self, header: dict[str, Any], sent: ServerState, known: Position | None
+        self, header: dict[str, Any], sent: Tree, known: Position | None
     ) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """Joins after the last round by the method's rule for newcomers; nothing is uploaded."""
-        round, engine = header["round"], Loop(self.setting.work)
+        round, engine = header["round"], LoopEngine(self.setting.work)
         joined = join(self.setting, engine, sent, round, [self.client])
         self.store.write(Position(round, JOIN), joined.privates[self.client], known)
         arrival = examine_joined(self.setting, joined)
         return {"arrival": arrival, "digest": digest(joined.privates[self.client])}, {}
 
-    def _private(self, known: Position | None, asked: Position) -> tuple[PrivateState, dict[str, Any]]:
+    def _private(self, known: Position | None, asked: Position) -> tuple[Tree, dict[str, Any]]:
         """The private state that work starts from, and what the server is told of it."""
         base = self.store.base(known, asked)
         private = self.setting.first_private(self.client) if base is None else self.store.read(base)
         return private, {"base": base, "base_digest": digest(private)}
 
 
-def private_store(config: SiteConfig, plan: Plan, forms: Sequence[PrivateState]) -> PrivateStore:
+def private_store(config: SiteConfig, plan: Plan, forms: Sequence[Tree]) -> PrivateStore:
     """Keyed by experiment and site, in the folder and in every file."""
     folder = config.folder / config.private / f"{plan.identity}-{config.name}"
     return PrivateStore(folder, {"experiment": plan.identity, "site": config.name}, forms)

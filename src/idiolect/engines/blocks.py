@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from idiolect.core import Context, State
-from idiolect.core.trees import flatten, tree_map, unflatten
+from idiolect.core.trees import Tree, flatten, tree_map, unflatten
 
 __all__ = ["Block", "RunBlock", "blocks_of", "few_sizes", "of_clients", "one_size", "run_blocks"]
 
@@ -125,6 +125,6 @@ def _write(own: list[Tensor], new: list[Tensor]) -> None:
 
 def of_clients(select: Callable[[Tensor], Tensor], context: Context) -> Context:
     """``select`` of every leaf that has a row for each client; what the server sent has none."""
-    own = (context.private, context.facts, context.results)
+    own: Tree = (context.private, context.facts, context.results)
     private, facts, results = tree_map(select, own)
     return context._replace(private=private, facts=facts, results=results)

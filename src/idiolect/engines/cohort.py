@@ -7,28 +7,31 @@ and run without vmap.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import islice, pairwise
 from math import inf
 from typing import TypeVar
 
 import torch
 
-from idiolect.core import PrivateState, Program, ServerState
+from idiolect.core import Program, Tree
 from idiolect.engines.compiled import BACKENDS, Compiled
-from idiolect.engines.evaluation import Logits, evaluate_group
+from idiolect.engines.contract import Logits, Outcome
+from idiolect.engines.evaluation import evaluate_group
 from idiolect.engines.flat_steps import MANY, FlatSteps
-from idiolect.engines.group import Outcome, round_of_group, settle_group
-from idiolect.engines.loop import Loop
+from idiolect.engines.loop import LoopEngine
 from idiolect.engines.packing import BATCHED_LAYERS, Packing
 from idiolect.engines.slower import warn_slower
+from idiolect.engines.stages import round_of_group, settle_group
 from idiolect.engines.workload import Workload
 from idiolect.errors import UserError, refuse_unknown_choice
+from idiolect.federation import Store
 
 __all__ = ["Cohort"]
 
 Row = TypeVar("Row")
+AHEAD = 8  # rounds at most that are planned ahead
 MANY_ROUNDS = {"none": inf, "flat": 0, "auto": MANY}  # from which a CPU traces steps
 
 
@@ -44,7 +47,7 @@ class Cohort:
     work: Workload
     chunk: int = 128
     compile: str = "auto"
-    _alone: Loop | None = None
+    _alone: LoopEngine | None = None
     _packing: Packing = field(init=False)
     _compiled: Compiled | None = None
     _flat: FlatSteps | None = None
@@ -63,8 +66,11 @@ class Cohort:
             self._compiled = Compiled(self.work, "inductor" if self.compile == "auto" else self.compile)
             self._packing = self._compiled.packing
 
+    def prepare(self, program: Program, clients: list[int]) -> None:
+        """Does nothing: rounds are planned by ``plan_ahead``."""
+
     def round(
-        self, program: Program, server: ServerState, privates: Mapping[int, PrivateState], observe: bool
+        self, program: Program, server: Tree, privates: Mapping[int, Tree], observe: bool
     ) -> Sequence[Outcome]:
         return self._in_chunks(
             privates,
@@ -72,9 +78,20 @@ class Cohort:
             lambda loop: loop.round(program, server, privates, observe),
         )
 
+    def plan_ahead(self, upcoming: Iterator[tuple[Program, list[int]]]) -> None:
+        """Plans coming rounds for as long as a GPU is busy with this one; on a CPU it does nothing."""
+        if self.work.y.is_cuda:
+            self._plan_while_busy(upcoming)
+
+    def _plan_while_busy(self, upcoming: Iterator[tuple[Program, list[int]]]) -> None:
+        done = torch.cuda.current_stream().record_event()
+        rounds = islice(upcoming, AHEAD)
+        while not done.query() and (coming := next(rounds, None)) is not None:
+            self.look_ahead(*coming, done.query)
+
     def settle(
-        self, program: Program, phase: str, server: ServerState, privates: Mapping[int, PrivateState]
-    ) -> Sequence[PrivateState]:
+        self, program: Program, phase: str, server: Tree, privates: Mapping[int, Tree]
+    ) -> Sequence[Tree]:
         return self._in_chunks(
             privates,
             lambda part: settle_group(program, self.work, self._packing, phase, server, part),
@@ -82,7 +99,7 @@ class Cohort:
         )
 
     def evaluate(
-        self, program: Program, server: ServerState, privates: Mapping[int, PrivateState], split: str
+        self, program: Program, server: Tree, privates: Mapping[int, Tree], split: str
     ) -> Sequence[Logits]:
         return self._in_chunks(
             privates,
@@ -105,6 +122,10 @@ class Cohort:
         elif self._flat:
             self._flat.look_ahead(self.work, program, clients)
 
+    def residence(self, store: Store) -> Store:
+        """Returns the store itself: this engine keeps no rows."""
+        return store
+
     def close(self) -> None:
         """Gives back the device's memory."""
         if self._compiled:
@@ -112,9 +133,9 @@ class Cohort:
 
     def _in_chunks(
         self,
-        privates: Mapping[int, PrivateState],
-        compute: Callable[[Mapping[int, PrivateState]], Sequence[Row]],
-        alone: Callable[[Loop], Sequence[Row]],
+        privates: Mapping[int, Tree],
+        compute: Callable[[Mapping[int, Tree]], Sequence[Row]],
+        alone: Callable[[LoopEngine], Sequence[Row]],
     ) -> Sequence[Row]:
         """``compute`` on as many clients at a time as fit; what cannot be batched at all runs client by client."""
         while self._alone is None:
@@ -128,7 +149,7 @@ class Cohort:
                 pass  # what the attempt holds is freed when this block is left
             except Exception as error:
                 found = alone(
-                    loop := Loop(self.work)
+                    loop := LoopEngine(self.work)
                 )  # a mistake that is not ours comes up here again, named
                 self._alone = loop
                 warn_slower("the cohort runs client by client, it cannot be batched", error)
@@ -149,7 +170,7 @@ class Cohort:
         if self.work.y.is_cuda:
             torch.cuda.empty_cache()
 
-    def _chunks(self, privates: Mapping[int, PrivateState]) -> list[Mapping[int, PrivateState]]:
+    def _chunks(self, privates: Mapping[int, Tree]) -> list[Mapping[int, Tree]]:
         """Of about equal size."""
         if len(privates) <= self.chunk:
             return [privates] if privates else []

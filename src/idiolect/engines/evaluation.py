@@ -8,36 +8,29 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from idiolect.core import Batch, Context, Flat, Model, PrivateState, Program, ServerState, Slot
+from idiolect.core import Batch, Context, Model, Program, Tree
 from idiolect.core.measures import recalibration
 from idiolect.core.trees import Rows, tree_leaves, tree_map
 from idiolect.engines.blocks import blocks_of, of_clients, one_size
+from idiolect.engines.contract import Logits
 from idiolect.engines.packing import SINGLE, Packing
 from idiolect.engines.workload import EVALUATION_ROWS, Workload, in_order, sent
 from idiolect.federation import BatchPlan
 
-__all__ = ["Logits", "evaluate_context", "evaluate_group", "group_context", "server_logits"]
+__all__ = ["evaluate_context", "evaluate_group", "group_context", "server_logits"]
 
-Logits = dict[str, Tensor]  # by predictor: [samples, classes]
 # With fewer, a product sums in one order where all share a matrix and in another where each has its own.
 FEWEST_ROWS = 64
 
 
-def group_context(
-    work: Workload, packing: Packing, server: ServerState, privates: Mapping[int, PrivateState]
-) -> Context:
+def group_context(work: Workload, packing: Packing, server: Tree, privates: Mapping[int, Tree]) -> Context:
     facts = work.facts(next(iter(privates))) if packing is SINGLE else work.facts_of(list(privates))
     trees = privates.values()
     return Context(server, packing.pack(trees if isinstance(trees, Rows) else list(trees)), facts, {})
 
 
 def evaluate_group(
-    program: Program,
-    work: Workload,
-    packing: Packing,
-    server: ServerState,
-    privates: Mapping[int, PrivateState],
-    split: str,
+    program: Program, work: Workload, packing: Packing, server: Tree, privates: Mapping[int, Tree], split: str
 ) -> list[Logits]:
     """Logits of every predictor on every client's ``split``."""
     context = group_context(work, packing, server, privates)
@@ -49,7 +42,7 @@ def evaluate_context(
 ) -> list[Logits]:
     statistics = _recalibrated(program, work, packing, context, clients)
 
-    def logits(context: Context, batch: Batch, statistics: dict[str, Flat]) -> Logits:
+    def logits(context: Context, batch: Batch, statistics: Tree) -> Logits:
         found = {}
         for name, predictor in program.predictors(context).items():
             if name in statistics:
@@ -75,9 +68,7 @@ def evaluate_context(
     ]
 
 
-def _only(
-    places: list[int], work: Workload, context: Context, statistics: dict[str, Flat]
-) -> tuple[Context, dict[str, Flat]]:
+def _only(places: list[int], work: Workload, context: Context, statistics: Tree) -> tuple[Context, Tree]:
     """What belongs to some clients of a group."""
     which = sent(np.asarray(places), work.y.device)
 
@@ -89,7 +80,7 @@ def _only(
 
 def _recalibrated(
     program: Program, work: Workload, packing: Packing, context: Context, clients: list[int]
-) -> dict[str, Flat]:
+) -> dict[str, Tree]:
     """Normalisation statistics, over the training split, of the predictors that ask for it."""
     if not program.task.structure.buffers:
         return {}
@@ -99,10 +90,10 @@ def _recalibrated(
         found = program.predictors(context).items()
         return {n: Model(p.params["model"], p.buffers["model"]) for n, p in found if p.recalibrate}
 
-    def begin(context: Context) -> dict[str, Slot]:
+    def begin(context: Context) -> Tree:
         return {n: fold.init(model, program.view(None, context)) for n, model in wanted(context).items()}
 
-    def add(context: Context, sums: dict[str, Slot], batch: Batch) -> dict[str, Slot]:
+    def add(context: Context, sums: Tree, batch: Batch) -> Tree:
         view = program.view(None, context)
         return {n: fold.add(sums[n], model, batch, view) for n, model in wanted(context).items()}
 
@@ -146,7 +137,7 @@ def _batches(
     yield from (work.batch(index[:, t], mask[:, t], key[:, t], {}) for t in range(stop - start))
 
 
-def server_logits(program: Program, server: ServerState, x: Tensor) -> Tensor:
+def server_logits(program: Program, server: Tree, x: Tensor) -> Tensor:
     """The shared model on the server's test set."""
     found, predictor = [], program.shared_model(server)
     like = tree_leaves(server["params"])[0]

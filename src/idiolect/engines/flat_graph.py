@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import torch
@@ -10,12 +10,14 @@ from torch import Tensor, fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from idiolect.core import Tree
-from idiolect.core.trees import Form, flatten, unflatten
+from idiolect.core.trees import flatten, unflatten
 
 __all__ = ["graph_of"]
 
 
-def graph_of(function: Callable[..., Tree], leaves: list[Tensor], takes: Any) -> tuple[fx.GraphModule, Form]:
+def graph_of(
+    function: Callable[..., Tree], leaves: list[Tensor], takes: Any
+) -> tuple[fx.GraphModule, Hashable]:
     """The graph from leaves to leaves, idle operations left in it, and the form of the tree that it gives.
 
     Args:
@@ -23,7 +25,7 @@ def graph_of(function: Callable[..., Tree], leaves: list[Tensor], takes: Any) ->
             New tensors go to the device of the first.
         takes: the form of the tuple of arguments.
     """
-    gives: Form = None
+    gives: Hashable = None
 
     def on_leaves(*flat: Tensor) -> list[Tensor]:
         nonlocal gives

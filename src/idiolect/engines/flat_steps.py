@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from idiolect.core import Context, Program, Stage, State
+from idiolect.core import Context, Program, Stage, State, Tree
 from idiolect.core.trees import flatten, unflatten
 from idiolect.engines.blocks import Block, few_sizes, one_size, run_blocks
 from idiolect.engines.cohort_batches import lay_out
@@ -84,7 +84,7 @@ class FlatSteps:
             return StageFeed(what, batches, one_size, None)
         return StageFeed(what, batches, few_sizes, work.width(program, stage))
 
-    def call(self, program: Program, name: str, stage: Stage | None, context: Context, *trees: Any) -> Any:
+    def call(self, program: Program, name: str, stage: Stage | None, context: Context, *trees: Tree) -> Any:
         hooks = self._hooks if self._pays(program) else BATCHED
         return hooks.call(program, name, stage, context, *trees)
 

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 from torch.func import grad_and_value, vmap
 
-from idiolect.core import Batch, Context, Flats, Program, Stage, State
+from idiolect.core import Batch, Context, Program, Stage, State, Tree
 from idiolect.core.trees import Rows, stack, tree_leaves, tree_map, with_leaves
-from idiolect.engines.arrays import aligned
 from idiolect.engines.cohort_batches import padded_feed
+from idiolect.engines.numpy_trees import aligned
 from idiolect.engines.workload import Workload
 from idiolect.layers import BatchedLayers
 
@@ -34,8 +34,8 @@ class Packing(NamedTuple):
         differentiate: the way to take a gradient inside lifted functions.
     """
 
-    pack: Callable[[Sequence[Any]], Any]
-    unpack: Callable[[Any, int], Sequence[Any]]
+    pack: Callable[[Sequence[Tree]], Tree]
+    unpack: Callable[[Tree, int], Sequence[Tree]]
     lift: Lift
     feed: Callable[[Workload, Program, Stage, list[int]], Any]
     fold: Callable[[Program, Stage, Context, State, Any], State]
@@ -64,8 +64,8 @@ def hook_of(program: Program, name: str, stage: Stage | None) -> Callable[..., A
 
 
 def _autograd(
-    objective: Callable[[Flats], tuple[Tensor, Flats]], params: Flats
-) -> tuple[Flats, tuple[Tensor, Flats]]:
+    objective: Callable[[Tree], tuple[Tensor, Tree]], params: Tree
+) -> tuple[Tree, tuple[Tensor, Tree]]:
     """The gradient by reverse mode on leaves of its own; a tensor without influence gets zero."""
     leaves = tree_map(lambda p: p.detach().requires_grad_(), params)
     with torch.enable_grad():
@@ -79,9 +79,9 @@ def _autograd(
 
 
 def _functional(
-    objective: Callable[[Flats], tuple[Tensor, Flats]], params: Flats
-) -> tuple[Flats, tuple[Tensor, Flats]]:
-    form: Any = None
+    objective: Callable[[Tree], tuple[Tensor, Tree]], params: Tree
+) -> tuple[Tree, tuple[Tensor, Tree]]:
+    form: Tree = None
 
     def flat(leaves: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
         nonlocal form
@@ -99,10 +99,9 @@ def _vmapped(function: Callable[..., Any]) -> Callable[..., Any]:
     a step.
     """
 
-    def lifted(context: Context, *trees: Any) -> Any:
+    def lifted(context: Context, *trees: Tree) -> Any:
         server, form = context.server, None
-        nothing: Any = {}
-        given = (context._replace(server=nothing), *trees)
+        given = (context._replace(server={}), *trees)
 
         def flat(*leaves: Tensor) -> tuple[Tensor, ...]:
             nonlocal form
@@ -133,7 +132,7 @@ def _packing(lift: Lift, **others: Any) -> Packing:
             state = lifted(context, state, batches, *([active] if active is not None else []))
         return state
 
-    def call(program: Program, name: str, stage: Stage | None, context: Context, *trees: Any) -> Any:
+    def call(program: Program, name: str, stage: Stage | None, context: Context, *trees: Tree) -> Any:
         return lift(hook_of(program, name, stage))(context, *trees)
 
     return Packing(lift=lift, fold=fold, call=call, **others)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from idiolect.core import Context, Program, Stage, State
-from idiolect.core.trees import Form, flatten, tree_leaves, tree_map
+from idiolect.core import Context, Program, Stage, State, Tree
+from idiolect.core.trees import flatten, tree_leaves, tree_map
 from idiolect.engines.lane_memory import on_lanes
 from idiolect.engines.packing import BATCHED_LAYERS, Lift, advance
 from idiolect.engines.stage_plan import StagePlan
@@ -45,7 +45,7 @@ class Step(NamedTuple):
     reads_keys: whether it depends on the keys of examples.
     """
 
-    gives: Form
+    gives: Hashable
     state: int
     traced: Traced
     roles: tuple[Role, ...]
@@ -71,7 +71,7 @@ def new_step(
     )
 
 
-def _arguments(context: Context, state: State, plan: StagePlan, work: Workload) -> tuple[Any, ...]:
+def _arguments(context: Context, state: State, plan: StagePlan, work: Workload) -> tuple[Tree, ...]:
     """Tensors of the shapes that a step of one program takes, each an object of its own: a trace knows them by it.
 
     Draws are those of a step, which its batches share.
@@ -91,7 +91,7 @@ def _arguments(context: Context, state: State, plan: StagePlan, work: Workload) 
     return Context(server, private, facts, results, uploads), state, batches, active, moment
 
 
-def _roles(arguments: tuple[Any, ...]) -> list[Role]:
+def _roles(arguments: tuple[Tree, ...]) -> list[Role]:
     """Of every leaf of the arguments; those of clients and shared ones are placed among (context, state)."""
     context, state, batches, _, moment = arguments
     kinds = [
@@ -108,7 +108,7 @@ def _roles(arguments: tuple[Any, ...]) -> list[Role]:
 def step_at(program: Program, stage: Stage, lift: Lift) -> Callable[..., State]:
     """One step of all clients, at a moment given as tensors; ``active`` has no leaf where all of them are."""
 
-    def step(context: Context, state: State, batches: Any, active: Any, moment: Moment) -> State:
+    def step(context: Context, state: State, batches: Tree, active: Tree, moment: Moment) -> State:
         clock = program.clock._replace(round=Unknown(moment.round), learning_rate=moment.learning_rate)
         now = replace(program, clock=clock)
         one = advance(now, replace(stage, lr_scale=moment.lr_scale))

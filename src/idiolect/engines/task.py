@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.func import functional_call
 
-from idiolect.core import Batch, Flat, Flats, Initial, Model, Out, Structure, Task, derive
+from idiolect.core import Batch, Flat, Initial, Model, Out, Structure, Task, Tree, derive
 from idiolect.core.masked_mean import mean_over_rows
 from idiolect.models import How, MaskedBatchNorm, Net, build, crop_and_flip, initialise
 
@@ -69,7 +69,7 @@ def make_task(
         features, logits, encoded = (t if t is None else _as(t, compute and batch.mask.dtype) for t in found)
         return Out(features, logits, encoded=encoded), {name: tensors[name] for name in buffers}
 
-    def criterion(params: Flats, batch: Batch, out: Out) -> Tensor:
+    def criterion(params: Tree, batch: Batch, out: Out) -> Tensor:
         return -mean_over_rows(_at_labels(F.log_softmax(out.logits, -1), batch.y), batch.mask)
 
     def head(params: Flat, features: Tensor) -> Tensor:

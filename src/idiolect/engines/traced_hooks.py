@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from idiolect.core import Clock, Context, Program, Stage
-from idiolect.core.trees import Form, flatten, unflatten
+from idiolect.core import Clock, Context, Program, Stage, Tree
+from idiolect.core.trees import flatten, unflatten
 from idiolect.engines.fingerprint import ProgramKeys, fingerprint
 from idiolect.engines.flat_graph import graph_of
 from idiolect.engines.packing import BATCHED_LAYERS, hook_of
@@ -25,9 +25,9 @@ __all__ = ["TracedHooks"]
 
 @dataclass
 class _Kept:
-    takes: Form
+    takes: Hashable
     graph: torch.fx.GraphModule | None  # None: to be called anew in every round
-    gives: Form
+    gives: Hashable
 
 
 @dataclass
@@ -35,7 +35,7 @@ class TracedHooks:
     keys: ProgramKeys
     _kept: dict[Hashable, _Kept] = field(default_factory=dict)
 
-    def call(self, program: Program, name: str, stage: Stage | None, context: Context, *trees: Any) -> Any:
+    def call(self, program: Program, name: str, stage: Stage | None, context: Context, *trees: Tree) -> Any:
         flat, takes = flatten(((context, *trees), _moment(program.clock, context)))
         part = stage and (
             stage.start,
@@ -61,8 +61,8 @@ def _moment(clock: Clock, context: Context) -> list[Tensor]:
     return [torch.tensor(number, dtype=dtype) for number in (clock.round, clock.learning_rate)]
 
 
-def _traced(program: Program, name: str, stage: Stage | None, flat: list[Tensor], takes: Form) -> _Kept:
-    def hook(trees: tuple[Any, ...], moment: list[Tensor]) -> Any:
+def _traced(program: Program, name: str, stage: Stage | None, flat: list[Tensor], takes: Hashable) -> _Kept:
+    def hook(trees: tuple[Tree, ...], moment: list[Tensor]) -> Any:
         clock = program.clock._replace(round=Unknown(moment[0]), learning_rate=Unknown(moment[1]))
         return BATCHED_LAYERS.lift(hook_of(replace(program, clock=clock), name, stage))(*trees)
 

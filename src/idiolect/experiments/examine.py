@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import NamedTuple
 
-import torch
-
-from idiolect.core import Context, PrivateState, Program, ServerState, broadcast
-from idiolect.engines import Engine, Outcome
-from idiolect.engines.evaluation import Logits
+from idiolect.core import Context, Program, Tree, broadcast
+from idiolect.engines import Engine, Logits, Outcome
 from idiolect.evaluation import Scores, score
 from idiolect.experiments.newcomers import Joined
 from idiolect.experiments.setting import Setting
@@ -37,11 +34,7 @@ class Arrival(NamedTuple):
 
 
 def examine(
-    setting: Setting,
-    engine: Engine,
-    program: Program,
-    server: ServerState,
-    chunks: Iterable[Mapping[int, PrivateState]],
+    setting: Setting, engine: Engine, program: Program, server: Tree, chunks: Iterable[dict[int, Tree]]
 ) -> Examined:
     """Every predictor on every client's test split, and on validation data where something is chosen there.
 
@@ -78,7 +71,7 @@ def examine_joined(setting: Setting, joined: Joined) -> Arrival:
 
 
 def remarks_of(
-    setting: Setting, program: Program, server: ServerState, client: int, private: PrivateState
+    setting: Setting, program: Program, server: Tree, client: int, private: Tree
 ) -> dict[str, float]:
     """Numbers about a client that a part wants kept, such as the round of its teacher."""
     sent = broadcast(setting.method, server)
@@ -99,7 +92,5 @@ def gather(examined: Iterable[Examined]) -> Examined:
 
 
 def _score(setting: Setting, logits: list[Logits], clients: list[int], split: str) -> Scores:
-    work = setting.work
-    rows = [getattr(work.federation.clients[c], split) for c in clients]
-    labels = [work.y[torch.from_numpy(r).to(work.y.device)] for r in rows]
+    labels = [setting.work.labels(client, split) for client in clients]
     return score(logits, labels, setting.metrics)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from idiolect.core import Messages, PrivateState, Program, ServerState
+from idiolect.core import Program, Tree
 from idiolect.core.trees import Rows, all_finite, any_nan, stack, tree_leaves
 from idiolect.engines import Outcome, serve
 from idiolect.errors import UserError
@@ -15,8 +15,10 @@ from idiolect.experiments.setting import Setting
 
 __all__ = ["broken_rows", "gathered", "refuse_broken", "served"]
 
+Messages = dict[str, tuple[Tree, Tensor]]
 
-def gathered(outcomes: Sequence[Outcome]) -> tuple[Messages, Tensor, Sequence[PrivateState]]:
+
+def gathered(outcomes: Sequence[Outcome]) -> tuple[Messages, Tensor, Sequence[Tree]]:
     """What a cohort sends and its losses, stacked, and what each client keeps."""
     if isinstance(outcomes, Rows):
         whole = outcomes.stacked
@@ -26,7 +28,7 @@ def gathered(outcomes: Sequence[Outcome]) -> tuple[Messages, Tensor, Sequence[Pr
     return messages, losses, [outcome.private for outcome in outcomes]
 
 
-def broken_rows(messages: Messages, losses: Tensor, privates: Sequence[PrivateState]) -> Tensor:
+def broken_rows(messages: Messages, losses: Tensor, privates: Sequence[Tree]) -> Tensor:
     """By client, whether what it sends is not finite or what it keeps holds a NaN; nothing may be kept.
 
     Args:
@@ -45,7 +47,7 @@ def refuse_broken(clients: list[int], broken: Tensor, when: str) -> None:
         )
 
 
-def served(setting: Setting, program: Program, server: ServerState, messages: Messages) -> ServerState:
+def served(setting: Setting, program: Program, server: Tree, messages: Messages) -> Tree:
     """The server's state after its own stages of the round, where there are any."""
     if not program.method.plan(program.scene, program.clock).server:
         return server

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from idiolect.core import PrivateState, Program, ServerState, broadcast
-from idiolect.engines import Engine
-from idiolect.engines.evaluation import Logits
+from idiolect.core import Program, Tree, broadcast
+from idiolect.engines import Engine, Logits
 from idiolect.experiments.setting import Setting
 
 __all__ = ["Joined", "join"]
@@ -27,14 +26,14 @@ class Joined(NamedTuple):
     """
 
     program: Program
-    privates: dict[int, PrivateState]
+    privates: dict[int, Tree]
     before: list[Logits]
     after: list[Logits]
     valid: list[Logits]
 
 
 def join(
-    setting: Setting, engine: Engine, server: ServerState, round: int, clients: Sequence[int] | None = None
+    setting: Setting, engine: Engine, server: Tree, round: int, clients: Sequence[int] | None = None
 ) -> Joined:
     """Lets newcomers join at ``round``; every one of the federation unless some are given."""
     federation, program = setting.federation, setting.program(round, newcomer=True)

@@ -44,7 +44,7 @@ def place_private_state(
     """Raises:
     UserError: the disk of ``folder`` is too small.
     """
-    device = setting.work.x.device.type
+    device = setting.work.device.type
     demand = demand_of(setting, checkpoint_every)
     return choose_store(demand, folder, kind=store, device=device, cache_mb=store_cache)
 

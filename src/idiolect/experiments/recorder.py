@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import torch
 
-from idiolect.core import Program, ServerState
+from idiolect.core import Program, Tree
 from idiolect.engines import server_logits
 from idiolect.evaluation import Scores, choose, score
 from idiolect.experiments.examine import Arrival, Examined
@@ -41,7 +41,7 @@ class Recorder:
     setting: Setting
     rows: RowBuffer
     round: int
-    server: ServerState
+    server: Tree
 
     def cohort(self, cohort: list[int], scores: dict[str, Scores]) -> None:
         """The selected clients before and after their local training."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from idiolect.engines import Where, choose_engine, place, start_early
+from idiolect.engines import EngineChoice, choose_engine, place, start_early
 from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice
 from idiolect.experiments.identity import hash_of, name_of
 from idiolect.experiments.manifest import describe_run, notes_of
@@ -111,9 +111,9 @@ def run(
         return read_run(finished_folder(out, name))
     start_early(where)
     setting = prepare(experiment, where, data_dir)
-    if setting.cannot_batch and where.engine == "cohort":
-        where = where._replace(engine="loop", reason=f"the model cannot be batched: {setting.cannot_batch}")
-        watcher.say(f"engine loop on {where.device}: {where.reason}")
+    asked, where = where, where.for_network(setting.cannot_batch)
+    if where != asked:
+        watcher.say(str(where))
     if partial_folder(out, name).exists() and not resume:
         Hold(partial_folder(out, name)).let_go()
         raise UserError(
@@ -121,7 +121,7 @@ def run(
         )
     if resume and not partial_folder(out, name).exists():
         watcher.hint(f"nothing to resume in {out}: {name} begins")
-    if experiment.precision == "tf32" and where.device == "cpu" and not where.gpus_per_worker:
+    if experiment.precision == "tf32" and not where.trains_on_gpu:
         notes = [*notes, "a CPU computes tf32 in float32"]
     placement = place_private_state(setting, partial_folder(out, name), checkpoint_every, store, store_cache)
     described = describe_run(setting, where) | {"private_state": placement.facts()}
@@ -231,7 +231,7 @@ def _with_what_is_needed(base: Experiment, methods: Sequence[str], explicit: boo
 
 def _carry_out(
     setting: Setting,
-    where: Where,
+    where: EngineChoice,
     placement: Placement,
     writer: RunWriter,
     checkpoint_every: int,

@@ -11,22 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from idiolect.calls import parse_call
-from idiolect.core import (
-    Clock,
-    Initial,
-    Method,
-    PrivateState,
-    Program,
-    ServerState,
-    Task,
-    init_private,
-    init_server,
-)
+from idiolect.core import Clock, Initial, Method, Program, Task, Tree, init_private, init_server
 from idiolect.data import Dataset, load
-from idiolect.engines import Forms, Where, Workload, dry_round, initialiser, make_task
+from idiolect.engines import EngineChoice, Forms, Workload, dry_round, initialiser, make_task
 from idiolect.engines.packing import SINGLE
 from idiolect.engines.precision import PRECISIONS
-from idiolect.engines.shared_memory import shared_empty
 from idiolect.errors import UserError
 from idiolect.evaluation import METRICS, Metric, per_batch_metrics
 from idiolect.experiments.spec import Experiment
@@ -97,18 +86,20 @@ class Setting:
         return oracles.get(self.method.headline, self.method.headline)
 
     @property
-    def private_shapes(self) -> list[PrivateState]:
+    def private_shapes(self) -> list[Tree]:
         """Trees of every shape that a client's private state can have."""
         return [shape for forms in self.forms for shape in forms.privates]
 
     @cached_property
     def forms(self) -> list[Forms]:
         """What a round has to do with, of every kind of round there is; a method that cannot work is refused."""
-        device, n_classes = "cpu" if self.cannot_batch else "meta", self.federation.n_classes
+        with_numbers, n_classes = bool(self.cannot_batch), self.federation.n_classes
         moments = [self.program(round) for round in _rounds_with_every_stage(self)]
         if self.experiment.newcomers:
             moments.append(self.program(self.experiment.rounds, newcomer=True))
-        return [dry_round(moment, self.initial(0), self.work.x, n_classes, device) for moment in moments]
+        return [
+            dry_round(moment, self.initial(0), self.work.x, n_classes, with_numbers) for moment in moments
+        ]
 
     @property
     def metrics(self) -> dict[str, Metric]:
@@ -117,16 +108,16 @@ class Setting:
             return METRICS
         return METRICS | per_batch_metrics(self.experiment.batch_size)
 
-    def first_server(self) -> ServerState:
+    def first_server(self) -> Tree:
         return init_server(self.method, self.initial(0), self.task.structure)
 
-    def first_private(self, client: int) -> PrivateState:
+    def first_private(self, client: int) -> Tree:
         return init_private(self.method, self.initial(client), self.task.structure, self.experiment.buffers)
 
 
 def prepare(
     experiment: Experiment,
-    where: Where,
+    where: EngineChoice,
     data_dir: str | Path | None = None,
     dataset: Dataset | None = None,
 ) -> Setting:
@@ -149,7 +140,7 @@ def prepare(
         public=experiment.public,
         public_in_test=experiment.public_in_test,
         newcomers=experiment.newcomers,
-        allocate=shared_empty if where.engine == "pool" else np.empty,
+        allocate=where.allocate,
     )
     report, source = parted.report(dataset.train_y), dict(dataset.manifest)
     return assemble(experiment, where, federation, Inputs.of(dataset), report=report, source=source)
@@ -157,7 +148,7 @@ def prepare(
 
 def assemble(
     experiment: Experiment,
-    where: Where,
+    where: EngineChoice,
     federation: Federation,
     inputs: Inputs,
     *,
@@ -183,13 +174,12 @@ def assemble(
     _refuse_unusable(experiment, chosen, federation, net, here)
     _refuse_inputs(experiment, federation, net)
     cannot_batch = trial(net, image_shape, inputs.n_classes) if is_own(experiment.model) else ""
-    work = Workload.place(
+    work = where.workload(
         federation,
         seed=experiment.seed,
         drop_single=net.has_batchnorm,
         weighting=experiment.weighting,
         precision=precision,
-        device=where.device,
     )
     n_parameters = sum(p.numel() for p in net.parameters())
     scheme, seed = experiment.initialisation, experiment.seed

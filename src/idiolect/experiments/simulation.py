@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from idiolect.core import PrivateState, Program, ServerState, broadcast, server_round
-from idiolect.core.trees import any_nan, count_scalars, tree_map
-from idiolect.engines import Cohort, Engine, Pool, Resident
-from idiolect.engines.one_core import threads_for
+from idiolect.core import Program, Tree, broadcast, server_round
+from idiolect.core.trees import any_nan, count_scalars
+from idiolect.engines import Engine, PrivateRows
+from idiolect.engines.cpu_tuning import threads_for
 from idiolect.experiments.examine import examine, examine_joined, examine_outcomes, remarks_of
 from idiolect.experiments.merging import broken_rows, gathered, refuse_broken, served
 from idiolect.experiments.newcomers import join
@@ -25,7 +25,6 @@ from idiolect.records import RoundBuffer, RowBuffer
 __all__ = ["Simulation"]
 
 CHUNK = 256  # clients at most that are looked at together when all are; changes no number
-AHEAD = 8  # rounds at most that are planned ahead
 
 
 @dataclass
@@ -44,8 +43,8 @@ class Simulation:
 
     setting: Setting
     engine: Engine
-    server: ServerState
-    store: Store
+    server: Tree
+    store: PrivateRows
     rows: RowBuffer = field(default_factory=RowBuffer)
     rounds: RoundBuffer = field(default_factory=RoundBuffer)
     round: int = 0
@@ -60,10 +59,9 @@ class Simulation:
     def start(cls, setting: Setting, engine: Engine, store: Store | None = None) -> Simulation:
         """A run before its first round; without a store, private state is kept in memory and cannot be saved."""
         if store is None:
-            population, device = setting.federation.population, setting.work.x.device
+            population, device = setting.federation.population, setting.work.device
             store = Store.in_memory(setting.first_private, population, setting.private_shapes, device)
-        kept = engine.residence(store) if isinstance(engine, Resident) else store
-        return cls(setting, engine, setting.first_server(), kept)
+        return cls(setting, engine, setting.first_server(), engine.residence(store))
 
     def advance(self) -> None:
         """One round: select, train, merge, let every client score, evaluate."""
@@ -75,9 +73,9 @@ class Simulation:
         observed = evaluated or setting.experiment.observe == "always"
         sent = broadcast(setting.method, self.server)
         privates = self.store.together(cohort)
-        self._look_ahead(self.round + 1)
-        if isinstance(self.engine, Pool) and self.round + 1 < setting.experiment.rounds:
-            self.engine.expect(setting.program(self.round + 1), setting.cohort(self.round + 1))
+        if (coming := next(self._upcoming(), None)) is not None:
+            self.store.prefetch(coming[1])
+            self.engine.prepare(*coming)
         outcomes = self.engine.round(program, sent, privates, observed)
         del privates
         with threads_for(len(cohort) * count_scalars(sent)):
@@ -86,8 +84,7 @@ class Simulation:
             merged = server_round(setting.method, self.server, messages, program.clock)
         down = self._down(program, sent, len(cohort))
         up = bytes_up(setting.method, messages, len(cohort))
-        if setting.work.y.is_cuda and isinstance(self.engine, Cohort):
-            self._plan_ahead(self.engine)
+        self.engine.plan_ahead(self._upcoming())
         # Only now, after all that a device can do meanwhile, is it looked at.
         refuse_broken(cohort, broken, f"in round {self.round + 1}")
         self.server = served(setting, program, merged, messages)
@@ -104,7 +101,8 @@ class Simulation:
         if evaluated:
             del outcomes, messages, kept
             self._look(program, "before")
-            self._look_ahead(self.round)
+            if self.round < setting.experiment.rounds:
+                self.store.prefetch(setting.cohort(self.round))
 
     def finish(self) -> None:
         """The stages of the end of the run, on every client, and what they lead to; once."""
@@ -147,7 +145,7 @@ class Simulation:
             self.store.write(ByClient(clients, settled))
         return True
 
-    def _everyone(self) -> Iterator[tuple[list[int], Mapping[int, PrivateState]]]:
+    def _everyone(self) -> Iterator[tuple[list[int], Mapping[int, Tree]]]:
         """All clients with their private state, some at a time, those after them being read meanwhile."""
         population = self.setting.federation.population
         size = self.store.at_once(CHUNK, least=len(self.setting.cohort(0)))
@@ -158,20 +156,12 @@ class Simulation:
             yield list(chunk), privates
             del privates
 
-    def _plan_ahead(self, engine: Cohort) -> None:
-        """Plans the rounds to come for as long as the device is busy with this one."""
-        done = torch.cuda.current_stream().record_event()
-        for round in range(self.round + 1, min(self.round + 1 + AHEAD, self.setting.experiment.rounds)):
-            if done.query():
-                break
-            engine.look_ahead(self.setting.program(round), self.setting.cohort(round), done.query)
+    def _upcoming(self) -> Iterator[tuple[Program, list[int]]]:
+        """The rounds after this one, each with its clients, made when they are asked for."""
+        for round in range(self.round + 1, self.setting.experiment.rounds):
+            yield self.setting.program(round), self.setting.cohort(round)
 
-    def _look_ahead(self, round: int) -> None:
-        """Has the rows of a coming round's cohort read while this one goes on."""
-        if round < self.setting.experiment.rounds:
-            self.store.prefetch(self.setting.cohort(round))
-
-    def _down(self, program: Program, sent: ServerState, cohort_size: int) -> int:
+    def _down(self, program: Program, sent: Tree, cohort_size: int) -> int:
         plan = program.method.plan(program.scene, program.clock)
         population, policy = self.setting.federation.population, self.setting.experiment.buffers
         return bytes_down(sent, plan, self.round, cohort_size, population, policy)
@@ -191,8 +181,8 @@ class Simulation:
 
         Tensors are copied: rounding depends on how memory is aligned.
         """
-        device, population = self.setting.work.x.device, self.setting.federation.population
-        self.round, self.server = round, tree_map(lambda t: t.to(device, copy=True), state["server"])
+        population = self.setting.federation.population
+        self.round, self.server = round, self.setting.work.copied(state["server"])
         self.store.restore(state["private"])
         self.selected = Members.from_bits(population, state["selected"].numpy())
         self.picks = {name: bytes(letters.tolist()).decode() for name, letters in state["picks"].items()}

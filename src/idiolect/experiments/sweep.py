@@ -9,13 +9,13 @@ from statistics import fmean
 from typing import Any
 
 from idiolect.errors import UserError, refuse_outside
+from idiolect.experiments.campaign import RunOutcome, RunRequest, Where, run_campaign
 from idiolect.experiments.identity import hash_of
-from idiolect.experiments.papers import grid
 from idiolect.experiments.progress import Silent, Watcher
-from idiolect.experiments.reproduction.tasks import Outcome, Task, Where, harvest
 from idiolect.experiments.spec import Experiment, with_settings
 from idiolect.experiments.sweeping.axis import parse_axis
 from idiolect.experiments.sweeping.files import write_sweep
+from idiolect.experiments.sweeping.parameter_grids import grid
 from idiolect.experiments.sweeping.result import Tried, with_best
 from idiolect.experiments.sweeping.scores import scores
 from idiolect.experiments.sweeping.trials import Trial, trials_of
@@ -77,11 +77,11 @@ def sweep(
     made = [_experiment(trial, experiment, settings) for trial in trials]
     where = Where(Path(out), engine, device, Path(data_dir) if data_dir else None)
     tasks = [
-        Task((place, seed), replace(one, seed=seed), tuple(notes), scores)
+        RunRequest((place, seed), replace(one, seed=seed), tuple(notes), scores)
         for place, one in enumerate(made)
         for seed in seeds
     ]
-    outcomes = harvest(tasks, where, watcher or Silent())
+    outcomes = run_campaign(tasks, where, watcher or Silent())
     found = with_best(
         [
             _tried(trial, one, [outcomes[place, seed] for seed in seeds])
@@ -107,7 +107,7 @@ def _experiment(
     return replace(made, score_valid=True)
 
 
-def _tried(trial: Trial, made: Experiment, outcomes: Sequence[Outcome]) -> Tried:
+def _tried(trial: Trial, made: Experiment, outcomes: Sequence[RunOutcome]) -> Tried:
     missing = next((outcome.missing for outcome in outcomes if outcome.missing), "")
     if missing:
         raise UserError(f"the sweep cannot run: {missing}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from idiolect.core import Messages, Method, Plan, ServerState
+from torch import Tensor
+
+from idiolect.core import Method, Plan, Tree
 from idiolect.core.trees import Rows, count_scalars
 
 __all__ = ["bytes_down", "bytes_up"]
@@ -10,7 +12,7 @@ __all__ = ["bytes_down", "bytes_up"]
 BYTES_PER_SCALAR = 4
 
 
-def bytes_up(method: Method, messages: Messages, cohort_size: int) -> int:
+def bytes_up(method: Method, messages: dict[str, tuple[Tree, Tensor]], cohort_size: int) -> int:
     """What the cohort uploads: the values of its messages, or as much of them as a part says travels.
 
     Args:
@@ -25,7 +27,7 @@ def bytes_up(method: Method, messages: Messages, cohort_size: int) -> int:
 
 
 def bytes_down(
-    sent: ServerState, plan: Plan, round: int, cohort_size: int, population: int, buffers: str = "average"
+    sent: Tree, plan: Plan, round: int, cohort_size: int, population: int, buffers: str = "average"
 ) -> int:
     """What the clients download.
 

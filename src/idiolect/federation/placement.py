@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from idiolect.core import PrivateState
+from idiolect.core.trees import Tree
 from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice
 from idiolect.federation.capacity import free_disk, free_memory, readable
 from idiolect.federation.disk_shelf import DiskShelf
@@ -116,7 +116,7 @@ def choose_store(
 
 
 def open_store(
-    placement: Placement, create: Callable[[int], PrivateState], examples: list[PrivateState], folder: Path
+    placement: Placement, create: Callable[[int], Tree], examples: list[Tree], folder: Path
 ) -> Store:
     """Args:
     create: client -> its first private state.

@@ -53,14 +53,14 @@ class RowLayout:
             for leaf, place in zip(leaves, self.leaves, strict=True)
         )
 
-    def put(self, trees: Rows[Any], rows: Tensor) -> None:
+    def put(self, trees: Rows, rows: Tensor) -> None:
         """Writes n trees into rows [n, n_bytes or more]."""
         for place, column in zip(self.leaves, tree_leaves(trees.stacked), strict=True):
             if place.end > place.start:
                 values = column.detach().reshape(len(rows), -1).contiguous()
                 rows[:, place.start : place.end] = values.view(torch.uint8)
 
-    def take(self, rows: Tensor) -> Rows[Any]:
+    def take(self, rows: Tensor) -> Rows:
         """The trees in rows [n, n_bytes or more], whose memory they share."""
         columns = [self._column(place, rows) for place in self.leaves]
         return Rows(unflatten(columns, self.structure), len(rows))
@@ -109,7 +109,7 @@ class RowFormat:
                 self.layouts[kind].put(Rows(stack([trees[i]]), 1), rows[i : i + 1])
         return Packed(rows.to(device), kinds)
 
-    def unpack(self, packed: Packed, device: torch.device) -> Sequence[Any]:
+    def unpack(self, packed: Packed, device: torch.device) -> Sequence[Tree]:
         """The trees in rows that nobody else holds: the rows' memory becomes theirs."""
         rows, kinds = packed.rows.to(device), packed.kinds
         if len(set(kinds)) == 1:

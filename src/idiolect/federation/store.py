@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from idiolect.core import PrivateState
-from idiolect.core.trees import Rows
+from idiolect.core.trees import Rows, Tree
 from idiolect.errors import UserError
 from idiolect.federation.memory_shelf import MemoryShelf
 from idiolect.federation.row_format import RowFormat
@@ -22,13 +21,13 @@ CHUNK_BYTES = 64 << 20  # rows of all clients at a time
 ON_DEVICE = 1 << 30  # both, where rows lie on a device
 
 
-class ByClient(Mapping[int, PrivateState]):
+class ByClient(Mapping[int, Tree]):
     """Trees by client, left as they lie: stacked, if they are."""
 
-    def __init__(self, clients: Sequence[int], trees: Sequence[PrivateState]) -> None:
+    def __init__(self, clients: Sequence[int], trees: Sequence[Tree]) -> None:
         self._place, self._trees = {client: i for i, client in enumerate(clients)}, trees
 
-    def __getitem__(self, client: int) -> PrivateState:
+    def __getitem__(self, client: int) -> Tree:
         return self._trees[self._place[client]]
 
     def __iter__(self) -> Iterator[int]:
@@ -37,7 +36,7 @@ class ByClient(Mapping[int, PrivateState]):
     def __len__(self) -> int:
         return len(self._place)
 
-    def values(self) -> Sequence[PrivateState]:  # type: ignore[override]
+    def values(self) -> Sequence[Tree]:  # type: ignore[override]
         return self._trees
 
     def only(self, clients: Sequence[int]) -> ByClient:
@@ -60,11 +59,7 @@ class Store:
     """
 
     def __init__(
-        self,
-        create: Callable[[int], PrivateState],
-        shelf: Shelf,
-        form: RowFormat,
-        device: torch.device | str = "cpu",
+        self, create: Callable[[int], Tree], shelf: Shelf, form: RowFormat, device: torch.device | str = "cpu"
     ) -> None:
         self._create = create
         self._shelf = shelf
@@ -74,21 +69,21 @@ class Store:
     @classmethod
     def in_memory(
         cls,
-        create: Callable[[int], PrivateState],
+        create: Callable[[int], Tree],
         population: int,
-        examples: Iterable[PrivateState],
+        examples: Iterable[Tree],
         device: torch.device | str = "cpu",
     ) -> Store:
         """A store without a folder, which cannot be saved."""
         form = RowFormat(examples)
         return cls(create, MemoryShelf(form, population, device), form, device)
 
-    def rows(self, clients: Iterable[int]) -> dict[int, PrivateState]:
+    def rows(self, clients: Iterable[int]) -> dict[int, Tree]:
         """Private state by client, those first seen included."""
         found = self.together(clients)
         return dict(zip(found, found.values(), strict=True))
 
-    def together(self, clients: Iterable[int]) -> Mapping[int, PrivateState]:
+    def together(self, clients: Iterable[int]) -> Mapping[int, Tree]:
         """What ``rows`` gives, stacked where it lies so."""
         clients = list(dict.fromkeys(clients))
         kept = [client for client in clients if client in self._shelf]
@@ -98,7 +93,7 @@ class Store:
         found = dict(zip(kept, trees, strict=True))
         return {client: found[client] if client in found else self._create(client) for client in clients}
 
-    def write(self, rows: Mapping[int, PrivateState]) -> None:
+    def write(self, rows: Mapping[int, Tree]) -> None:
         clients, given = list(rows), rows.values()
         trees = given if isinstance(given, Rows) else list(given)
         size = max(1, self._room(GROUP_BYTES) // max(self._form.row_bytes, 1))

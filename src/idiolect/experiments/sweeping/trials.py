@@ -7,12 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from idiolect.calls import split_outside_brackets
+from idiolect.calls import split_outside_brackets, with_options
 from idiolect.core.seeds import derive
 from idiolect.errors import UserError
-from idiolect.experiments.papers import combinations
-from idiolect.experiments.reproduction.plan import with_options
 from idiolect.experiments.sweeping.axis import Axis
+from idiolect.experiments.sweeping.parameter_grids import combinations
 from idiolect.methods.catalogue import identifier
 
 __all__ = ["Trial", "trials_of"]

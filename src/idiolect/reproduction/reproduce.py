@@ -1,0 +1,95 @@
+"""``reproduce``: a paper's table or figure from its scenarios, beside what the paper reports."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice, unknown_name
+from idiolect.experiments.campaign import Where
+from idiolect.experiments.progress import Silent, Watcher
+from idiolect.experiments.sweeping.parameter_grids import grid
+from idiolect.reports.write import FIGURES
+from idiolect.reproduction.of_figure import whole_figure
+from idiolect.reproduction.of_table import whole_table
+from idiolect.reproduction.papers import figure, figures, papers, table, tables
+from idiolect.reproduction.plan import Ask
+from idiolect.reproduction.result import Reproduction
+from idiolect.statistics.degradation import DELTAS
+
+__all__ = ["Reproduction", "ids", "reproduce"]
+
+
+def ids() -> list[str]:
+    """Every table and figure."""
+    return [*(found.id for found in tables()), *(found.id for found in figures())]
+
+
+def reproduce(
+    id: str,
+    *,
+    columns: Sequence[str] = (),
+    methods: Sequence[str] = (),
+    seeds: int | None = None,
+    preset: str = "paper",
+    best_of_grid: bool = False,
+    delta: str = "selection",
+    quick: bool = False,
+    formats: Sequence[str] = ("png",),
+    out: str | Path = "runs",
+    engine: str = "auto",
+    device: str = "auto",
+    data_dir: str | Path | None = None,
+    watcher: Watcher | None = None,
+) -> Reproduction:
+    """Runs what a table or figure needs and is not done yet, and writes it with the paper's numbers beside ours.
+
+    Args:
+        id: such as ``map-table2`` or ``fedphp-fig4``.
+        columns: of a table, or scenarios of a figure; all unless given.
+        methods: names; all unless given.
+        seeds: how many, from 0 on; unless given, as many runs as the paper averages (five of PersFL, one of the
+            others), and one with ``quick``.
+        preset: of the scenarios.
+        best_of_grid: runs every setting that the paper's authors tried and takes the best of each scenario, as the
+            paper does; for MAP's tables and the figure that is made of them.
+        delta: where a figure of local degradation (FedPHP, figure 6) compares the downloaded model with the client's
+            last personalised one: at the client's next ``selection``, or at the next ``round`` as the paper's equation
+            4 is written, which is read in rounds that evaluate all clients.
+        quick: embedded data, few clients and rounds; shows that it works and is never compared.
+        formats: of a figure's picture: png, svg, pdf.
+        out: holds the runs, and a folder with the table.
+    """
+    for name in formats:
+        refuse_unknown_choice("a format", name, FIGURES)
+    if id not in ids():
+        raise unknown_name("table or figure", id, ids())
+    if seeds is None:
+        seeds = 1 if quick else papers()[id.partition("-")[0]].seeds
+    refuse_outside("seeds", seeds, 1)
+    _check_delta(id, delta)
+    settings = _settings(id) if best_of_grid else {}
+    ask = Ask(preset, tuple(range(seeds)), quick, delta=delta, grid=settings)
+    where = Where(Path(out), engine, device, Path(data_dir) if data_dir else None, 1 if quick else 10)
+    methods = [name.strip().lower().replace("-", "_") for name in methods]
+    if id in {found.id for found in tables()}:
+        return whole_table(table(id), ask, where, watcher or Silent(), columns, methods)
+    return whole_figure(figure(id), ask, where, watcher or Silent(), columns, methods, formats)
+
+
+def _check_delta(id: str, delta: str) -> None:
+    refuse_unknown_choice("delta", delta, DELTAS)
+    own = [found.id for found in figures() if found.kind == "degradation"]
+    if delta != DELTAS[0] and id not in own:
+        raise UserError(f"{id} shows no local degradation, only {', '.join(own)} does; leave delta out")
+
+
+def _settings(id: str) -> dict[str, list[dict[str, Any]]]:
+    own = {found.id for found in tables() if found.paper == "map"}
+    own |= {found.id for found in figures() if found.tables and own.issuperset(found.tables)}
+    if id not in own:
+        raise UserError(
+            f"{id} reports no best of several settings, only {', '.join(sorted(own))} do; leave best_of_grid out"
+        )
+    return grid("map").methods

@@ -30,7 +30,6 @@ from idiolect.core import (
     Predictor,
     Results,
     Scene,
-    Slot,
     Stage,
     View,
 )
@@ -47,11 +46,11 @@ STAGE = "prototypes"
 def class_sums() -> Measure:
     """Sum of the features, and number of samples, of every class."""
 
-    def init(model: Model, view: View) -> Slot:
+    def init(model: Model, view: View) -> Flat:
         structure, zero = view.task.structure, view.facts.samples.new_zeros
         return {"sum": zero(structure.n_classes, structure.n_features), "count": zero(structure.n_classes)}
 
-    def add(sums: Slot, model: Model, batch: Batch, view: View) -> Slot:
+    def add(sums: Flat, model: Model, batch: Batch, view: View) -> Flat:
         features = view.predict(model, batch).features
         member = F.one_hot(batch.y, view.task.structure.n_classes).to(features) * batch.mask[:, None]
         return {"sum": sums["sum"] + member.T @ features, "count": sums["count"] + member.sum(0)}
@@ -87,7 +86,7 @@ def class_prototypes(weight: float = 1.0, reduction: str = "mean") -> Part:
     refuse_outside("weight (lambda)", weight, 0)
     refuse_unknown_choice("reduction", reduction, ("mean", "sum"))
 
-    def init_server(shared: Flat, initial: Initial) -> Slot:
+    def init_server(shared: Flat, initial: Initial) -> Flat:
         structure = initial.structure
         like = next(iter(initial.params.values()))
         return {"prototypes": like.new_full((structure.n_classes, structure.n_features), float("nan"))}
@@ -112,12 +111,12 @@ def class_prototypes(weight: float = 1.0, reduction: str = "mean") -> Part:
     def upload(results: Results, view: View) -> Message:
         return Message(results[STAGE].measured, torch.ones_like(view.facts.weight))
 
-    def scalars(value: Slot) -> int:
+    def scalars(value: Flat) -> int:
         """Rows of observed classes, and their counts."""
         n_observed, width = int((value["count"] > 0).sum()), int(value["sum"].shape[-1])
         return n_observed * (width + 1)
 
-    def merge(params: Flat, slot: Slot, mean: Slot, clock: Clock) -> tuple[Flat, Slot]:
+    def merge(params: Flat, slot: Flat, mean: Flat, clock: Clock) -> tuple[Flat, Flat]:
         seen = mean["count"] > 0
         fresh = mean["sum"] / mean["count"].clamp(min=1e-12)[:, None]
         return params, {"prototypes": torch.where(seen[:, None], fresh, slot["prototypes"])}

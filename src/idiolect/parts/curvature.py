@@ -52,7 +52,7 @@ def curvature(weight: float = 0.1) -> Part:
     """
     refuse_outside("weight (lambda)", weight, 0)
 
-    def init_server(shared: Flat, initial: Initial) -> Slot:
+    def init_server(shared: Flat, initial: Initial) -> Flats:
         return {"importance": zeros_like(shared), "weighted": zeros_like(shared)}
 
     def init_client(initial: Initial) -> Slot:
@@ -85,7 +85,7 @@ def curvature(weight: float = 0.1) -> Part:
 
         return total
 
-    def own(results: Results) -> Slot:
+    def own(results: Results) -> Flats:
         measured, trained = results[STAGE].measured, results[UPLOAD].params["model"]
         importance = {n: total / measured["rows"].clamp(min=1) for n, total in measured["sum"].items()}
         return {"importance": importance, "weighted": {n: f * trained[n] for n, f in importance.items()}}
@@ -96,7 +96,7 @@ def curvature(weight: float = 0.1) -> Part:
     def finish(results: Results, view: View) -> Slot:
         return {**own(results), "round": torch.full_like(view.private["round"], view.clock.round)}
 
-    def merge(params: Flat, slot: Slot, mean: Slot, clock: Clock) -> tuple[Flat, Slot]:
+    def merge(params: Flat, slot: Flats, mean: Flats, clock: Clock) -> tuple[Flat, Flats]:
         return params, tree_map(lambda leaf: leaf * clock.cohort_size, mean)
 
     return Part(

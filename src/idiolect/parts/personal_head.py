@@ -15,6 +15,7 @@ from torch import Tensor
 from idiolect.core import (
     UPLOAD,
     Batch,
+    Flat,
     Flats,
     Forward,
     Initial,
@@ -25,7 +26,6 @@ from idiolect.core import (
     Predictor,
     Results,
     Scene,
-    Slot,
     Structure,
     View,
 )
@@ -74,7 +74,7 @@ def personal_head(gamma: float = 1.0, prior: str = "additive", head_init: str = 
         if not structure.linear_head:
             raise UserError("personal_head needs a network whose classifier is a single linear layer")
 
-    def init_client(initial: Initial) -> Slot:
+    def init_client(initial: Initial) -> Flat:
         structure = initial.structure
         weight = next(iter(initial.params.values())).new_zeros(structure.n_classes, structure.n_features)
         if head_init != "zero":
@@ -94,7 +94,7 @@ def personal_head(gamma: float = 1.0, prior: str = "additive", head_init: str = 
 
         return total
 
-    def finish(results: Results, view: View) -> Slot:
+    def finish(results: Results, view: View) -> Flat:
         return results[UPLOAD].params["head"]
 
     def summed(view: View) -> Forward:

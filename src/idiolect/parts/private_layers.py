@@ -12,6 +12,7 @@ from dataclasses import replace
 from idiolect.core import (
     UPLOAD,
     Clock,
+    Flat,
     Flats,
     Initial,
     Part,
@@ -19,7 +20,6 @@ from idiolect.core import (
     Predictor,
     Results,
     Scene,
-    Slot,
     Structure,
     View,
 )
@@ -73,7 +73,7 @@ def private_layers(
                 f"count (K_P) is {count} but the network has {structure.n_units} units; choose 0 to {structure.n_units}"
             )
 
-    def init_client(initial: Initial) -> Slot:
+    def init_client(initial: Initial) -> Flat:
         source = initial.params if head_init == "shared" else initial.draw("private layers", True).params
         return {name: source[name] for name in source if private(name, initial.structure)}
 
@@ -102,7 +102,7 @@ def private_layers(
             before = (head, *before)
         return plan._replace(before=before)
 
-    def finish(results: Results, view: View) -> Slot:
+    def finish(results: Results, view: View) -> Flat:
         trained = results[UPLOAD].params["model"]
         return {name: trained[name] for name in view.private}
 

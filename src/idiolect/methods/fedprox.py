@@ -11,7 +11,7 @@ __all__ = ["fedprox", "fedprox_lu"]
 
 
 def fedprox(weight: float = 0.01, form: str = "sq_half") -> Method:
-    """FedAvg whose local objective keeps near the received model.
+    """FedAvg with a proximal term that keeps the local model near the received one.
 
     Li et al., MLSys 2020, https://arxiv.org/abs/1812.06127
 

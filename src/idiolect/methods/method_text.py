@@ -22,7 +22,7 @@ __all__ = ["beyond_defaults", "method", "pieces", "resolved", "shortest"]
 
 
 def method(text: str) -> Method:
-    """The method that ``text`` names or composes.
+    """Returns the method that ``text`` names or composes.
 
     >>> method("fedper(count=2)").parts[1].name
     'private_layers'
@@ -38,7 +38,10 @@ def method(text: str) -> Method:
 
 
 def pieces(text: str) -> list[Method | Part]:
-    """What ``text`` puts together, methods called as they are written; an average beneath parts that bring none."""
+    """Returns the methods and parts that ``text`` puts together, each method named as it is written.
+
+    If none of them updates the server, an average comes first.
+    """
     found: list[Method | Part] = []
     for term in _terms(text):
         made = _piece(term)
@@ -77,7 +80,7 @@ def _call(name: str, make: Callable[..., Method | Part], options: dict[str, Any]
 
 
 def _refuse_type(name: str, option: str, value: Any, annotation: Any) -> None:
-    """A value of another kind than the signature says is refused by name."""
+    """Refuses a value whose type is not the one in the signature."""
     written = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
     kinds = re.split(r"\s*\|\s*", written)
     number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -95,9 +98,9 @@ def _refuse_type(name: str, option: str, value: Any, annotation: Any) -> None:
 
 
 def resolved(text: str) -> list[tuple[str, dict[str, Any]]]:
-    """Name and complete options of every term of a method's text, presets expanded and defaults applied.
+    """Returns name and complete options of every term of a method's text, presets expanded and defaults applied.
 
-    Two texts that mean the same give the same: values are plain ones that JSON can hold.
+    Two texts that mean the same give the same result.  Its values are those that JSON can hold.
 
     >>> resolved("FedProx(weight=1) + fine_tune(epochs=2)")
     [('fedprox', {'weight': 1.0, 'form': 'sq_half'}), ('fine_tune', {'epochs': 2.0, 'lr_scale': 1.0})]
@@ -113,7 +116,7 @@ def resolved(text: str) -> list[tuple[str, dict[str, Any]]]:
 
 
 def shortest(text: str) -> str:
-    """The method's text with those options alone that are not defaults, one text for all that mean the same.
+    """Returns the method's text with only the options that are not defaults: the same text for all that mean the same.
 
     >>> shortest("FedProx(weight=0.5, form=sq_half) + fine_tune()")
     'fedprox(weight=0.5) + fine_tune'
@@ -122,7 +125,7 @@ def shortest(text: str) -> str:
 
 
 def given_options(term: str) -> tuple[str, dict[str, Any]]:
-    """Name and options of one term as it is written, with its preset expanded."""
+    """Returns name and options of one term as it is written, with its preset expanded."""
     name, bracket, rest = term.partition("(")
     name, options = parse_call(identifier(name) + bracket + rest)
     if name not in METHODS:
@@ -136,7 +139,7 @@ def given_options(term: str) -> tuple[str, dict[str, Any]]:
 
 
 def make_of(name: str) -> Callable[..., Method | Part]:
-    """The factory of a method or part; its signature is the configuration."""
+    """Returns the factory of a method or part; its signature is the configuration."""
     if name in METHODS:
         return METHODS[name].make
     if name in PARTS:
@@ -145,7 +148,7 @@ def make_of(name: str) -> Callable[..., Method | Part]:
 
 
 def beyond_defaults(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of a method's options that are not its defaults.
+    """Returns those of a method's options that are not its defaults.
 
     >>> beyond_defaults("fedprox", {"weight": 0.5, "form": "sq_half"})
     {'weight': 0.5}
@@ -160,7 +163,7 @@ def beyond_defaults(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any, parameter: inspect.Parameter | None) -> Any:
-    """The value as JSON holds it; a whole number where the option takes a fraction is written as one."""
+    """Returns the value as JSON holds it; an int given for an option that takes a float becomes a float."""
     if isinstance(value, tuple | list):
         return [_plain(each, parameter) for each in value]
     if isinstance(value, dict):

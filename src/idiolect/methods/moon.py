@@ -11,7 +11,7 @@ __all__ = ["moon"]
 
 
 def moon(weight: float = 1.0, temperature: float = 0.5, previous_init: str = "received") -> Method:
-    """FedAvg whose features are pulled to the shared model's and pushed from the client's last ones.
+    """FedAvg whose features are pulled to the shared model's and pushed away from those of the client's last model.
 
     Li, He, Song, CVPR 2021, https://arxiv.org/abs/2103.16257
 

@@ -44,7 +44,7 @@ STAGE = "prototypes"
 
 
 def class_sums() -> Measure:
-    """Sum of the features, and number of samples, of every class."""
+    """Measures the sum of the features and the number of samples of every class."""
 
     def init(model: Model, view: View) -> Flat:
         structure, zero = view.task.structure, view.facts.samples.new_zeros
@@ -61,7 +61,7 @@ def class_sums() -> Measure:
 def nearness(features: Tensor, prototypes: Tensor) -> Tensor:
     """Minus the squared distance of every row [B, d] to every prototype [K, d], as logits [B, K].
 
-    A class without a prototype stands behind all the others, so that it is never predicted.
+    A class without a prototype gets a lower logit than all the others, so it is never predicted.
     """
     known = ~prototypes.isnan().any(-1)
     filled = torch.where(known[:, None], prototypes, 0)
@@ -81,7 +81,7 @@ def class_prototypes(weight: float = 1.0, reduction: str = "mean") -> Part:
     Deviations: a class without a shared prototype adds no term.  Absent prototypes are NaN on the
     server; a class that nobody sent in a round keeps the prototype it had.  The headline is the client's own
     classifier; prediction by the nearest shared prototype is scored beside it as ``nearest-prototype``.  A class that
-    nobody ever sent is never predicted so, and before the first prototypes exist the classifier predicts instead.
+    nobody ever sent is never predicted that way, and before the first prototypes exist the classifier predicts instead.
     """
     refuse_outside("weight (lambda)", weight, 0)
     refuse_unknown_choice("reduction", reduction, ("mean", "sum"))
@@ -112,7 +112,7 @@ def class_prototypes(weight: float = 1.0, reduction: str = "mean") -> Part:
         return Message(results[STAGE].measured, torch.ones_like(view.facts.weight))
 
     def scalars(value: Flat) -> int:
-        """Rows of observed classes, and their counts."""
+        """Counts the rows of observed classes, and one count for each."""
         n_observed, width = int((value["count"] > 0).sum()), int(value["sum"].shape[-1])
         return n_observed * (width + 1)
 

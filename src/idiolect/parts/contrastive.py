@@ -30,8 +30,8 @@ def contrastive(weight: float = 1.0, temperature: float = 0.5, previous_init: st
         previous_init: the last model at a client's first selection: ``received``, or ``theta0`` (the authors'
             code).
 
-    Deviations: on the features themselves, without the paper's projection head.  With private layers the received
-    model has the client's own in their place.
+    Deviations: the term acts on the features themselves, without the paper's projection head.  With private layers
+    the received model includes the client's own.
     """
     refuse_outside("weight (mu)", weight, 0)
     refuse_outside("temperature (tau)", temperature, 1e-6)

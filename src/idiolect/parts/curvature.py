@@ -1,4 +1,4 @@
-"""Curvature: a quadratic penalty weighted by what matters to the other clients (FedCurv).
+"""Curvature: a quadratic penalty weighted by how much each parameter matters to the other clients (FedCurv).
 
 I_k = mean squared gradient of the log-likelihood at thetahat_k over the local data (diagonal Fisher)
 server   U = sum_j I_j,  V = sum_j I_j thetahat_j        over the last round's participants
@@ -42,7 +42,7 @@ STAGE = "fisher"
 
 @keeps_options
 def curvature(weight: float = 0.1) -> Part:
-    """Keeps each parameter where the other clients' likelihoods are sensitive to it.
+    """Penalises moving the parameters to which the other clients' likelihoods are sensitive.
 
     Args:
         weight: lambda >= 0; plain steps are stable while learning rate * lambda * U stays below 1.

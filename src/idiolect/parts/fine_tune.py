@@ -28,7 +28,7 @@ __all__ = ["fine_tune"]
 
 @keeps_options
 def fine_tune(epochs: float = 1, lr_scale: float = 1.0) -> Part:
-    """Every client fine-tunes the final model on a copy of its own.
+    """Every client fine-tunes its own copy of the final model.
 
     Args:
         epochs: >= 0; the paper says "small steps" and gives no number.

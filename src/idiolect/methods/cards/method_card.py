@@ -39,7 +39,7 @@ PAPERS = {  # where the method's own docstring names none
     "persfl_gd": "Divi, Farrukh, Celik 2021, https://arxiv.org/abs/2105.15191",
     "superfed_lm": "Hahn, Jeong, Lee 2022, https://arxiv.org/abs/2109.07628",
 }
-KEPT = {  # by part: in words, what the server and what a client keeps
+KEPT = {  # by part, in words: what the server keeps, and what a client keeps
     "alternating_layers": ("", "the private layers"),
     "class_prototypes": ("the prototype of every class", ""),
     "contrastive": ("", "the last local model, and how often it took part"),
@@ -66,20 +66,21 @@ KEPT = {  # by part: in words, what the server and what a client keeps
 
 
 class Card(NamedTuple):
-    """All that is known of a method without running it.
+    """All that is known about a method without running it.
 
     Args:
         personalises: a word of ``PERSONALISES``.
-        equations: by part, and by what parts have in common: the docstring of its module.
+        equations: by part, and by module that several parts use: the docstring of the module.
         shared: what the server holds of the network: all, body, head or nothing.
-        server_keeps, client_keeps: by part, beside the shared model: what and how many scalars before round 1.
+        server_keeps, client_keeps: by part, beside the shared model: what it keeps, and how many scalars before
+            round 1.
         down, up: scalars that a selected client receives and sends in a round.
-        traffic: what else is to be said of it.
+        traffic: remarks about what is sent and which data are needed.
         options: with their defaults; ``meanings`` say what they are and their ranges.
         presets: ``paper`` where the paper states values, ``official`` where the authors' code has others; their
             options are in ``preset_values``.
-        overrides: what it does otherwise than the scene says.
-        refuses: by part that cannot be added: why.
+        overrides: in words, where it departs from the scene.
+        refuses: by part that cannot be added, the reason.
         deviations: from the papers, by part.
     """
 
@@ -108,7 +109,7 @@ class Card(NamedTuple):
 
 
 def card(name: str) -> Card:
-    """The card of a method with its default options.
+    """Returns the card of a method with its default options.
 
     >>> card("scaffold").up, card("fedper").up, card("fedper").personalises
     ('2P', 'P_B', 'layers')
@@ -146,14 +147,14 @@ def card(name: str) -> Card:
 
 
 def of_kind(kind: str | None) -> list[Card]:
-    """The cards of all methods, or of those that personalise in one way."""
+    """Returns the cards of all methods, or of those that personalise in the way ``kind``."""
     if kind is not None and kind not in PERSONALISES:
         raise unknown_name("way to personalise", kind, PERSONALISES)
     return [found for name in METHODS if (found := card(name)).personalises == (kind or found.personalises)]
 
 
 def _kept(counts: dict[str, str], place: int) -> dict[str, str]:
-    """Words and counts by part; ``place`` is 0 for the server and 1 for a client."""
+    """Joins words and counts by part; ``place`` is 0 for the server and 1 for a client."""
     words = {part: KEPT.get(part, ("", ""))[place] for part in counts}
     both = {part: [w for w in (words[part], count) if w and w != "0"] for part, count in counts.items()}
     return {part: ": ".join(found) for part, found in both.items() if found}
@@ -187,7 +188,7 @@ def _refuses(made: Method) -> dict[str, str]:
 
 
 def page(found: Card) -> str:
-    """The card as a page that reads well as it is and as Markdown."""
+    """Writes the card as text that is also Markdown."""
     kept = [("The server keeps", found.server_keeps), ("A client keeps", found.client_keeps)]
     shares = {
         "all": "the whole network",

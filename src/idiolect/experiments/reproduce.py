@@ -15,7 +15,7 @@ from idiolect.experiments.reproduction.plan import Ask
 from idiolect.experiments.reproduction.result import Reproduction
 from idiolect.experiments.reproduction.tasks import Where
 from idiolect.reports import IMAGE_FORMATS
-from idiolect.statistics.degradation import DELTAS
+from idiolect.statistics.local_degradation import DELTAS
 
 __all__ = ["Reproduction", "ids", "reproduce"]
 

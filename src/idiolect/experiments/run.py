@@ -22,9 +22,9 @@ from idiolect.federation import STORES, Placement
 from idiolect.methods import label
 from idiolect.methods import method as read_method
 from idiolect.records import (
-    Hold,
     Run,
     RunWriter,
+    WriteLock,
     checkpoint_tables,
     find_checkpoint,
     finished,
@@ -115,7 +115,7 @@ def run(
         where = where._replace(engine="loop", reason=f"the model cannot be batched: {setting.cannot_batch}")
         watcher.say(f"engine loop on {where.device}: {where.reason}")
     if partial_folder(out, name).exists() and not resume:
-        Hold(partial_folder(out, name)).let_go()
+        WriteLock(partial_folder(out, name)).release()
         raise UserError(
             f"{partial_folder(out, name)} holds an interrupted run; continue it with --resume, or remove it"
         )

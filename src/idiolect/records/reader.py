@@ -1,4 +1,4 @@
-"""Finished runs, read back and checked."""
+"""Reads finished runs and checks them against their checksums."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from idiolect.errors import UserError
-from idiolect.records.digest import file_digest
-from idiolect.records.folder import PARTIAL_SUFFIX
+from idiolect.records.atomic_files import file_digest
 from idiolect.records.manifest import MANIFEST, read_manifest
+from idiolect.records.run_folder import PARTIAL_SUFFIX
 from idiolect.records.tables import CLIENTS_FILE, ROUNDS_FILE, SCHEMAS
 
 __all__ = ["Run", "read_run", "read_runs"]

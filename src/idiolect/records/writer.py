@@ -1,7 +1,7 @@
-"""A run while it is being written.
+"""Writes a run to its folder.
 
-Everything goes to `<out>/<name>.partial`; the last act is to rename that folder to `<out>/<name>`.  So a
-folder without the suffix is a finished run, and whatever interrupts the writer leaves its last checkpoint.
+Everything goes to `<out>/<name>.partial`, which is renamed to `<out>/<name>` at the very end.  A folder without the
+suffix is therefore a finished run, and an interrupted run leaves its last checkpoint.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any
 import pyarrow as pa
 
 from idiolect.errors import UserError
-from idiolect.records.atomic import sync_folder
-from idiolect.records.folder import finished_folder, partial_folder
-from idiolect.records.hold import Hold
+from idiolect.records.atomic_files import sync_folder
 from idiolect.records.manifest import write_manifest
+from idiolect.records.run_folder import finished_folder, partial_folder
 from idiolect.records.tables import CLIENTS_FILE, ROUNDS_FILE, SCHEMAS, write_pieces
+from idiolect.records.write_lock import WriteLock
 
 __all__ = ["RunWriter"]
 
@@ -50,14 +50,14 @@ class RunWriter:
             raise UserError(
                 f"cannot make the folder {self.folder} ({error.strerror}); choose another place with --out"
             ) from error
-        self._hold = Hold(self.folder)
+        self._lock = WriteLock(self.folder)
         write_manifest(self.folder, {**self.manifest, "status": "running"})
 
     def __enter__(self) -> RunWriter:
         return self
 
     def __exit__(self, *problem: object) -> None:
-        self._hold.let_go()
+        self._lock.release()
 
     def finish(
         self,
@@ -91,7 +91,7 @@ class RunWriter:
         except OSError as error:
             raise UserError(f"cannot rename {self.folder} to {self.final}: {error.strerror}") from error
         sync_folder(self.final.parent)
-        self._hold.let_go()
+        self._lock.release()
         return self.final
 
     def discard(self) -> None:

@@ -1,6 +1,7 @@
 """Confidence intervals by the percentile bootstrap, over clients or over seeds.
 
-Units are drawn with replacement, as many as there are; the interval is between two quantiles of the statistic.
+Each resample draws as many units as there are, with replacement; the interval lies between two quantiles of the
+statistic.
 Efron, Annals of Statistics 1979
 """
 
@@ -14,8 +15,8 @@ import numpy as np
 import pandas as pd
 
 from idiolect.errors import refuse_outside, refuse_unknown_choice
+from idiolect.statistics.client_tables import Groups, client_table
 from idiolect.statistics.measurements import client_scores
-from idiolect.statistics.users import Groups, client_table
 
 __all__ = ["Interval", "bootstrap_interval", "intervals"]
 

@@ -1,7 +1,8 @@
-"""Choosing the best of several, with the word for the data it was chosen on.
+"""Choice of the best round or setting, with a word for the data it was chosen on.
 
-A choice made on validation data is `validated`.  One made on the data it is reported on, clients' test splits or
-the server's test set, is an `oracle`: no result of this room that picks something goes without the word.
+A choice made on validation data is called `validated`.  A choice made on the data it is reported on, which are the
+clients' test splits or the server's test set, is called `oracle`.  Every result here that chooses something carries
+this word.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import pandas as pd
 
 from idiolect.errors import UserError, refuse_unknown_choice
 from idiolect.records import Run
+from idiolect.statistics.client_tables import Groups
 from idiolect.statistics.measurements import client_scores, curve, higher_is_better
-from idiolect.statistics.users import Groups
 
 __all__ = ["RULES", "Chosen", "best_and_last", "best_round", "best_setting", "pick"]
 

@@ -1,16 +1,18 @@
-"""Personalisation: the mean over clients, of the selected, of all, of those who came after the run."""
+"""Mean accuracy over clients: the selected, all, or newcomers; and the trade-off with the global model."""
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import pandas as pd
 
 from idiolect.errors import refuse_outside
 from idiolect.records import Run
-from idiolect.statistics.measurements import curve, headline
+from idiolect.statistics.client_tables import Groups
+from idiolect.statistics.measurements import client_scores, curve, headline, server_curve
 
-__all__ = ["Window", "end_mean", "personalisation", "window_mean"]
+__all__ = ["Window", "end_mean", "personalisation", "tradeoff", "window_mean"]
 
 
 def personalisation(run: Run, metric: str = "accuracy") -> pd.DataFrame:
@@ -62,3 +64,28 @@ def end_mean(run: Run, predictor: str | None = None, *, rounds: int = 10, metric
     refuse_outside("rounds", rounds, 1)
     total = int(run.rounds["round"].max())
     return window_mean(run, total - rounds + 1, total, predictor, metric=metric)
+
+
+def tradeoff(groups: Groups, metric: str = "accuracy") -> pd.DataFrame:
+    """One row per method: `method`, `predictor`, `seeds`, and each as the mean over seeds with its SD (n - 1):
+
+    `aggregation`, the global model on the server's test set in the last round, NaN for a method without one, and
+    `personalisation`, the headline's mean over all clients.
+    """
+    lines = []
+    for label, runs in groups.items():
+        seeds = pd.DataFrame([_point(run, metric) for run in runs])
+        mean, sd = seeds.mean(skipna=False), seeds.std(ddof=1, skipna=False)
+        line = {"method": label, "predictor": headline(runs[0]), "seeds": len(runs)}
+        for name in seeds:
+            line |= {name: mean[name], f"{name}_sd_seeds": sd[name]}
+        lines.append(line)
+    return pd.DataFrame(lines)
+
+
+def _point(run: Run, metric: str) -> dict[str, float]:
+    shared = server_curve(run, metric)
+    return {
+        "aggregation": float(shared.iloc[-1]) if len(shared) else math.nan,
+        "personalisation": float(client_scores(run, metric=metric).mean()),
+    }

@@ -1,4 +1,4 @@
-"""Methods ranked over scenarios: Friedman's test and Nemenyi's critical difference.
+"""Ranks of methods over scenarios: Friedman's test and Nemenyi's critical difference.
 
 chi^2_F = 12 N / (k (k + 1)) [sum_j R_j^2 - k (k + 1)^2 / 4],   CD = q_alpha sqrt(k (k + 1) / (6 N))
 k methods, N scenarios, R_j the mean rank of a method, q_alpha the studentised range over sqrt(2)
@@ -16,8 +16,8 @@ import pandas as pd
 from scipy import stats
 
 from idiolect.errors import UserError, refuse_outside
+from idiolect.statistics.client_tables import Groups
 from idiolect.statistics.measurements import client_scores
-from idiolect.statistics.users import Groups
 
 __all__ = ["Ranking", "average_ranks", "friedman", "nemenyi", "rank_methods", "scenario_table", "together"]
 

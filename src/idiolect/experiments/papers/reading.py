@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from idiolect.records.rows import MOMENTS, POPULATIONS, SPLITS
+from idiolect.records import MOMENTS, POPULATIONS, SPLITS
 
 __all__ = ["KEYS", "Reading", "window"]
 

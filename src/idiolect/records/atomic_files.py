@@ -1,13 +1,14 @@
-"""Files that are either wholly there or not there at all."""
+"""Writes files that are either complete or absent, and computes their checksums."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["replacing", "sync_folder", "write_atomically"]
+__all__ = ["file_digest", "replacing", "sync_folder", "write_atomically"]
 
 
 @contextmanager
@@ -44,3 +45,9 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file's bytes, in hexadecimal."""
+    with open(path, "rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()

@@ -1,18 +1,22 @@
-"""Tensors in a safetensors file with a checksum over all they say."""
+"""Tensors in safetensors files, with a checksum over names, values and metadata."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from idiolect.records.atomic import replacing
+from idiolect.records.atomic_files import replacing
 
-__all__ = ["DamagedFile", "read_metadata", "read_tensors", "write_tensors"]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["DamagedFile", "export_model", "read_metadata", "read_tensors", "write_tensors"]
 
 CHECKSUM = "sha256"
 
@@ -80,3 +84,17 @@ def _checksum(tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) 
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
+
+
+def export_model(path: str | Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> Path:
+    """Writes a model's tensors atomically, making the folder if need be; gives the path back.
+
+    Args:
+        path: where to; a file there is replaced.
+        tensors: parameters and buffers by name.
+        metadata: what the model is (method, dataset, client, classes, ...); a checksum is added as `sha256`.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_tensors(path, tensors, metadata)
+    return path

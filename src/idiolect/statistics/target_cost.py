@@ -1,4 +1,4 @@
-"""What it costs to reach a target: rounds, and bytes both ways."""
+"""Rounds and bytes that a run needs to reach a target accuracy."""
 
 from __future__ import annotations
 

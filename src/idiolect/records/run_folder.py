@@ -1,4 +1,4 @@
-"""Where a run lives: `<out>/<name>` once finished, `<out>/<name>.partial` until then."""
+"""The folder of a run and its name: `<out>/<name>` once finished, `<out>/<name>.partial` until then."""
 
 from __future__ import annotations
 

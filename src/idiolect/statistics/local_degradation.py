@@ -3,8 +3,8 @@
 delta_t^k = Acc^k(model downloaded at t') - Acc^k(model personalised at t)
 Li et al., ECML-PKDD 2021 (FedPHP), eq. (4)
 
-The equation has t' = t + 1, the next round, in which few of the clients selected at t download anything; t' as the next
-selection of client k is what the client sees, and the default.
+The equation has t' = t + 1, the next round, in which few of the clients selected at t download anything.  By default,
+t' is the next selection of client k, which is what the client sees.
 """
 
 from __future__ import annotations

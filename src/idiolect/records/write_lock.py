@@ -1,6 +1,6 @@
-"""One process at a time writes a run.
+"""A lock that lets only one process at a time write a run.
 
-The folder is locked, not marked: when its process dies, however that happens, the lock is gone.
+The operating system locks the folder and releases the lock when the process ends, however it ends.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from pathlib import Path
 
 from idiolect.errors import UserError
 
-__all__ = ["Hold"]
+__all__ = ["WriteLock"]
 
 
-class Hold:
+class WriteLock:
     """Keeps a folder from other processes until it is let go; where a system has no such locks, nobody is kept out.
 
     Raises:
@@ -24,12 +24,12 @@ class Hold:
 
     def __init__(self, folder: Path) -> None:
         if find_spec("fcntl") is None:
-            self.let_go = lambda: None
+            self.release = lambda: None
             return
         handle = os.open(folder, os.O_RDONLY)
-        self.let_go = weakref.finalize(self, os.close, handle)
+        self.release = weakref.finalize(self, os.close, handle)
         if not _lock(handle):
-            self.let_go()
+            self.release()
             raise UserError(f"{folder} is being written by another process; let it end, or stop it first")
 
 

@@ -1,18 +1,29 @@
-"""Clients against methods: every method on the same clients and seeds, seeds averaged first."""
+"""Tables with one row for each client: methods side by side, the change between two methods, teacher rounds."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 
-from idiolect.errors import UserError
+from idiolect.errors import UserError, refuse_outside
 from idiolect.records import Run
 from idiolect.statistics.measurements import client_scores
 
-__all__ = ["Groups", "client_table", "user_table"]
+__all__ = [
+    "ChangeHistogram",
+    "Groups",
+    "change_histogram",
+    "changes",
+    "client_table",
+    "teacher_rounds",
+    "user_table",
+]
 
 Groups = Mapping[str, Sequence[Run]]  # by label: runs that differ in the seed alone
+TEACHER_METRIC = "teacher round"
 
 
 def client_table(
@@ -58,3 +69,47 @@ def user_table(
     table = client_table(groups, predictor, metric=metric, population=population)
     below = pd.DataFrame({"Avg": table.mean(), "SD": table.std(ddof=ddof)}).T
     return pd.concat([table, below]).rename_axis("client")
+
+
+class ChangeHistogram(NamedTuple):
+    """Bars `[edges[i], edges[i+1])`, the last closed, with `counts[i]` clients; `below` of them lose."""
+
+    edges: np.ndarray
+    counts: np.ndarray
+    below: int
+
+
+def changes(method: Sequence[Run], baseline: Sequence[Run], metric: str = "accuracy") -> pd.Series:
+    """By client, the headline of `method` less that of `baseline`, on the same clients and seeds."""
+    table = client_table({"method": method, "baseline": baseline}, metric=metric)
+    return table["method"] - table["baseline"]
+
+
+def change_histogram(differences: pd.Series, bins: int = 20) -> ChangeHistogram:
+    """Counts of `differences` in bars of equal width with an edge at 0, so that no bar mixes gain and loss.
+
+    >>> change_histogram(pd.Series([-0.2, 0.0, 0.1, 0.2]), bins=2).counts.tolist()
+    [1, 3]
+    """
+    refuse_outside("bins", bins, 2)
+    half = -(-bins // 2)
+    reach = float(differences.abs().max()) or 1.0
+    edges = reach * (np.arange(-half, half + 1) / half)
+    counts, _ = np.histogram(differences.to_numpy(float), edges)
+    return ChangeHistogram(edges, counts, int((differences < 0).sum()))
+
+
+def teacher_rounds(runs: Sequence[Run]) -> pd.DataFrame:
+    """By client: `round`, the mean over runs of the round with the least validation loss, and `runs`.
+
+    Raises:
+        UserError: a run has no remark about teachers.
+    """
+    found = []
+    for run in runs:
+        rows = run.rows[run.rows["metric"] == TEACHER_METRIC]
+        if rows.empty:
+            raise UserError(f"{run.manifest['name']} says nothing of teachers; PersFL records them")
+        found.append(rows.set_index("client")["value"])
+    rounds = pd.concat(found).groupby(level="client")
+    return pd.DataFrame({"round": rounds.mean(), "runs": rounds.size()})

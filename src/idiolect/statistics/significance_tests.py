@@ -1,7 +1,7 @@
-"""Two methods compared client by client: paired tests whose unit is the client.
+"""Paired significance tests of two methods, with clients as the unit.
 
 Wilcoxon signed-rank: the ranks of |d_k| over clients with d_k above and below 0; clients with d_k = 0 are left out.
-Paired permutation: how often the mean of +-d_k is as far from 0 as that of d_k, over all signs, or over drawn ones.
+Paired permutation: how often the mean of +-d_k is as far from 0 as that of d_k, over all signs or over random ones.
 Holm (1979) corrects for the number of comparisons: p_(i) <- max_{j <= i} min(1, (m - j + 1) p_(j)).
 """
 

@@ -61,5 +61,6 @@ def accumulated_gradient_norms(gradients: Iterable[Tensor], accumulate: str = "g
     if not steps:
         raise UserError("gradient norms need the gradient of at least one step")
     if accumulate == "gradient":
-        return torch.stack(steps).sum(0).norm(dim=1)
+        norms: Tensor = torch.stack(steps).sum(0).norm(dim=1)
+        return norms
     return torch.stack([step.norm(dim=1) for step in steps]).sum(0)

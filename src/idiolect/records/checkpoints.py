@@ -39,7 +39,7 @@ __all__ = [
 LOGGER = logging.getLogger(__name__)
 Tree = dict[str, Any]
 Tables = dict[str, pa.Table]
-MOST_ROWS = 1 << 14  # of a file that is still taken in by a later one
+MOST_ROWS = 1 << 14  # a file with fewer rows is merged into a later one
 TableFiles = dict[str, dict[str, str]]  # table -> file -> SHA-256
 
 
@@ -52,7 +52,7 @@ def save_checkpoint(
 ) -> Path:
     """Saves the state after `round`, and removes all older checkpoints but one.
 
-    Checkpoints of later rounds are removed too: they belong to a past that this run has left.
+    Checkpoints of later rounds are removed too, because the run went on from an earlier round.
 
     Args:
         folder: the run's partial folder.
@@ -81,7 +81,7 @@ def save_checkpoint(
 def load_checkpoint(
     folder: Path, say: Callable[[str], None] = LOGGER.warning
 ) -> tuple[int, Tree, Tables] | None:
-    """Gives `(round, tree, tables)` of the newest sound checkpoint, or None where there is none.
+    """Returns `(round, tree, tables)` of the newest undamaged checkpoint, or None where there is none.
 
     Args:
         folder: the run's partial folder, or a finished run.
@@ -99,7 +99,7 @@ def load_checkpoint(
 
 
 def find_checkpoint(folder: Path, say: Callable[[str], None] = LOGGER.warning) -> tuple[int, Tree] | None:
-    """As `load_checkpoint`, without reading the tables into memory."""
+    """Returns `(round, tree)` as `load_checkpoint` does, without reading the tables into memory."""
     problems: list[str] = []
     for round in sorted(_rounds_in(folder), reverse=True):
         try:
@@ -118,7 +118,7 @@ def find_checkpoint(folder: Path, say: Callable[[str], None] = LOGGER.warning) -
 
 
 def checkpoint_tables(folder: Path, round: int) -> dict[str, Iterator[pa.Table]]:
-    """The tables of a sound checkpoint, each in the pieces that it grew by."""
+    """Returns the tables of an undamaged checkpoint, each as an iterator over the tables of its files."""
     return {
         name: (pq.read_table(Path(folder) / file) for file in files)
         for name, files in _table_files(folder, round).items()
@@ -126,7 +126,7 @@ def checkpoint_tables(folder: Path, round: int) -> dict[str, Iterator[pa.Table]]
 
 
 def _with_smaller(folder: Path, files: dict[str, str], table: pa.Table) -> pa.Table:
-    """The table behind those of the last files that are no larger, which leave the list."""
+    """Returns the table with the last files that are no larger in front, and removes those files from `files`."""
     while files and table.num_rows < MOST_ROWS:
         last = Path(folder) / list(files)[-1]
         if pq.read_metadata(last).num_rows > table.num_rows:
@@ -158,7 +158,7 @@ def _tree_path(folder: Path, round: int) -> Path:
 
 
 def _table_files(folder: Path, round: int) -> TableFiles:
-    """The files that the tables of a checkpoint consist of, in order.
+    """Returns the files that hold the tables of a checkpoint, in order.
 
     Raises:
         DamagedFile: the checkpoint cannot be read.
@@ -168,7 +168,7 @@ def _table_files(folder: Path, round: int) -> TableFiles:
 
 
 def _new_file(folder: Path, round: int, table: str) -> str:
-    """A name for rows up to a round that no file has: a round may be saved again with more."""
+    """Returns an unused file name for rows up to a round, which may be saved again with more rows."""
     stem = f"checkpoint-{round}-{table}"
     taken = {path.stem for path in Path(folder).glob(f"{stem}*.parquet")}
     number = next(n for n in count() if (f"{stem}-{n}" if n else stem) not in taken)
@@ -184,12 +184,12 @@ def _rounds_in(folder: Path) -> list[int]:
 
 
 def _keep_only(folder: Path, rounds: set[int]) -> None:
-    """Removes every checkpoint but these, and the files that only others need."""
+    """Removes all checkpoints except `rounds`, and the table files that only those needed."""
     for round in set(_rounds_in(folder)) - rounds:
         _tree_path(folder, round).unlink(missing_ok=True)
     needed: set[str] = set()
     for round in rounds:
-        with suppress(DamagedFile):  # a damaged one is kept as it is and never gone back to
+        with suppress(DamagedFile):  # a damaged checkpoint stays as it is and is never loaded
             needed |= {file for files in _table_files(folder, round).values() for file in files}
     for path in Path(folder).glob("checkpoint-*.parquet"):
         if path.name not in needed:
@@ -197,7 +197,11 @@ def _keep_only(folder: Path, rounds: set[int]) -> None:
 
 
 def flatten(tree: Mapping[Any, Any], prefix: str = "") -> tuple[dict[str, Any], dict[str, Any]]:
-    """Gives the layout and the leaves by name.  A key that is an integer becomes its digits.
+    """Returns the layout of a tree of nested dicts, and its leaves in one flat dict.
+
+    Leaves are named by JSON pointers (RFC 6901): `{"server": {"a/b": x}}` holds the leaf `/server/a~1b`.  The layout is
+    the same tree with `None` for every leaf; it can be stored as JSON and keeps the empty dicts.  A key that is an
+    integer becomes its digits.
 
     >>> flatten({"server": {0: 1.5}, "private": {}})
     ({'server': {'0': None}, 'private': {}}, {'/server/0': 1.5})
@@ -219,7 +223,7 @@ def flatten(tree: Mapping[Any, Any], prefix: str = "") -> tuple[dict[str, Any], 
 
 
 def unflatten(layout: Mapping[str, Any], leaves: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Builds the tree again; all its keys are strings.
+    """Returns the tree of a layout and its leaves; all its keys are strings.
 
     Raises:
         KeyError: the layout names a leaf that is not there.

@@ -38,7 +38,7 @@ def _as_plain(value: Any) -> Any:
 
 
 def read_manifest(folder: str | Path) -> dict[str, Any]:
-    """Reads a manifest, finished or not.
+    """Reads the manifest of a finished or unfinished run.
 
     Raises:
         UserError: there is none, it is damaged, or it belongs to something else.

@@ -48,9 +48,9 @@ def read_run(folder: str | Path) -> Run:
 def read_runs(
     where: str | Path | Iterable[str | Path], say: Callable[[str], None] = LOGGER.warning
 ) -> list[Run]:
-    """Reads every finished run in a folder, or in each of several; a folder may itself be a run.
+    """Reads every finished run in one folder or in several; a folder may itself be a run.
 
-    Runs come in the order of the list, within a folder by name, and none twice.
+    Runs come in the order of the list, within a folder by name, and each only once.
 
     Args:
         where: a folder or several.

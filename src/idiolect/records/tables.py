@@ -1,4 +1,9 @@
-"""The two tables of a run, one row for each measurement and one for each round: schemas, buffers, Parquet files."""
+"""The two tables of a run, measurements and rounds: their schemas, buffers that collect rows, and Parquet files.
+
+A row of measurements says what was measured (`metric`, `value`), on whom (`client`, `population`), on which data
+(`split`; `none` for a number about a client that no data gave), with which inference rule (`predictor`) and when
+(`round`, `moment`).
+"""
 
 from __future__ import annotations
 
@@ -63,7 +68,7 @@ ROW_GROUP = 1 << 20
 
 
 class RowBuffer:
-    """Collects measurements."""
+    """Collects measurements, the rows of `clients.parquet`."""
 
     def __init__(self) -> None:
         self._buffer = TableBuffer(ROW_SCHEMA)
@@ -82,7 +87,7 @@ class RowBuffer:
         metric: str,
         value: float,
     ) -> None:
-        """One measurement; `client` is -1 for the server's test set, or where no single client is meant."""
+        """Adds one measurement; `client` is -1 for the server's test set, or where no single client is meant."""
         self.extend(round, [client], split, predictor, moment, population, metric, [value])
 
     def extend(
@@ -96,7 +101,7 @@ class RowBuffer:
         metric: str,
         values: Iterable[float],
     ) -> None:
-        """The same measurement on many clients, one value each."""
+        """Adds the same measurement on many clients, one value each."""
         _refuse_unknown("split", split, SPLITS)
         _refuse_unknown("moment", moment, MOMENTS)
         _refuse_unknown("population", population, POPULATIONS)
@@ -105,16 +110,16 @@ class RowBuffer:
         self._buffer.extend([[int(round)] * len(ids), ids, *same, numbers])
 
     def table(self) -> pa.Table:
-        """All measurements that nobody took, with `ROW_SCHEMA`."""
+        """Returns the measurements collected since the last `take`, with `ROW_SCHEMA`."""
         return self._buffer.table()
 
     def take(self) -> pa.Table:
-        """The same, and forgets them."""
+        """Returns the same table and empties the buffer."""
         return self._buffer.take()
 
 
 class RoundBuffer:
-    """Collects what each round cost."""
+    """Collects the costs of each round, the rows of `rounds.parquet`."""
 
     def __init__(self) -> None:
         self._buffer = TableBuffer(ROUND_SCHEMA)
@@ -125,16 +130,16 @@ class RoundBuffer:
     def add(
         self, round: int, seconds: float, cohort: int, bytes_down: int, bytes_up: int, train_loss: float
     ) -> None:
-        """One round; `cohort` is the number of clients that took part, bytes are summed over them."""
+        """Adds one round; `cohort` is the number of clients that took part, and bytes are summed over them."""
         row = (int(round), float(seconds), int(cohort), int(bytes_down), int(bytes_up), float(train_loss))
         self._buffer.extend([[value] for value in row])
 
     def table(self) -> pa.Table:
-        """All rounds that nobody took, with `ROUND_SCHEMA`."""
+        """Returns the rounds collected since the last `take`, with `ROUND_SCHEMA`."""
         return self._buffer.table()
 
     def take(self) -> pa.Table:
-        """The same, and forgets them."""
+        """Returns the same table and empties the buffer."""
         return self._buffer.take()
 
 
@@ -144,8 +149,11 @@ def _refuse_unknown(kind: str, name: str, known: tuple[str, ...]) -> None:
 
 
 class TableBuffer:
-    """Collects columns for one schema.  New values wait in lists until there are many, or until a table is asked
-    for, which seals them into one contiguous table: the same rows give the same table, however they came."""
+    """Collects rows for one schema, column by column.
+
+    New values wait in Python lists until there are many of them or a table is asked for; then they become one
+    contiguous Arrow table.  The same rows give the same table, in whatever portions they come.
+    """
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
@@ -153,7 +161,7 @@ class TableBuffer:
         self._waiting: list[list[Any]] = [[] for _ in schema]
 
     def __len__(self) -> int:
-        return sum(table.num_rows for table in self._sealed) + len(self._waiting[0])
+        return sum(int(table.num_rows) for table in self._sealed) + len(self._waiting[0])
 
     def extend(self, columns: Sequence[Sequence[Any]]) -> None:
         """Appends equally long columns, in the order of the schema."""
@@ -168,14 +176,14 @@ class TableBuffer:
             self._seal()
 
     def table(self) -> pa.Table:
-        """Everything collected and not taken yet."""
+        """Returns all rows collected since the last `take`."""
         self._seal()
         whole = pa.concat_tables([self._schema.empty_table(), *self._sealed]).combine_chunks()
         self._sealed = [whole]
         return whole
 
     def take(self) -> pa.Table:
-        """The same, and forgets it."""
+        """Returns the same table and empties the buffer."""
         whole = self.table()
         self._sealed = []
         return whole
@@ -187,12 +195,14 @@ class TableBuffer:
 
 
 def write_table(path: Path, table: pa.Table) -> str:
-    """Writes a table atomically; gives the SHA-256 of the file back."""
+    """Writes a table atomically and returns the SHA-256 of the file."""
     return write_pieces(path, [table], table.schema)
 
 
 def write_pieces(path: Path, pieces: Iterable[pa.Table], schema: pa.Schema) -> str:
-    """Writes one table that comes in pieces, atomically; the file is the same whatever the pieces.
+    """Writes a table that comes in pieces, atomically, and returns the SHA-256 of the file.
+
+    The file does not depend on how the table is cut into pieces.
 
     Raises:
         ValueError: a piece has other columns than ``schema``.

@@ -22,13 +22,13 @@ CHECKSUM = "sha256"
 
 
 class DamagedFile(Exception):
-    """A file that cannot be what was written; its text says why."""
+    """A file is truncated, altered or of another kind; the message says which."""
 
 
 def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) -> None:
     """Writes tensors and metadata atomically, with a checksum of both in the metadata.
 
-    Tensors are copied to the host; those that share memory are stored once each.
+    Tensors are copied to the host.  Tensors that share memory are stored separately.
     """
     plain = _apart(tensors)
     with replacing(path) as temporary:
@@ -53,7 +53,7 @@ def read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
 
 
 def read_metadata(path: Path) -> dict[str, str]:
-    """The metadata alone, unchecked.
+    """Reads the metadata alone, without the checksum.
 
     Raises:
         DamagedFile: the file is truncated or of another kind.
@@ -66,7 +66,7 @@ def read_metadata(path: Path) -> dict[str, str]:
 
 
 def _apart(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Contiguous host tensors, no two of which share memory (the format refuses that)."""
+    """Returns contiguous host tensors, no two of which share memory, because the format refuses that."""
     apart: dict[str, torch.Tensor] = {}
     seen: set[int] = set()
     for name, tensor in tensors.items():
@@ -87,7 +87,9 @@ def _checksum(tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) 
 
 
 def export_model(path: str | Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> Path:
-    """Writes a model's tensors atomically, making the folder if need be; gives the path back.
+    """Writes a model's tensors atomically, with the folder where it is missing, and returns the path.
+
+    Any reader of safetensors can open the file.
 
     Args:
         path: where to; a file there is replaced.

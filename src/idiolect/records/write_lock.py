@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import weakref
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,15 +17,15 @@ __all__ = ["WriteLock"]
 
 
 class WriteLock:
-    """Keeps a folder from other processes until it is let go; where a system has no such locks, nobody is kept out.
+    """Locks a folder against other processes until it is released; does nothing on systems without such locks.
 
     Raises:
-        UserError: another holds it.
+        UserError: another process holds the lock.
     """
 
     def __init__(self, folder: Path) -> None:
+        self.release: Callable[[], object] = lambda: None
         if find_spec("fcntl") is None:
-            self.release = lambda: None
             return
         handle = os.open(folder, os.O_RDONLY)
         self.release = weakref.finalize(self, os.close, handle)
@@ -34,12 +35,12 @@ class WriteLock:
 
 
 def _lock(handle: int) -> bool:
-    import fcntl  # noqa: PLC0415 - not on every system
+    import fcntl  # noqa: PLC0415 - missing on some systems
 
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:  # a file system that has no such locks
+    except OSError:  # the file system has no such locks
         pass
     return True

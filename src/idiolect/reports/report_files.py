@@ -32,10 +32,10 @@ from idiolect.reports.figures.clients import (
     teachers_figure,
 )
 from idiolect.reports.figures.degradation import (
+    before_after_data,
+    before_after_figure,
     degradation_data,
     degradation_figure,
-    zigzag_data,
-    zigzag_figure,
 )
 from idiolect.reports.figures.learning_curves import curves_data, curves_figure, targets_data, targets_figure
 from idiolect.reports.figures.mixing_profile import profile_data, profile_figure
@@ -65,7 +65,7 @@ MAKERS: dict[str, tuple[Maker, Drawer]] = {
     "ranks": (ranks_data, ranks_figure),
     "calibration": (calibration_data, calibration_figure),
     "targets": (targets_data, targets_figure),
-    "zigzag": (zigzag_data, lambda data, _: zigzag_figure(data)),
+    "zigzag": (before_after_data, lambda data, _: before_after_figure(data)),
     "degradation": (degradation_data, degradation_figure),
     "profile": (profile_data, lambda data, methods: profile_figure(data, lines=methods)),
     "teachers": (teachers_data, teachers_figure),

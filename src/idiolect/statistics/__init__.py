@@ -20,7 +20,7 @@ from idiolect.statistics.client_tables import (
     user_table,
 )
 from idiolect.statistics.dispersion import fairer, spread, variation, worst_tenth
-from idiolect.statistics.local_degradation import degradation, zigzag
+from idiolect.statistics.local_degradation import before_and_after, degradation
 from idiolect.statistics.measurements import (
     client_scores,
     curve,
@@ -54,6 +54,7 @@ __all__ = [
     "Window",
     "alpha_profile",
     "average_ranks",
+    "before_and_after",
     "best_and_last",
     "best_round",
     "best_setting",
@@ -90,7 +91,6 @@ __all__ = [
     "variation",
     "window_mean",
     "worst_tenth",
-    "zigzag",
 ]
 
 _NEEDS_SCIPY = {

@@ -23,7 +23,7 @@ RULES = {"valid": "validated", "test": "oracle", "server": "oracle"}
 
 
 class Chosen(NamedTuple):
-    """`which` was chosen, by `rule`, and its reported `value`."""
+    """A choice: `which` was chosen by `rule`, and its reported `value`."""
 
     which: Hashable
     value: float
@@ -31,12 +31,12 @@ class Chosen(NamedTuple):
 
 
 def pick(judged: pd.Series, reported: pd.Series, *, split: str, higher_is_better: bool = True) -> Chosen:
-    """The entry of `reported` at the best of `judged`; of equals the first.
+    """Returns the entry of `reported` where `judged` is best, or the first of equals.
 
     Args:
-        judged: what the choice looks at, measured on `split`.
-        reported: the numbers a result is read from, with the same index.
-        split: valid, test or server; it decides the rule's name.
+        judged: the numbers to choose by, measured on `split`.
+        reported: the numbers to report, with the same index.
+        split: valid, test or server; it determines the name of the rule.
     """
     refuse_unknown_choice("split", split, RULES)
     if judged.empty:
@@ -48,13 +48,13 @@ def pick(judged: pd.Series, reported: pd.Series, *, split: str, higher_is_better
 def best_round(
     run: Run, predictor: str | None = None, *, judged_on: str = "valid", metric: str = "accuracy"
 ) -> Chosen:
-    """A predictor's test value, mean over all clients, in the round that is best on `judged_on`."""
+    """Returns a predictor's mean test value over all clients in the round that is best on the split `judged_on`."""
     judged, reported = (curve(run, predictor, metric=metric, split=split) for split in (judged_on, "test"))
     return pick(judged, reported, split=judged_on, higher_is_better=higher_is_better(run, metric))
 
 
 def best_and_last(points: pd.Series, *, split: str = "test", higher_is_better: bool = True) -> pd.DataFrame:
-    """Stability of a curve measured on `split`: its best point, by whatever rule that is, and its last.
+    """Returns the best and the last point of a curve measured on `split`, which show its stability.
 
     Index: `last`, and `best (oracle)` or `best (validated)`; columns `round`, `value`.
     """
@@ -70,9 +70,9 @@ def best_and_last(points: pd.Series, *, split: str = "test", higher_is_better: b
 def best_setting(
     settings: Groups, predictor: str | None = None, *, judged_on: str = "valid", metric: str = "accuracy"
 ) -> Chosen:
-    """The best of several settings of one method by its final value, mean over clients and seeds.
+    """Returns the best of several settings of one method by its final value, mean over clients and seeds.
 
-    MAP's tables report the best of three settings on the test data: with ``judged_on="test"`` an oracle.
+    MAP's tables report the best of three settings on the test data; ``judged_on="test"`` does so, as an oracle.
     """
 
     def final(split: str) -> pd.Series:

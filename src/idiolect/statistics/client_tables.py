@@ -22,20 +22,20 @@ __all__ = [
     "user_table",
 ]
 
-Groups = Mapping[str, Sequence[Run]]  # by label: runs that differ in the seed alone
+Groups = Mapping[str, Sequence[Run]]  # label -> runs that differ in nothing but the seed
 TEACHER_METRIC = "teacher round"
 
 
 def client_table(
     groups: Groups, predictor: str | None = None, *, metric: str = "accuracy", population: str = "all"
 ) -> pd.DataFrame:
-    """Final values, one row per client, one column per method: the mean over seeds.
+    """Returns final values with one row per client and one column per method, as means over seeds.
 
-    A client is known by its number.  Where the seed also draws the partition, client k of one seed is another
-    than client k of the next, and the mean is over the clients that bear the number.
+    Clients are identified by their number.  Where the seed also draws the partition, client k of one seed is not
+    client k of another, and the mean is over the clients with that number.
 
     Raises:
-        UserError: two methods differ in seeds or clients, so that their numbers are not paired.
+        UserError: two methods differ in seeds or clients, so that their numbers cannot be paired.
     """
     columns: dict[str, pd.Series] = {}
     seeds: dict[str, list[int]] = {}
@@ -61,7 +61,7 @@ def user_table(
     population: str = "all",
     ddof: int = 1,
 ) -> pd.DataFrame:
-    """`client_table` with the rows `Avg` and `SD` over users below it.
+    """Returns `client_table` with the rows `Avg` and `SD` over clients below it.
 
     Args:
         ddof: 1 divides by n - 1 (PersFL's tables), 0 by n.
@@ -72,7 +72,7 @@ def user_table(
 
 
 class ChangeHistogram(NamedTuple):
-    """Bars `[edges[i], edges[i+1])`, the last closed, with `counts[i]` clients; `below` of them lose."""
+    """A histogram of changes: bin i is `[edges[i], edges[i+1])`, the last closed; `below` clients are below 0."""
 
     edges: np.ndarray
     counts: np.ndarray
@@ -80,13 +80,13 @@ class ChangeHistogram(NamedTuple):
 
 
 def changes(method: Sequence[Run], baseline: Sequence[Run], metric: str = "accuracy") -> pd.Series:
-    """By client, the headline of `method` less that of `baseline`, on the same clients and seeds."""
+    """Returns by client the headline value of `method` minus that of `baseline`, on the same clients and seeds."""
     table = client_table({"method": method, "baseline": baseline}, metric=metric)
     return table["method"] - table["baseline"]
 
 
 def change_histogram(differences: pd.Series, bins: int = 20) -> ChangeHistogram:
-    """Counts of `differences` in bars of equal width with an edge at 0, so that no bar mixes gain and loss.
+    """Counts `differences` in bins of equal width with an edge at 0, so that no bin mixes gains and losses.
 
     >>> change_histogram(pd.Series([-0.2, 0.0, 0.1, 0.2]), bins=2).counts.tolist()
     [1, 3]
@@ -100,10 +100,10 @@ def change_histogram(differences: pd.Series, bins: int = 20) -> ChangeHistogram:
 
 
 def teacher_rounds(runs: Sequence[Run]) -> pd.DataFrame:
-    """By client: `round`, the mean over runs of the round with the least validation loss, and `runs`.
+    """Returns by client `round`, the mean over runs of the round its teacher comes from, and `runs` (PersFL, figure 2).
 
     Raises:
-        UserError: a run has no remark about teachers.
+        UserError: a run has recorded no teachers.
     """
     found = []
     for run in runs:

@@ -21,7 +21,7 @@ COLUMNS = ["setting", "over", "count", "sd_ddof0", "sd_ddof1"]
 
 
 def worst_tenth(values: pd.Series) -> float:
-    """Mean of the worst tenth of the clients, rounded up to whole clients; NaN for none.
+    """Returns the mean of the worst tenth of the clients, rounded up to whole clients; NaN without clients.
 
     >>> worst_tenth(pd.Series([0.9, 0.1, 0.3] + [1.0] * 8))
     0.2
@@ -30,10 +30,10 @@ def worst_tenth(values: pd.Series) -> float:
 
 
 def spread(values: pd.Series) -> pd.Series:
-    """Mean and spread over clients.
+    """Returns the mean and several measures of spread over clients.
 
     `sd_ddof0` divides by n (SuPerFed's tables), `sd_ddof1` by n - 1 (PersFL's), NaN for a single client; `decile_1` to
-    `decile_9` interpolate linearly, `percentile_10` is the first of them; `worst_tenth` is a mean, see there.
+    `decile_9` interpolate linearly, and `percentile_10` is `decile_1`; see `worst_tenth` for the entry of that name.
 
     >>> spread(pd.Series([0.0, 1.0]))[["mean", "sd_ddof0", "decile_1"]].tolist()
     [0.5, 0.5, 0.1]
@@ -56,14 +56,14 @@ def spread(values: pd.Series) -> pd.Series:
 
 
 def fairer(one: pd.Series, other: pd.Series) -> bool:
-    """Whether `one` has the smaller variance over clients (PersFL, eq. 6)."""
+    """Returns whether `one` has the smaller variance over clients (PersFL, eq. 6)."""
     return float(np.var(one.to_numpy(float))) < float(np.var(other.to_numpy(float)))
 
 
 def variation(
     settings: Groups, predictor: str | None = None, *, metric: str = "accuracy", population: str = "all"
 ) -> pd.DataFrame:
-    """Columns `setting`, `over`, `count`, `sd_ddof0`, `sd_ddof1`; an SD of fewer than two numbers is NaN.
+    """Returns `setting`, `over`, `count`, `sd_ddof0`, `sd_ddof1`; an SD of fewer than two numbers is NaN.
 
     For every setting one line over `clients` (the SD within a seed, averaged over seeds) and one over `seeds` (of
     the mean over clients); then one over `settings` (of the mean over clients and seeds), under the setting `all`.

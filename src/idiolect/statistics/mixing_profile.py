@@ -18,10 +18,10 @@ MIXTURE = re.compile(r"mix\((\d+(?:\.\d+)?)\)")
 
 
 def alpha_profile(runs: Sequence[Run], metric: str = "accuracy") -> pd.DataFrame:
-    """Columns `alpha`, `clients`, `seeds`, `mean`, `sd_clients_ddof0`, `sd_clients_ddof1` of the final mixtures.
+    """Returns `alpha`, `clients`, `seeds`, `mean`, `sd_clients_ddof0`, `sd_clients_ddof1` of the final mixtures.
 
-    Mean and SD are over clients within a seed, then averaged over seeds.  To take the best alpha off
-    a profile is a choice made on test data: `pick` does it with ``split="test"`` and says so.
+    Mean and SD are over clients within a seed, then averaged over seeds.  Choosing the best alpha
+    from a profile is a choice on test data: use `pick` with ``split="test"``, which says so.
 
     Raises:
         UserError: the runs have no predictors `mix(number)`.

@@ -16,10 +16,10 @@ __all__ = ["Window", "end_mean", "personalisation", "tradeoff", "window_mean"]
 
 
 def personalisation(run: Run, metric: str = "accuracy") -> pd.DataFrame:
-    """The last measurement of every predictor, by population and moment.
+    """Returns the last measurement of every predictor, by population and moment.
 
     Columns: `population` (selected, all, new), `moment` (before, after, end), `predictor`, `headline` (whether it
-    stands for the method), `round`, `clients`, `mean` over the clients, each weighing the same.
+    is the method's headline predictor), `round`, `clients`, `mean` over the clients with equal weights.
     """
     rows = run.rows[(run.rows["metric"] == metric) & (run.rows["split"] == "test")]
     keys = ["population", "moment", "predictor"]
@@ -32,7 +32,7 @@ def personalisation(run: Run, metric: str = "accuracy") -> pd.DataFrame:
 
 
 class Window(NamedTuple):
-    """A mean over rounds; `rounds` is how many of them were measured."""
+    """A mean over rounds; `rounds` counts those that were measured."""
 
     value: float
     rounds: int
@@ -48,18 +48,18 @@ def window_mean(
     population: str = "selected",
     moment: str | None = "after",
 ) -> Window:
-    """Mean over the rounds `first` to `last` of the mean over clients; NaN where none was measured."""
+    """Returns the mean over clients, averaged over the rounds `first` to `last`; NaN where none was measured."""
     points = curve(run, predictor, metric=metric, population=population, moment=moment)
     points = points[(points.index >= first) & (points.index <= last)]
     return Window(float(points.mean()), len(points))
 
 
 def end_mean(run: Run, predictor: str | None = None, *, rounds: int = 10, metric: str = "accuracy") -> Window:
-    """ "End" of FedPHP: the selected clients after local training, mean over the last rounds of the run.
+    """Returns FedPHP's "End": the selected clients after local training, averaged over the last rounds of the run.
 
     Args:
         predictor: None is the headline; FedPHP takes ``after-local`` for methods without a private model.
-        rounds: each is measured where the experiment says ``observe=always``.
+        rounds: how many; with ``observe=always`` each of them was measured.
     """
     refuse_outside("rounds", rounds, 1)
     total = int(run.rounds["round"].max())
@@ -67,10 +67,11 @@ def end_mean(run: Run, predictor: str | None = None, *, rounds: int = 10, metric
 
 
 def tradeoff(groups: Groups, metric: str = "accuracy") -> pd.DataFrame:
-    """One row per method: `method`, `predictor`, `seeds`, and each as the mean over seeds with its SD (n - 1):
+    """Returns aggregation against personalisation, one row per method (MAP, figure 9).
 
-    `aggregation`, the global model on the server's test set in the last round, NaN for a method without one, and
-    `personalisation`, the headline's mean over all clients.
+    Columns: `method`, `predictor`, `seeds`, and, each as the mean over seeds with its SD (n - 1): `aggregation`, the
+    global model on the server's test set in the last round (NaN for a method without one), and `personalisation`, the
+    headline's mean over all clients.
     """
     lines = []
     for label, runs in groups.items():

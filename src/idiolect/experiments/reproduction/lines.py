@@ -15,7 +15,7 @@ from idiolect.errors import UserError
 from idiolect.experiments.papers import Reading
 from idiolect.experiments.reproduction.readings import by_client, by_round, value
 from idiolect.records import Run
-from idiolect.statistics import alpha_profile, degradation, server_curve, zigzag
+from idiolect.statistics import alpha_profile, before_and_after, degradation, server_curve
 
 __all__ = ["EVERY_ROUND", "ORACLES", "SUMMARIES", "TAKES", "gains"]
 
@@ -49,7 +49,7 @@ def _profile(run: Run, reading: Reading) -> pd.DataFrame:
 
 def _zigzag(run: Run, reading: Reading) -> pd.DataFrame:
     """Every selected client's downloaded and personalised model, by round: `before`, `after`, their difference."""
-    which, points = _which(reading), zigzag(run, reading.metric)
+    which, points = _which(reading), before_and_after(run, reading.metric)
     found = points.rename(columns={f"{which}_before": "before", f"{which}_after": "after"})
     return found[["client", "round", "before", "after"]].assign(value=found["after"] - found["before"])
 

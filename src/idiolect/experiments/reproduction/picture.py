@@ -13,6 +13,7 @@ from idiolect.experiments.reproduction.entry import Entry
 from idiolect.records import write_atomically
 from idiolect.reports import (
     bars_figure,
+    before_after_figure,
     change_figure,
     heat_figure,
     image,
@@ -20,7 +21,6 @@ from idiolect.reports import (
     profile_figure,
     scatter_figure,
     settings_figure,
-    zigzag_figure,
 )
 
 __all__ = ["DRAWINGS", "points_of_tables", "write_picture"]
@@ -70,7 +70,7 @@ def _profile(points: pd.DataFrame, figure: Figure, title: str) -> Picture:
 
 
 def _zigzag(points: pd.DataFrame, figure: Figure, title: str) -> Picture:
-    return zigzag_figure(points.assign(panel=points["panel"] + ": " + points["line"]), title)
+    return before_after_figure(points.assign(panel=points["panel"] + ": " + points["line"]), title)
 
 
 def _grid(points: pd.DataFrame, figure: Figure, title: str) -> Picture:

@@ -15,9 +15,9 @@ from idiolect.records import Run
 from idiolect.reports.figures.charts import lines_figure
 from idiolect.reports.figures.style import COLOURS, INK, label_panel, legend_beside, make_panels
 from idiolect.reports.run_groups import group_runs
-from idiolect.statistics import degradation, zigzag
+from idiolect.statistics import before_and_after, degradation
 
-__all__ = ["degradation_data", "degradation_figure", "zigzag_data", "zigzag_figure"]
+__all__ = ["before_after_data", "before_after_figure", "degradation_data", "degradation_figure"]
 
 PANELS = {"delta_shared": "Main model", "delta_deployed": "Model that stands for the method"}
 MOST_ROUNDS = 60
@@ -61,7 +61,7 @@ def degradation_figure(data: pd.DataFrame, methods: Iterable[str] = ()) -> Figur
     return figure
 
 
-def zigzag_data(runs: Iterable[Run], model: str = "shared") -> pd.DataFrame:
+def before_after_data(runs: Iterable[Run], model: str = "shared") -> pd.DataFrame:
     """Columns `panel` (the method), `client`, `round`, `seed`, `before`, `after`: accuracies in percent.
 
     Runs that did not observe every round are left out.
@@ -76,7 +76,7 @@ def zigzag_data(runs: Iterable[Run], model: str = "shared") -> pd.DataFrame:
     for label, group in group_runs(runs).items():
         for run in group:
             try:
-                found = zigzag(run)
+                found = before_and_after(run)
             except UserError:
                 continue
             values = {name: 100 * found[f"{model}_{name}"] for name in ("before", "after")}
@@ -86,7 +86,7 @@ def zigzag_data(runs: Iterable[Run], model: str = "shared") -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True)
 
 
-def zigzag_figure(points: pd.DataFrame, title: str = "", *, y_label: str = "Accuracy (%)") -> Figure:
+def before_after_figure(points: pd.DataFrame, title: str = "", *, y_label: str = "Accuracy (%)") -> Figure:
     """Draws one panel for each `panel`, means over the clients selected in a round.
 
     A cross is the model as downloaded, a plus what local training makes of it; solid lines are local training, dotted

@@ -18,6 +18,7 @@ __all__ = [
     "DataDir",
     "Device",
     "Json",
+    "Precision",
     "Preset",
     "ScenarioChoice",
     "Scene",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from idiolect.cli.app import app
-from idiolect.cli.options import Json, Preset, with_option_groups
+from idiolect.cli.options import Json, Precision, Preset, with_option_groups
 from idiolect.cli.settings import names_in
 from idiolect.cli.terminal import console_of_output, print_line, print_table, watched
 from idiolect.experiments import Execution
@@ -21,57 +22,66 @@ from idiolect.reproduction.reproduction_result import ABSENT, number_text
 __all__ = ["reproduce_command"]
 
 
-@app.command("reproduce")
-@with_option_groups
-def reproduce_command(
-    *,
-    id: Annotated[str, typer.Argument(help="A table or figure, such as map-table2 or fedphp-fig4.")],
+@dataclass(frozen=True)
+class PaperOptions:
+    """Which part of a table or figure is made, and in which of the ways that the paper leaves open."""
+
     column: Annotated[
         str | None, typer.Option(help="Columns of the table, or scenarios of the figure, by commas.")
-    ] = None,
-    methods_: Annotated[str | None, typer.Option("--methods", help="Methods separated by commas.")] = None,
+    ] = None
+    methods_: Annotated[str | None, typer.Option("--methods", help="Methods separated by commas.")] = None
     seeds: Annotated[
         int | None,
         typer.Option(
             help="How many seeds; unless given, as many runs as the paper averages: 5 of PersFL, 1 of the others.",
             min=1,
         ),
-    ] = None,
-    preset: Preset = "paper",
+    ] = None
+    preset: Preset = "paper"
     best_of_grid: Annotated[
         bool,
         typer.Option(
             "--best-of-grid",
             help="Run all settings of MAP's authors and take each scene's best; MAP's tables and map-fig9.",
         ),
-    ] = False,
+    ] = False
     delta: Annotated[
         str,
         typer.Option(
             help="Of fedphp-fig6: a download against the client's next selection, or the next round (equation 4)."
         ),
-    ] = "selection",
+    ] = "selection"
     quick: Annotated[
         bool, typer.Option("--quick", help="Embedded data and few rounds; never compared with the paper.")
-    ] = False,
+    ] = False
     formats: Annotated[
         str, typer.Option("--format", help="Of a figure's picture, by commas: png, svg, pdf.")
-    ] = "png",
+    ] = "png"
+    precision: Precision = None
+
+
+@app.command("reproduce")
+@with_option_groups
+def reproduce_command(
+    *,
+    id: Annotated[str, typer.Argument(help="A table or figure, such as map-table2 or fedphp-fig4.")],
+    asked: PaperOptions,
     execution: Execution,
     as_json: Json = False,
 ) -> None:
     """Make a paper's table or figure: run what is missing, go on after a stop, show it beside the paper's."""
     done = reproduce(
         id,
-        columns=names_in(column),
-        methods=names_in(methods_),
-        seeds=seeds,
-        preset=preset,
-        best_of_grid=best_of_grid,
-        delta=delta,
-        quick=quick,
-        formats=names_in(formats),
+        columns=names_in(asked.column),
+        methods=names_in(asked.methods_),
+        seeds=asked.seeds,
+        preset=asked.preset,
+        best_of_grid=asked.best_of_grid,
+        delta=asked.delta,
+        quick=asked.quick,
+        formats=names_in(asked.formats),
         execution=watched(execution),
+        precision=asked.precision,
     )
     if as_json:
         print(json.dumps(_as_json(done), indent=2))

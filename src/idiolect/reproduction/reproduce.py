@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from idiolect.reproduction.figures import reproduce_figure
 from idiolect.reproduction.papers import figure, figures, papers, table, tables
 from idiolect.reproduction.reproduction_result import Reproduction
 from idiolect.reproduction.request import ReproductionRequest
+from idiolect.reproduction.studies.study_figures import STUDY_KINDS
 from idiolect.reproduction.tables import reproduce_table
 from idiolect.statistics.local_degradation import DELTAS
 
@@ -57,15 +58,15 @@ def reproduce(
         formats: file formats of a figure's picture: png, svg, pdf.
         execution: how the runs are made; its ``out`` holds the runs and a folder with the table.  Interrupted runs are
             always resumed.
-        settings: fields of ``Execution``; see ``run``.
+        settings: fields of ``Execution``, see ``run``; and ``precision``, the only setting of an experiment that may
+            differ from the paper's.
     """
     execution, chosen = split_keywords(execution, settings)
-    for name in chosen:
-        raise UserError(f"{name} cannot be set: a reproduction runs the settings of the paper")
     for name in formats:
         refuse_unknown_choice("a format", name, IMAGE_FORMATS)
     if id not in ids():
         raise unknown_name("table or figure", id, ids())
+    _refuse_settings(id, chosen)
     if seeds is None:
         seeds = 1 if quick else papers()[id.partition("-")[0]].seeds
     refuse_outside("seeds", seeds, 1)
@@ -79,12 +80,23 @@ def reproduce(
         formats=tuple(formats),
         delta=delta,
         grid=_settings_tried(id) if best_of_grid else {},
+        precision=chosen.get("precision"),
     )
     if quick:
         execution = replace(execution, checkpoint_every=1)
     if id in {found.id for found in tables()}:
         return reproduce_table(table(id), request, execution)
     return reproduce_figure(figure(id), request, execution)
+
+
+def _refuse_settings(id: str, settings: Mapping[str, Any]) -> None:
+    """Refuses settings that would make the runs differ from the paper's, and a precision where nothing has one."""
+    for name in settings:
+        if name != "precision":
+            raise UserError(f"{name} cannot be set in a reproduction, which runs the settings of the paper")
+    own = [found.id for found in figures() if found.kind in STUDY_KINDS]
+    if settings.get("precision") is not None and id in own:
+        raise UserError(f"{id} shows single networks, which train in float32; leave precision out")
 
 
 def _refuse_needless_delta(id: str, delta: str) -> None:

@@ -13,6 +13,7 @@ from typer.main import get_command
 from idiolect.cli import app
 from idiolect.cli.options import RUN_OPTIONS
 from idiolect.experiments import Execution
+from idiolect.reproduction.request import ReproductionRequest
 
 COMMANDS = {
     "run": ["--method", "fedavg"],
@@ -63,22 +64,15 @@ def test_sweep_takes_precision_store_and_resume(idiolect, small, tmp_path):
 
 
 def test_reproduction_in_another_precision_says_so(idiolect, tmp_path):
-    words = [
-        "--methods",
-        "fedavg",
-        "--column",
-        "fa-lenet",
-        "--quick",
-        "--precision",
-        "float64",
-        "--engine",
-        "loop",
-    ]
-    answer = idiolect("reproduce", "map-table1", *words, "--json", "--out", tmp_path)
+    answer = idiolect("reproduce", "persfl-table7", "--precision", "float64", "--json", "--out", tmp_path)
     assert answer.code == 0, answer.err
     assert "all runs compute in float64" in json.loads(answer.out)["notes"]
-    (manifest,) = (json.loads(path.read_text()) for path in tmp_path.glob("*/manifest.json"))
-    assert manifest["spec"]["precision"] == "float64"
+    experiment, _ = ReproductionRequest(precision="float64").experiment("map-fa-lenet", "fedavg", 0)
+    assert experiment.precision == "float64"
+
+
+def test_figure_of_single_networks_has_no_precision(idiolect, refused: Callable):
+    refused(idiolect("reproduce", "map-fig5", "--precision", "bf16"), "train in float32; leave precision out")
 
 
 @pytest.mark.parametrize("key", ["engine", "store_cache", "watcher", "execution"])

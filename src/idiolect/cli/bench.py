@@ -1,4 +1,4 @@
-"""`idiolect bench`."""
+"""`idiolect bench`: times the engines beside a plain loop."""
 
 from __future__ import annotations
 

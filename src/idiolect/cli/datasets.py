@@ -1,4 +1,4 @@
-"""`idiolect datasets`."""
+"""`idiolect datasets`: the datasets, listed or downloaded."""
 
 from __future__ import annotations
 

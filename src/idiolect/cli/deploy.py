@@ -1,4 +1,4 @@
-"""`idiolect deploy`."""
+"""`idiolect deploy`: makes, starts, watches and changes a deployment over Flower."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def methods_command(
 
 
 def tried_pairs() -> list[methods.Pair]:
-    """Every two parts, prepared on a federation so small that it takes a blink."""
+    """Tries every two parts together on a tiny federation; nothing is trained."""
 
     def attempt(method: str) -> None:
         prepare(replace(TINY, method=method), EngineChoice("loop", "cpu", "as asked"))

@@ -1,4 +1,4 @@
-"""`idiolect reproduce`."""
+"""`idiolect reproduce`: a paper's table or figure, printed beside the paper's numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`idiolect run` and `idiolect compare`."""
+"""`idiolect run` and `idiolect compare`: one method, or several on the same clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`idiolect scenarios`."""
+"""`idiolect scenarios`: the papers' experiments, listed or explained."""
 
 from __future__ import annotations
 

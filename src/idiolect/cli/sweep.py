@@ -1,4 +1,4 @@
-"""`idiolect sweep`."""
+"""`idiolect sweep`: many settings of methods, the best chosen on validation data."""
 
 from __future__ import annotations
 

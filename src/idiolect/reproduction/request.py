@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -37,7 +37,7 @@ class ReproductionRequest:
     quick: bool = False
     columns: tuple[str, ...] = ()
     methods: tuple[str, ...] = ()
-    formats: tuple[str, ...] = ("png",)
+    formats: Sequence[str] = ("png",)
     every_round: bool = False
     delta: str = "selection"
     grid: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)

@@ -20,7 +20,7 @@ from idiolect.evaluation import METRICS, Metric, per_batch_metrics
 from idiolect.experiments.spec import Experiment
 from idiolect.federation import Federation, cohort_size, federate, select
 from idiolect.methods import method
-from idiolect.models import Net, build, is_own, trial
+from idiolect.models import Net, build, check_model, is_registered
 from idiolect.options import parse_call
 from idiolect.partition import partition
 
@@ -173,7 +173,7 @@ def assemble(
     here = np.arange(len(federation.clients)) if held is None else np.asarray(held, np.int64)
     _refuse_unusable(experiment, chosen, federation, net, here)
     _refuse_inputs(experiment, federation, net)
-    cannot_batch = trial(net, image_shape, inputs.n_classes) if is_own(experiment.model) else ""
+    cannot_batch = check_model(net, image_shape, inputs.n_classes) if is_registered(experiment.model) else ""
     work = where.workload(
         federation,
         seed=experiment.seed,

@@ -112,7 +112,7 @@ def _checked(spec: str) -> tuple[str, dict[str, Any]]:
 
 
 def _schema(name: str) -> OptionSchema:
-    """The options of a model: what its builder takes beyond the shape of the data, each of its default's kind."""
+    """Returns the options of a model: the builder's arguments beyond the data's shape, each of its default's type."""
     found = OptionSchema.of(f"model {name}", _builder(name), lambda p: p.name not in SHAPE, _listed)
     kinds = {key: p.replace(annotation=type(p.default)) for key, p in found.parameters.items()}
     return replace(found, parameters=kinds)

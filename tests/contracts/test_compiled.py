@@ -14,12 +14,12 @@ import pytest
 import torch
 from torch import Tensor
 
-import idiolect.engines.cohort as cohort_module
+import idiolect.engines.cohort.engine as cohort_module
 from idiolect.core import Batch, Loss, Out, Part, Tree, View, broadcast, chain
 from idiolect.engines import Cohort, LoopEngine, Workload
-from idiolect.engines.compiled import COMPILED
-from idiolect.engines.lanes import Layout
-from idiolect.engines.planning import Planner
+from idiolect.engines.cohort.cuda.compiled_stages import COMPILED
+from idiolect.engines.cohort.cuda.lanes import Layout
+from idiolect.engines.cohort.cuda.planning import Planner
 from idiolect.errors import UserError
 from idiolect.experiments.setting import Setting
 from idiolect.experiments.simulation import Simulation
@@ -62,7 +62,9 @@ def test_traced_cohort_equals_loop(name: str) -> None:
 def test_programs_of_lanes_equal_loop(
     name: str, layout: tuple[int, bool], local_epochs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("idiolect.engines.planning.lay_out", lambda population, n_clients: Layout(*layout))
+    monkeypatch.setattr(
+        "idiolect.engines.cohort.cuda.planning.lay_out", lambda population, n_clients: Layout(*layout)
+    )
     setting = setting_of(name, participation_rate=1.0, local_epochs=local_epochs)
     cohort, loop = (
         play(setting, Cohort(setting.work, compile="trace")),
@@ -296,7 +298,7 @@ def test_rounds_are_planned_while_the_device_is_busy(
 def test_plans_ahead_hold_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     setting = setting_of("fedavg")
     planner, group = Planner(setting.work), list(range(6))
-    monkeypatch.setattr("idiolect.engines.planning.HELD", 1)
+    monkeypatch.setattr("idiolect.engines.cohort.cuda.planning.HELD", 1)
     for round in range(3):
         planner.look_ahead(setting.program(round), group)
     assert {round for round, _, _ in planner._ahead} == {0}
@@ -317,8 +319,10 @@ def test_without_memory_a_round_is_not_planned_ahead(monkeypatch: pytest.MonkeyP
 
 def test_a_group_of_more_steps_than_expected_finds_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Layout, "most_steps", lambda *_: 0)
-    monkeypatch.setattr("idiolect.engines.replay.TRIALS", 1)
-    monkeypatch.setattr("idiolect.engines.planning.lay_out", lambda population, n_clients: Layout(2, True))
+    monkeypatch.setattr("idiolect.engines.cohort.cuda.cuda_graphs.TRIALS", 1)
+    monkeypatch.setattr(
+        "idiolect.engines.cohort.cuda.planning.lay_out", lambda population, n_clients: Layout(2, True)
+    )
     setting = setting_of("fedavg", dataset="tiny", participation_rate=0.5, rounds=4)
     cohort, loop = (
         play(setting, Cohort(setting.work, compile="trace")),

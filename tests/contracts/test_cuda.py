@@ -12,12 +12,12 @@ from torch import Tensor, nn
 
 from idiolect.core import broadcast
 from idiolect.engines import Cohort, EngineChoice, LoopEngine
-from idiolect.engines.dealing import Dealer, Deck
-from idiolect.engines.lanes import Layout
-from idiolect.engines.planning import Planner
-from idiolect.engines.slower import compiling_quietly
+from idiolect.engines.cohort.cuda.batch_copies import Dealer, Deck
+from idiolect.engines.cohort.cuda.lanes import Layout
+from idiolect.engines.cohort.cuda.planning import Planner
+from idiolect.engines.cohort.fallback import compiling_quietly
+from idiolect.engines.cohort.pooling import plain as plain_pool
 from idiolect.experiments.setting import Setting, prepare
-from idiolect.layers.pooling import plain as plain_pool
 from idiolect.models import Net, crop_and_flip, from_module, planned_uniform, register_model
 from idiolect.models.own import OWN
 
@@ -213,7 +213,9 @@ def test_augmented_views_are_the_same_on_a_gpu() -> None:
 def test_programs_of_lanes_equal_loop_on_a_gpu(
     layout: tuple[int, bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("idiolect.engines.planning.lay_out", lambda population, n_clients: Layout(*layout))
+    monkeypatch.setattr(
+        "idiolect.engines.cohort.cuda.planning.lay_out", lambda population, n_clients: Layout(*layout)
+    )
     setting = on_gpu("map", participation_rate=1.0, rounds=5)
     cohort, loop = (
         play(setting, Cohort(setting.work, compile="trace")),
@@ -223,7 +225,9 @@ def test_programs_of_lanes_equal_loop_on_a_gpu(
 
 
 def test_compiled_lanes_apart_equal_loop_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("idiolect.engines.planning.lay_out", lambda population, n_clients: Layout(3, True))
+    monkeypatch.setattr(
+        "idiolect.engines.cohort.cuda.planning.lay_out", lambda population, n_clients: Layout(3, True)
+    )
     setting = on_gpu("map", participation_rate=1.0, rounds=5)
     cohort, loop = play(setting, Cohort(setting.work)), play(setting, LoopEngine(setting.work))
     assert_equal(states(cohort), states(loop))
@@ -235,7 +239,8 @@ def test_lanes_apart_equal_lanes_in_step_in_tf32(monkeypatch: pytest.MonkeyPatch
     for apart in (True, False):
         layout = Layout(3, apart)
         monkeypatch.setattr(
-            "idiolect.engines.planning.lay_out", lambda population, n_clients, chosen=layout: chosen
+            "idiolect.engines.cohort.cuda.planning.lay_out",
+            lambda population, n_clients, chosen=layout: chosen,
         )
         found.append(states(play(setting, Cohort(setting.work))))
     assert_equal(*found, 1e-2)
@@ -243,7 +248,9 @@ def test_lanes_apart_equal_lanes_in_step_in_tf32(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("layout", [(3, False), (3, True)], ids=str)
 def test_rounds_repeat_bit_for_bit(layout: tuple[int, bool], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("idiolect.engines.planning.lay_out", lambda population, n_clients: Layout(*layout))
+    monkeypatch.setattr(
+        "idiolect.engines.cohort.cuda.planning.lay_out", lambda population, n_clients: Layout(*layout)
+    )
     setting = on_gpu("fedavg", model="lenet_map", dataset="tiny(size=28)", precision="tf32")
     one, other = (states(play(setting, Cohort(setting.work, compile="trace"))) for _ in range(2))
     assert_equal(one, other, 0.0)

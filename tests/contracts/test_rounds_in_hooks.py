@@ -11,7 +11,7 @@ import torch
 
 from idiolect.core import Part, chain
 from idiolect.engines import Cohort, LoopEngine
-from idiolect.engines.unknown import Unknown
+from idiolect.engines.cohort.traced_number import Unknown
 from idiolect.parts import average
 
 from .sameness import assert_equal, states

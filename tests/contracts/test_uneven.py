@@ -13,8 +13,8 @@ from torch import Tensor
 
 from idiolect.core import UPLOAD, Batch, Part, Tree, View, broadcast, chain
 from idiolect.engines import Cohort, LoopEngine, PoolEngine, Workload, packing
+from idiolect.engines.cohort.cpu.traced_stages import MANY, FlatSteps
 from idiolect.engines.contract import Outcome
-from idiolect.engines.flat_steps import MANY, FlatSteps
 from idiolect.engines.worker_calls import Call, amounts, worker_engine
 from idiolect.experiments.setting import Setting
 from idiolect.experiments.simulation import Simulation
@@ -175,7 +175,7 @@ def test_a_step_that_reads_keys_later_does_not_read_zeros(monkeypatch: pytest.Mo
     setting = setting_of("fedavg", **UNEVEN)
     engine = Cohort(setting.work, compile="flat")
     reads = itertools.chain([False], itertools.repeat(True))
-    monkeypatch.setattr("idiolect.engines.flat_steps.depends_on", lambda *_: next(reads))
+    monkeypatch.setattr("idiolect.engines.cohort.cpu.traced_stages.depends_on", lambda *_: next(reads))
     one_round(setting, engine, [1])  # one step of one client
     with pytest.warns(UserWarning, match="client by client"):
         found = one_round(setting, engine)

@@ -21,7 +21,7 @@ from idiolect.core import Batch, Program, broadcast
 from idiolect.core.trees import tree_leaves
 from idiolect.engines import Cohort, EngineChoice, LoopEngine, PoolEngine
 from idiolect.engines.balance import balanced_hands
-from idiolect.engines.flat_steps import MANY, FlatSteps
+from idiolect.engines.cohort.cpu.traced_stages import MANY, FlatSteps
 from idiolect.engines.packing import BATCHED
 from idiolect.engines.worker_calls import TRIES, batches_well
 from idiolect.errors import UserError
@@ -259,7 +259,7 @@ def test_a_prepared_stage_is_handed_out_once_and_for_its_round_and_clients_alone
 
 def test_no_more_is_prepared_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
     setting = _setting(replace(SCENE, rounds=MANY))
-    monkeypatch.setattr("idiolect.engines.stage_feed.READY_BYTES", 1)
+    monkeypatch.setattr("idiolect.engines.cohort.cpu.prefetch.READY_BYTES", 1)
     steps, program = FlatSteps(), replace(setting.program(1), differentiate=BATCHED.differentiate)
     (stage,) = program.method.plan(program.scene, program.clock).before
     steps.look_ahead(setting.work, program, [0, 1, 2])

@@ -21,13 +21,14 @@ from typing import Any
 import torch
 
 from idiolect.engines import EngineChoice
-from idiolect.experiments import Experiment, run
+from idiolect.experiments import Execution, Experiment, run
 from idiolect.experiments.private_state import open_private_state, place_private_state
 from idiolect.experiments.setting import prepare
 from idiolect.records import load_checkpoint
 
 CALLS = ("pwrite", "fsync", "replace", "rename")
 CLIENTS = 9
+ON_DISK = Execution(checkpoint_every=1, store="disk", store_cache=0)
 
 
 def experiment(method: str) -> Experiment:
@@ -73,7 +74,7 @@ def content(out: Path, method: str) -> tuple[Any, ...]:
     found = load_checkpoint(folder)
     assert found is not None
     _, state, tables = found
-    store = open_private_state(setting, place_private_state(setting, folder, 1, "disk", 0), folder)
+    store = open_private_state(setting, place_private_state(setting, folder, ON_DISK), folder)
     store.restore(state["private"])
     leaves = torch.utils._pytree.tree_leaves((state["server"], store.rows(range(CLIENTS))))
     store.close()

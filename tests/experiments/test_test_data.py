@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from idiolect.data import Dataset
-from idiolect.deploy.init import Options, init
+from idiolect.deploy.deployment_folder import DeploymentOptions, create_deployment
 from idiolect.engines import EngineChoice
 from idiolect.errors import UserError
 from idiolect.experiments import Experiment, prepare, run, with_settings
@@ -190,7 +190,7 @@ def test_client_without_a_test_sample_is_refused_by_name(data, experiment):
 def test_deployment_splits_every_sites_own_rows(tmp_path):
     chosen = Experiment(partition="label_k(k=4)", clients=10, client_test="official", test=0.0)
     with pytest.raises(UserError, match="tests every site on rows of its own; set client_test to split"):
-        init(chosen, tmp_path / "deployment", Options(plain=True))
+        create_deployment(chosen, tmp_path / "deployment", DeploymentOptions(plain=True))
     assert not (tmp_path / "deployment").exists()
 
 

@@ -36,8 +36,7 @@ from idiolect.reports import (
     zigzag_data,
     zigzag_figure,
 )
-from idiolect.reports.page_extras import extras_part
-from idiolect.reports.ranks import ranks_part
+from idiolect.reports.page.document import extras_part, ranks_part
 
 Row = tuple[
     int, int, str, str, str, str, str, float

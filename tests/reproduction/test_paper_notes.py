@@ -8,11 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from idiolect.calls import parse_call
 from idiolect.errors import UserError
 from idiolect.experiments import Experiment
 from idiolect.methods import card
 from idiolect.methods.persfl import persfl_gd
+from idiolect.options import parse_call
 from idiolect.parts.optimal_teacher import optimal_teacher
 from idiolect.reproduction import picture, plan
 from idiolect.reproduction.papers import figure, figures, papers, tables

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from idiolect.calls import parse_call, with_options, write_call
 from idiolect.core import Method
 from idiolect.experiments.sweeping.parameter_grids import combinations, grid, grids
 from idiolect.methods.catalogue import METHODS
 from idiolect.methods.method_text import resolved
 from idiolect.methods.moon import moon
+from idiolect.options import parse_call, with_options, write_call
 from idiolect.reproduction.papers import figures, tables
 from idiolect.reproduction.scenarios import Scenario, find, scenarios
 

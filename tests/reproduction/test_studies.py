@@ -17,8 +17,7 @@ from idiolect.experiments import Silent
 from idiolect.federation import plan_batches
 from idiolect.models import How, build
 from idiolect.records import RowBuffer
-from idiolect.reports import gather
-from idiolect.reports.features import features_figure
+from idiolect.reports import features_figure, gather
 from idiolect.reproduction import reproduce
 from idiolect.reproduction.studies import Study, studies_of, study_run, training
 from idiolect.reproduction.studies.federation import StudyFederation

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple, ParamSpec, Protocol, TypeAlias
 
 from torch import Tensor
 
-from idiolect.calls import write_call
 from idiolect.core.stage import Plan, Result
 from idiolect.core.trees import Flat, Flats, Slot
 from idiolect.errors import UserError
+from idiolect.options import write_call
 
 __all__ = [
     "Batch",

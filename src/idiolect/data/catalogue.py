@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import inspect
 import os
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from idiolect.calls import parse_call, with_defaults
 from idiolect.data.dataset import Dataset
 from idiolect.data.embedded import EMBEDDED, TEST_PER_CLASS, TRAIN_PER_CLASS, load_embedded
 from idiolect.data.emnist_files import SPLITS
-from idiolect.data.from_files import load_files, options_of
+from idiolect.data.from_files import load_files, reader_of
 from idiolect.data.location import data_folder, destination, is_present
 from idiolect.data.sources import SOURCES, Source
 from idiolect.data.synthetic import synthetic
-from idiolect.errors import UserError, refuse_unknown_choice, unknown_name
+from idiolect.errors import refuse_unknown_choice, unknown_name
+from idiolect.options import OptionSchema, parse_call
 
 __all__ = ["DEFAULT", "Row", "describe", "load", "names", "resolved", "sizes"]
 
@@ -51,7 +49,7 @@ def load(name: str = DEFAULT, data_dir: str | os.PathLike[str] | None = None, **
         options: the keyword arguments of `synthetic`, or of the dataset's reader: `split` of emnist, `stride` of
             shakespeare-roles, `size`, `min_ratings` and `max_ratings` of flickr-aes; no other has any.
     """
-    _known(name, options)
+    _options(name).refuse_unknown(options)
     if name == SYNTHETIC:
         return synthetic(**options)
     if name == EMBEDDED:
@@ -65,9 +63,10 @@ def resolved(text: str) -> tuple[str, dict[str, Any]]:
     >>> resolved("emnist")
     ('emnist', {'split': 'byclass'})
     """
-    name, bracket, rest = text.partition("(")
-    name, given = name.strip(), parse_call("options" + bracket + rest)[1]
-    return name, with_defaults(given, _known(name, given))
+    name, given = parse_call(text)
+    known = _options(name)
+    known.refuse_unknown(given)
+    return name, known.with_defaults(given)
 
 
 def sizes(text: str) -> tuple[tuple[int, int, int], int]:
@@ -87,17 +86,15 @@ def sizes(text: str) -> tuple[tuple[int, int, int], int]:
     return (source.shape[0], side, side) if side else source.shape, n_classes
 
 
-def _known(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a dataset and their defaults; an unknown dataset or option is refused."""
+def _options(name: str) -> OptionSchema:
+    """The options of a dataset; its reader checks their values itself."""
     if name not in names():
         raise unknown_name("dataset", name, names())
-    known: dict[str, Any] = {}
-    if name == SYNTHETIC:
-        known = {key: p.default for key, p in inspect.signature(synthetic).parameters.items()}
-    elif name != EMBEDDED:
-        known = options_of(SOURCES[name])
-    _refuse_unknown(name, options, known)
-    return known
+    subject = f"dataset {name!r}"
+    if name == EMBEDDED:
+        return OptionSchema(subject, {})
+    read = synthetic if name == SYNTHETIC else reader_of(SOURCES[name])
+    return OptionSchema.of(subject, read, lambda parameter: parameter.kind is parameter.KEYWORD_ONLY)
 
 
 def describe(data_dir: str | os.PathLike[str] | None = None) -> list[Row]:
@@ -122,11 +119,3 @@ def _row(source: Source, root: Path) -> Row:
         status="present" if is_present(source, root) else "missing",
         where=str(destination(source, root)),
     )
-
-
-def _refuse_unknown(name: str, options: Mapping[str, Any], known: Iterable[str]) -> None:
-    known = list(known)
-    for key in options:
-        if key not in known:
-            allowed = f"known: {', '.join(known)}" if known else "it takes none"
-            raise UserError(f"dataset {name!r} has no option {key!r}; {allowed}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from idiolect.data.shakespeare import read_shakespeare_leaf, read_shakespeare_ro
 from idiolect.data.source import Source
 from idiolect.data.tiny_imagenet import read_tiny_imagenet
 
-__all__ = ["load_files", "options_of"]
+__all__ = ["load_files", "reader_of"]
 
 
 def _in_two_parts(read_part: Callable[..., Part]) -> Callable[..., Content]:
@@ -46,15 +45,14 @@ _READERS: dict[str, Callable[..., Content]] = {
 }
 
 
-def options_of(source: Source) -> dict[str, Any]:
-    """The options its reader takes, with their defaults."""
-    parameters = inspect.signature(_READERS[source.layout]).parameters.values()
-    return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+def reader_of(source: Source) -> Callable[..., Content]:
+    """Returns the function that reads a dataset's files; its keyword arguments are the dataset's options."""
+    return _READERS[source.layout]
 
 
 def load_files(source: Source, root: Path, **options: Any) -> Dataset:
     """Reads the dataset that lies under the data folder `root`."""
-    found = _READERS[source.layout](source, root, **options)
+    found = reader_of(source)(source, root, **options)
     manifest: dict[str, Any] = {
         "source": source.home,
         "licence": source.licence,

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from idiolect.engines.cohort import Cohort
+from idiolect.engines.cohort.engine import Cohort
 from idiolect.engines.contract import Engine
 from idiolect.engines.loop import LoopEngine
 from idiolect.engines.pool import PoolEngine

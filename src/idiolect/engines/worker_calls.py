@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from idiolect.core import Clock, Program, Stage, Tree
 from idiolect.engines.balance import balanced_hands, hands_of
-from idiolect.engines.cohort import Cohort
-from idiolect.engines.flat_steps import tracing_pays
+from idiolect.engines.cohort.cpu.traced_stages import tracing_pays
+from idiolect.engines.cohort.engine import Cohort
 from idiolect.engines.loop import LoopEngine
 from idiolect.engines.workload import Workload
 from idiolect.errors import UserError

@@ -1,7 +1,9 @@
 """The frozen experiment spec, runs, comparisons, sweeps and campaigns of many runs."""
 
+from idiolect.experiments.compare import Comparison, compare
+from idiolect.experiments.execution import Execution
 from idiolect.experiments.progress import Silent, Watcher
-from idiolect.experiments.run import Comparison, compare, run
+from idiolect.experiments.run import run
 from idiolect.experiments.setting import Setting, prepare
 from idiolect.experiments.simulation import Simulation
 from idiolect.experiments.spec import Experiment, with_settings
@@ -9,6 +11,7 @@ from idiolect.experiments.sweep import Sweep, sweep
 
 __all__ = [
     "Comparison",
+    "Execution",
     "Experiment",
     "Setting",
     "Silent",

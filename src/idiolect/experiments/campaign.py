@@ -1,27 +1,30 @@
-"""What has to be run, and what is taken from each run; every run is made once, whoever needs it."""
+"""A campaign: many runs one after the other, each made once however many numbers are taken from it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from idiolect.data.availability import availability
 from idiolect.errors import UserError
-from idiolect.experiments.progress import Watcher
+from idiolect.experiments.execution import Execution
 from idiolect.experiments.run import run
 from idiolect.experiments.spec import Experiment
+from idiolect.experiments.tracking import open_log
 from idiolect.records import Run
 
-__all__ = ["RunOutcome", "RunRequest", "Where", "run_campaign"]
+__all__ = ["RunOutcome", "RunRequest", "run_campaign"]
 
 
 @dataclass(frozen=True)
 class RunRequest:
-    """Args:
-    key: whose number it is.
-    take: what is wanted of the run.
+    """A number that someone wants, and the experiment whose run gives it.
+
+    Args:
+        key: identifies the request among the outcomes.
+        notes: sentences that are kept in the record of the run.
+        take: computes what is wanted from the run.
     """
 
     key: Hashable
@@ -31,62 +34,47 @@ class RunRequest:
 
 
 class RunOutcome(NamedTuple):
-    """What was taken, or why nothing was: data that are not on this machine, or a refusal."""
+    """What was taken from a run, or why there is nothing.
+
+    Args:
+        missing: the dataset that is not on this machine, and how to get it.
+        failed: why the run, or the taking, was refused.
+    """
 
     value: Any = None
     missing: str = ""
     failed: str = ""
 
 
-@dataclass(frozen=True)
-class Where:
-    """Where and how runs are made."""
+def run_campaign(requests: Sequence[RunRequest], execution: Execution) -> dict[Hashable, RunOutcome]:
+    """Makes every run that the requests need and returns the outcomes by key.
 
-    out: Path
-    engine: str = "auto"
-    device: str = "auto"
-    data_dir: Path | None = None
-    checkpoint_every: int = 10
-
-
-def run_campaign(tasks: Sequence[RunRequest], where: Where, watcher: Watcher) -> dict[Hashable, RunOutcome]:
-    """Runs what is not finished, takes up what was interrupted, and goes on where one run is refused."""
-    groups: dict[Experiment, list[RunRequest]] = {}
-    for task in sorted(tasks, key=lambda task: task.experiment.dataset):
-        groups.setdefault(task.experiment, []).append(task)
+    Finished runs are read and interrupted ones resumed.  A run that is refused does not stop the others.
+    """
+    open_log(execution.log, execution.out)  # a tracker that cannot be opened is refused before the first run
+    by_experiment: dict[Experiment, list[RunRequest]] = {}
+    for request in sorted(requests, key=lambda request: request.experiment.dataset):
+        by_experiment.setdefault(request.experiment, []).append(request)
     found: dict[Hashable, RunOutcome] = {}
-    for experiment, wanted in groups.items():
-        data = availability(experiment.dataset, where.data_dir)
+    for experiment, wanted in by_experiment.items():
+        data = availability(experiment.dataset, execution.data_dir)
         if not data.present:
             reason = f"{data.dataset} is not on this machine; {data.advice}"
-            found |= {task.key: RunOutcome(missing=reason) for task in wanted}
+            found |= {request.key: RunOutcome(missing=reason) for request in wanted}
             continue
         try:
-            done = _run(wanted[0], where, watcher)
+            made = replace(execution, resume=True, notes=[*execution.notes, *wanted[0].notes])
+            done = run(experiment, execution=made)
         except UserError as error:
-            watcher.say(f"refused: {error}")
-            found |= {task.key: RunOutcome(failed=str(error)) for task in wanted}
+            execution.watcher.say(f"refused: {error}")
+            found |= {request.key: RunOutcome(failed=str(error)) for request in wanted}
             continue
-        found |= {task.key: _taken(task, done) for task in wanted}
+        found |= {request.key: _taken(request, done) for request in wanted}
     return found
 
 
-def _run(task: RunRequest, where: Where, watcher: Watcher) -> Run:
-    return run(
-        task.experiment,
-        out=where.out,
-        engine=where.engine,
-        device=where.device,
-        data_dir=where.data_dir,
-        resume=True,
-        checkpoint_every=where.checkpoint_every,
-        watcher=watcher,
-        notes=task.notes,
-    )
-
-
-def _taken(task: RunRequest, done: Run) -> RunOutcome:
+def _taken(request: RunRequest, done: Run) -> RunOutcome:
     try:
-        return RunOutcome(task.take(done))
+        return RunOutcome(request.take(done))
     except UserError as error:
         return RunOutcome(failed=str(error))

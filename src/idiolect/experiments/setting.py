@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from idiolect.calls import parse_call
 from idiolect.core import Clock, Initial, Method, Program, Task, Tree, init_private, init_server
 from idiolect.data import Dataset, load
 from idiolect.engines import EngineChoice, Forms, Workload, dry_round, initialiser, make_task
@@ -22,6 +21,7 @@ from idiolect.experiments.spec import Experiment
 from idiolect.federation import Federation, cohort_size, federate, select
 from idiolect.methods import method
 from idiolect.models import Net, build, is_own, trial
+from idiolect.options import parse_call
 from idiolect.partition import partition
 
 __all__ = ["Inputs", "Setting", "assemble", "pool_of", "prepare", "read_dataset"]
@@ -233,9 +233,8 @@ def read_dataset(text: str, data_dir: str | Path | None = None) -> Dataset:
 
 @lru_cache(maxsize=1)
 def _dataset(text: str, data_dir: str | None) -> Dataset:
-    name, bracket, rest = text.partition("(")
-    _, options = parse_call("dataset" + bracket + rest)
-    return load(name.strip(), data_dir, **options)
+    name, options = parse_call(text)
+    return load(name, data_dir, **options)
 
 
 def _refuse_unusable(

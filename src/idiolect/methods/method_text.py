@@ -6,19 +6,17 @@ what is written, what its preset gives, and the defaults.
 
 from __future__ import annotations
 
-import inspect
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from idiolect import parts
-from idiolect.calls import parse_call, split_outside_brackets, write_call
 from idiolect.core import Method, Part, chain
 from idiolect.errors import UserError, unknown_name
 from idiolect.methods.catalogue import METHODS, PARTS, identifier
+from idiolect.options import OptionSchema, parse_call, split_outside_brackets, write_call
 
-__all__ = ["beyond_defaults", "method", "pieces", "resolved", "shortest"]
+__all__ = ["beyond_defaults", "method", "options_of", "pieces", "resolved", "shortest"]
 
 
 def method(text: str) -> Method:
@@ -64,37 +62,11 @@ def _written(term: str) -> str:
 
 
 def _piece(term: str) -> Method | Part:
-    name, options = given_options(term)
-    return _call(name, make_of(name), options)
-
-
-def _call(name: str, make: Callable[..., Method | Part], options: dict[str, Any]) -> Method | Part:
-    known = inspect.signature(make).parameters
-    for option in options:
-        if option not in known:
-            listed = ", ".join(known) or "it takes none"
-            raise UserError(f"{name} has no option {option!r}; known: {listed}")
-    for option, value in options.items():
-        _refuse_type(name, option, value, known[option].annotation)
-    return make(**options)
-
-
-def _refuse_type(name: str, option: str, value: Any, annotation: Any) -> None:
-    """Refuses a value whose type is not the one in the signature."""
-    written = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
-    kinds = re.split(r"\s*\|\s*", written)
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    fits = {
-        "int": isinstance(value, int) and not isinstance(value, bool),
-        "float": number,
-        "str": isinstance(value, str),
-        "None": value is None,
-        "bool": isinstance(value, bool),
-        "tuple[float, ...]": isinstance(value, tuple | list)
-        and all(isinstance(v, int | float) and not isinstance(v, bool) for v in value),
-    }
-    if not any(fits.get(kind, True) for kind in kinds):
-        raise UserError(f"{name}: option {option} must be {written}, got {value!r}")
+    name, options = _given_options(term)
+    known = options_of(name)
+    known.refuse_unknown(options)
+    known.refuse_wrong_kinds(options)
+    return _factory(name)(**options)
 
 
 def resolved(text: str) -> list[tuple[str, dict[str, Any]]]:
@@ -107,11 +79,8 @@ def resolved(text: str) -> list[tuple[str, dict[str, Any]]]:
     """
     found = []
     for term in split_outside_brackets(text, "+"):
-        name, options = given_options(term)
-        parameters = inspect.signature(make_of(name)).parameters
-        defaults = {key: p.default for key, p in parameters.items() if p.default is not p.empty}
-        whole = {**defaults, **options}
-        found.append((name, {key: _plain(value, parameters.get(key)) for key, value in whole.items()}))
+        name, options = _given_options(term)
+        found.append((name, options_of(name).with_defaults(options)))
     return found
 
 
@@ -124,12 +93,26 @@ def shortest(text: str) -> str:
     return " + ".join(write_call(name, beyond_defaults(name, options)) for name, options in resolved(text))
 
 
-def given_options(term: str) -> tuple[str, dict[str, Any]]:
+def beyond_defaults(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns those of a method's options that are not its defaults.
+
+    >>> beyond_defaults("fedprox", {"weight": 0.5, "form": "sq_half"})
+    {'weight': 0.5}
+    """
+    return options_of(name).beyond_defaults(options)
+
+
+def options_of(name: str) -> OptionSchema:
+    """Returns the options of a method or part: the parameters of its factory."""
+    return OptionSchema.of(name, _factory(name))
+
+
+def _given_options(term: str) -> tuple[str, dict[str, Any]]:
     """Returns name and options of one term as it is written, with its preset expanded."""
     name, bracket, rest = term.partition("(")
     name, options = parse_call(identifier(name) + bracket + rest)
     if name not in METHODS:
-        make_of(name)
+        _factory(name)
         return name, options
     presets = METHODS[name].presets
     chosen = options.pop("preset", None)
@@ -138,46 +121,10 @@ def given_options(term: str) -> tuple[str, dict[str, Any]]:
     return name, {**(presets[chosen] if chosen is not None else {}), **options}
 
 
-def make_of(name: str) -> Callable[..., Method | Part]:
-    """Returns the factory of a method or part; its signature is the configuration."""
+def _factory(name: str) -> Callable[..., Method | Part]:
+    """Returns the factory of a method or part."""
     if name in METHODS:
         return METHODS[name].make
     if name in PARTS:
         return PARTS[name]
     raise unknown_name("method", name, [*METHODS, *PARTS])
-
-
-def beyond_defaults(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns those of a method's options that are not its defaults.
-
-    >>> beyond_defaults("fedprox", {"weight": 0.5, "form": "sq_half"})
-    {'weight': 0.5}
-    """
-    parameters = inspect.signature(make_of(name)).parameters
-    return {
-        key: value
-        for key, value in options.items()
-        if key not in parameters
-        or _plain(value, parameters[key]) != _plain(parameters[key].default, parameters[key])
-    }
-
-
-def _plain(value: Any, parameter: inspect.Parameter | None) -> Any:
-    """Returns the value as JSON holds it; an int given for an option that takes a float becomes a float."""
-    if isinstance(value, tuple | list):
-        return [_plain(each, parameter) for each in value]
-    if isinstance(value, dict):
-        return {str(key): _plain(each, None) for key, each in value.items()}
-    if isinstance(value, int) and not isinstance(value, bool):
-        return float(value) if parameter and _takes_fractions(parameter) else value
-    if value is None or isinstance(value, bool | float | str):
-        return value
-    return f"{value.__module__}.{value.__qualname__}" if hasattr(value, "__qualname__") else repr(value)
-
-
-def _takes_fractions(parameter: inspect.Parameter) -> bool:
-    if parameter.annotation is parameter.empty:
-        return isinstance(parameter.default, float)
-    written = parameter.annotation
-    words = written if isinstance(written, str) else inspect.formatannotation(written)
-    return "float" in words and "int" not in words

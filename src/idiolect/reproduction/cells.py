@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from idiolect.calls import with_options
 from idiolect.errors import UserError
 from idiolect.experiments.campaign import RunOutcome, RunRequest
+from idiolect.options import with_options
 from idiolect.reproduction.entry import ORACLE, Entry, entry_of, rule_of
 from idiolect.reproduction.papers import Cell, Reading
 from idiolect.reproduction.plan import Ask

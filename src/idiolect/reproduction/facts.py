@@ -8,7 +8,7 @@ from typing import Any
 from idiolect.data.availability import availability
 from idiolect.engines import place
 from idiolect.errors import UserError
-from idiolect.experiments.campaign import Where
+from idiolect.experiments.execution import Execution
 from idiolect.experiments.setting import prepare
 from idiolect.experiments.spec import Experiment
 from idiolect.reproduction.entry import Entry
@@ -18,7 +18,7 @@ from idiolect.reproduction.plan import Ask
 __all__ = ["fact_entry"]
 
 
-def fact_entry(cell: Cell, ask: Ask, where: Where) -> Entry:
+def fact_entry(cell: Cell, ask: Ask, where: Execution) -> Entry:
     """The cell's fact beside the paper's."""
     experiment, _ = ask.experiment(cell.scenarios[0], cell.method or "fedavg", ask.seeds[0])
     known: dict[str, Any] = {"row": cell.row, "column": cell.column, "unit": cell.unit}
@@ -36,7 +36,7 @@ def fact_entry(cell: Cell, ask: Ask, where: Where) -> Entry:
 
 
 @lru_cache(maxsize=8)
-def _sizes(experiment: Experiment, where: Where) -> dict[str, float]:
+def _sizes(experiment: Experiment, where: Execution) -> dict[str, float]:
     """Of the federation: clients, classes, and means over clients of classes, training and test samples."""
     federation = prepare(experiment, place(where.engine, where.device), where.data_dir).federation
     train, test = federation.class_counts("train"), federation.class_counts("test")

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from idiolect.calls import with_options
-from idiolect.experiments.campaign import RunOutcome, RunRequest, Where, run_campaign
+from idiolect.experiments.campaign import RunOutcome, RunRequest, run_campaign
+from idiolect.experiments.execution import Execution
 from idiolect.experiments.progress import Watcher
 from idiolect.experiments.sweeping.parameter_grids import combinations
+from idiolect.options import with_options
 from idiolect.records import Run
 from idiolect.reproduction.entry import ORACLE, Entry, entry_of, rule_of
 from idiolect.reproduction.lines import ORACLES, SUMMARIES, TAKES, gains
@@ -44,7 +45,7 @@ class Trace(NamedTuple):
 def figure_entries(
     figure: Figure,
     ask: Ask,
-    where: Where,
+    where: Execution,
     watcher: Watcher,
     scenarios: Sequence[str] = (),
     methods: Sequence[str] = (),
@@ -61,7 +62,7 @@ def figure_entries(
         and (not methods or trace.method.partition("(")[0] in methods)
     ]
     tasks = [task for trace in traces for task in _tasks(figure, trace, ask)]
-    outcomes = run_campaign(tasks, where, watcher)
+    outcomes = run_campaign(tasks, where)
     if figure.kind == "change":
         found = [_change(figure, old, new, ask, outcomes) for old, new in _pairs(traces)]
     else:

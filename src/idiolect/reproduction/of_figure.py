@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from idiolect.experiments.campaign import Where
+from idiolect.experiments.execution import Execution
 from idiolect.experiments.progress import Watcher
 from idiolect.records import write_atomically
 from idiolect.reproduction.entry import Entry
@@ -28,7 +28,7 @@ __all__ = ["whole_figure"]
 def whole_figure(
     found: Figure,
     ask: Ask,
-    where: Where,
+    where: Execution,
     watcher: Watcher,
     scenarios: Sequence[str],
     methods: Sequence[str],
@@ -52,7 +52,12 @@ def whole_figure(
 
 
 def _of_runs(
-    found: Figure, ask: Ask, where: Where, watcher: Watcher, scenarios: Sequence[str], methods: Sequence[str]
+    found: Figure,
+    ask: Ask,
+    where: Execution,
+    watcher: Watcher,
+    scenarios: Sequence[str],
+    methods: Sequence[str],
 ) -> tuple[Reproduction, pd.DataFrame]:
     refuse_unknown("scenario", scenarios, found.scenarios)
     lines = (*found.lines, *found.compared)
@@ -69,7 +74,7 @@ def _of_runs(
 
 
 def _of_tables(
-    found: Figure, ask: Ask, where: Where, watcher: Watcher, methods: Sequence[str]
+    found: Figure, ask: Ask, where: Execution, watcher: Watcher, methods: Sequence[str]
 ) -> list[Entry]:
     """A column of several tables, each table a column of this one."""
     return [

@@ -9,13 +9,10 @@ from matplotlib.figure import Figure as Picture
 
 from idiolect.data.availability import availability
 from idiolect.engines import place
-from idiolect.experiments.campaign import Where
+from idiolect.experiments.execution import Execution
 from idiolect.experiments.progress import Watcher
 from idiolect.records import Run, write_atomically
-from idiolect.reports.bars import bars_figure
-from idiolect.reports.features import features_figure
-from idiolect.reports.lines import lines_figure
-from idiolect.reports.write import image
+from idiolect.reports import bars_figure, features_figure, image, lines_figure
 from idiolect.reproduction.entry import Entry, entry_of
 from idiolect.reproduction.papers import Figure
 from idiolect.reproduction.plan import Ask
@@ -30,7 +27,12 @@ DISTANCES = ("O-O", "O-M", "M-M")
 
 
 def whole_study(
-    found: Figure, ask: Ask, where: Where, watcher: Watcher, scenarios: Sequence[str], formats: Sequence[str]
+    found: Figure,
+    ask: Ask,
+    where: Execution,
+    watcher: Watcher,
+    scenarios: Sequence[str],
+    formats: Sequence[str],
 ) -> Reproduction:
     """Numbers of all studies, their points as CSV, and the picture."""
     refuse_unknown("scenario", scenarios, found.scenarios)

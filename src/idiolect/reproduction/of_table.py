@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from idiolect.experiments.campaign import Where, run_campaign
+from idiolect.experiments.campaign import run_campaign
+from idiolect.experiments.execution import Execution
 from idiolect.experiments.progress import Watcher
 from idiolect.reproduction.cells import cell_entry, cell_tasks
 from idiolect.reproduction.entry import Entry
@@ -17,18 +18,18 @@ __all__ = ["table_entries", "whole_table"]
 
 
 def whole_table(
-    found: Table, ask: Ask, where: Where, watcher: Watcher, columns: Sequence[str], methods: Sequence[str]
+    found: Table, ask: Ask, where: Execution, watcher: Watcher, columns: Sequence[str], methods: Sequence[str]
 ) -> Reproduction:
     entries = table_entries(found, ask, where, watcher, columns, methods)
     return written(found.id, found.caption, entries, found.notes, ask, where)
 
 
 def table_entries(
-    found: Table, ask: Ask, where: Where, watcher: Watcher, columns: Sequence[str], methods: Sequence[str]
+    found: Table, ask: Ask, where: Execution, watcher: Watcher, columns: Sequence[str], methods: Sequence[str]
 ) -> list[Entry]:
     cells = _chosen(found, columns, methods)
     run = [cell for cell in cells if cell.reading.source in ("run", "choice")]
-    outcomes = run_campaign([task for cell in run for task in cell_tasks(cell, ask)], where, watcher)
+    outcomes = run_campaign([task for cell in run for task in cell_tasks(cell, ask)], where)
     doubts = {column.id: column.note for column in found.columns}
     return [
         cell_entry(cell, ask, outcomes, doubts[cell.column])

@@ -9,15 +9,17 @@ import pandas as pd
 from matplotlib.figure import Figure as Picture
 
 from idiolect.records import write_atomically
-from idiolect.reports.bars import bars_figure
-from idiolect.reports.change_figure import change_figure
-from idiolect.reports.heat_map import heat_figure
-from idiolect.reports.lines import lines_figure
-from idiolect.reports.profile import profile_figure
-from idiolect.reports.scatter import scatter_figure
-from idiolect.reports.settings_scatter import settings_figure
-from idiolect.reports.write import image
-from idiolect.reports.zigzag import zigzag_figure
+from idiolect.reports import (
+    bars_figure,
+    change_figure,
+    heat_figure,
+    image,
+    lines_figure,
+    profile_figure,
+    scatter_figure,
+    settings_figure,
+    zigzag_figure,
+)
 from idiolect.reproduction.entry import Entry
 from idiolect.reproduction.papers import Figure
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from idiolect.calls import with_options
 from idiolect.experiments.spec import Experiment
+from idiolect.options import with_options
 from idiolect.reproduction.papers import Reading
 from idiolect.reproduction.quick import MARK, quick, quick_reading
 from idiolect.reproduction.scenarios import find

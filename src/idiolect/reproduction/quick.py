@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from idiolect.calls import parse_call, split_outside_brackets, write_call
 from idiolect.experiments.spec import Experiment
+from idiolect.options import parse_call, split_outside_brackets, write_call
 from idiolect.reproduction.papers import Reading
 
 __all__ = ["MARK", "quick", "quick_reading"]

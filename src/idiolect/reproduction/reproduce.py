@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice, unknown_name
-from idiolect.experiments.campaign import Where
-from idiolect.experiments.progress import Silent, Watcher
+from idiolect.experiments.execution import Execution, split_keywords
 from idiolect.experiments.sweeping.parameter_grids import grid
-from idiolect.reports.write import FIGURES
+from idiolect.reports import IMAGE_FORMATS
 from idiolect.reproduction.of_figure import whole_figure
 from idiolect.reproduction.of_table import whole_table
 from idiolect.reproduction.papers import figure, figures, papers, table, tables
@@ -37,11 +36,8 @@ def reproduce(
     delta: str = "selection",
     quick: bool = False,
     formats: Sequence[str] = ("png",),
-    out: str | Path = "runs",
-    engine: str = "auto",
-    device: str = "auto",
-    data_dir: str | Path | None = None,
-    watcher: Watcher | None = None,
+    execution: Execution | None = None,
+    **settings: Any,
 ) -> Reproduction:
     """Runs what a table or figure needs and is not done yet, and writes it with the paper's numbers beside ours.
 
@@ -59,23 +55,28 @@ def reproduce(
             4 is written, which is read in rounds that evaluate all clients.
         quick: embedded data, few clients and rounds; shows that it works and is never compared.
         formats: of a figure's picture: png, svg, pdf.
-        out: holds the runs, and a folder with the table.
+        execution: how the runs are made; its ``out`` holds the runs and a folder with the table.  Interrupted runs are
+            always resumed.
+        settings: fields of ``Execution``; see ``run``.
     """
+    execution, chosen = split_keywords(execution, settings)
+    for name in chosen:
+        raise UserError(f"{name} cannot be set: a reproduction runs the settings of the paper")
     for name in formats:
-        refuse_unknown_choice("a format", name, FIGURES)
+        refuse_unknown_choice("a format", name, IMAGE_FORMATS)
     if id not in ids():
         raise unknown_name("table or figure", id, ids())
     if seeds is None:
         seeds = 1 if quick else papers()[id.partition("-")[0]].seeds
     refuse_outside("seeds", seeds, 1)
     _check_delta(id, delta)
-    settings = _settings(id) if best_of_grid else {}
-    ask = Ask(preset, tuple(range(seeds)), quick, delta=delta, grid=settings)
-    where = Where(Path(out), engine, device, Path(data_dir) if data_dir else None, 1 if quick else 10)
+    tried = _settings(id) if best_of_grid else {}
+    ask = Ask(preset, tuple(range(seeds)), quick, delta=delta, grid=tried)
+    where = replace(execution, checkpoint_every=1) if quick else execution
     methods = [name.strip().lower().replace("-", "_") for name in methods]
     if id in {found.id for found in tables()}:
-        return whole_table(table(id), ask, where, watcher or Silent(), columns, methods)
-    return whole_figure(figure(id), ask, where, watcher or Silent(), columns, methods, formats)
+        return whole_table(table(id), ask, where, where.watcher, columns, methods)
+    return whole_figure(figure(id), ask, where, where.watcher, columns, methods, formats)
 
 
 def _check_delta(id: str, delta: str) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from idiolect.errors import unknown_name
-from idiolect.experiments.campaign import Where
+from idiolect.experiments.execution import Execution
 from idiolect.reproduction.entry import Entry
 from idiolect.reproduction.files import write_files
 from idiolect.reproduction.notes import notes_of
@@ -38,11 +38,11 @@ class Reproduction:
 
 
 def written(
-    id: str, caption: str, entries: list[Entry], notes: Sequence[str], ask: Ask, where: Where
+    id: str, caption: str, entries: list[Entry], notes: Sequence[str], ask: Ask, where: Execution
 ) -> Reproduction:
     """The reproduction, its tables in ``<out>/<id>``, or ``<out>/<id>-quick``."""
     told = notes_of(entries, notes, ask)
-    folder = where.out / (f"{id}-quick" if ask.quick else id)
+    folder = Path(where.out) / (f"{id}-quick" if ask.quick else id)
     title = f"{id} (quick): {caption}" if ask.quick else f"{id}: {caption}"
     write_files(folder, id, entries, title, told, ask.quick)
     return Reproduction(id, caption, ask.quick, tuple(entries), tuple(told), folder)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from idiolect.core import Program, Tree
 from idiolect.core.trees import Rows, tree_leaves, tree_map
-from idiolect.engines.cohort import Cohort
+from idiolect.engines.cohort.engine import Cohort
 from idiolect.engines.contract import Logits, Outcome
 from idiolect.engines.cpu_tuning import keep_freed_memory
 from idiolect.engines.pool.worker import Ahead, Luggage, Task, Worker, start_worker

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import torch
 
 from idiolect.core import Clock, Program
-from idiolect.engines.cohort import Cohort
+from idiolect.engines.cohort.engine import Cohort
 from idiolect.engines.cpu_tuning import give_way, settle_on_one_core
 from idiolect.engines.loop import LoopEngine
 from idiolect.engines.pool.fork_server import ForkServer, fork_server

@@ -18,7 +18,7 @@ from ray.exceptions import GetTimeoutError, RayError
 from idiolect.core import Program, Tree
 from idiolect.core.trees import any_nan, tree_leaves, tree_map
 from idiolect.engines.balance import measured
-from idiolect.engines.cohort import Cohort
+from idiolect.engines.cohort.engine import Cohort
 from idiolect.engines.cpu_tuning import settle_on_one_core
 from idiolect.engines.loop import LoopEngine
 from idiolect.engines.numpy_trees import to_arrays, to_tensors

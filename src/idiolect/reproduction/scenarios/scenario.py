@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
-from idiolect.calls import parse_call, split_outside_brackets, write_call
 from idiolect.errors import UserError
 from idiolect.experiments.spec import Experiment
 from idiolect.methods.catalogue import METHODS, identifier
 from idiolect.methods.method_text import beyond_defaults
+from idiolect.options import parse_call, split_outside_brackets, write_call
 
 __all__ = ["ORIGINS", "PRESETS", "Given", "Scenario"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from idiolect.calls import parse_call
+from idiolect.options import parse_call
 from idiolect.reproduction.scenarios import find
 from idiolect.reproduction.studies.study import Study
 

@@ -12,14 +12,15 @@ import pytest
 
 pytest.importorskip("flwr", reason="deployment needs the extra flower")
 
-from idiolect.deploy import coordinator
 from idiolect.deploy.configuration import read_plan
 from idiolect.deploy.deployment_folder import DeploymentOptions, add_site
+from idiolect.deploy.participants import DeployedSites
 from idiolect.deploy.progress import read_progress
 from idiolect.deploy.server import run_server
 from idiolect.deploy.site import Site
 from idiolect.deploy.tensor_names import flatten
 from idiolect.errors import UserError
+from idiolect.experiments.round import FederatedRun
 from idiolect.records import find_checkpoint
 
 from .conftest import PERSFL, Deploy
@@ -35,19 +36,21 @@ class Killed(BaseException):
 
 def kill_in_round(monkeypatch: pytest.MonkeyPatch, round: int, step: str) -> None:
     """The server is lost in this round before ``step`` of it."""
-    whole = getattr(coordinator.Coordinator, step)
+    owner: type = FederatedRun if hasattr(FederatedRun, step) else DeployedSites
+    whole = getattr(owner, step)
 
-    def killed(self: coordinator.Coordinator, *arguments: Any, **options: Any) -> Any:
-        if self.round == round:
+    def killed(self: Any, *arguments: Any, **options: Any) -> Any:
+        sites = self.participants if owner is FederatedRun else self
+        if sites.progress.round == round:
             raise Killed
         return whole(self, *arguments, **options)
 
-    monkeypatch.setattr(coordinator.Coordinator, step, killed)
+    monkeypatch.setattr(owner, step, killed)
 
 
 @pytest.mark.parametrize(
     ("method", "step"),
-    [("map", "_uploads"), ("map", "_write_round"), (PERSFL, "_follow"), (PERSFL, "_write_round")],
+    [("map", "_uploads"), ("map", "_record_round"), (PERSFL, "follow_up"), (PERSFL, "_record_round")],
 )
 def test_server_killed_anywhere_goes_on_after_the_last_complete_round(
     deploy: Deploy, monkeypatch: pytest.MonkeyPatch, method: str, step: str
@@ -85,13 +88,13 @@ def away(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Has a node be away in some rounds."""
 
     def arrange(grid: FakeGrid, node: int, *rounds: int) -> None:
-        whole = coordinator.Coordinator.advance
+        whole = FederatedRun.advance
 
-        def advance(self: coordinator.Coordinator) -> None:
+        def advance(self: FederatedRun[DeployedSites]) -> None:
             grid.away = {node} if self.round in rounds else set()
             whole(self)
 
-        monkeypatch.setattr(coordinator.Coordinator, "advance", advance)
+        monkeypatch.setattr(FederatedRun, "advance", advance)
         monkeypatch.setattr("idiolect.deploy.connection.NODES_SECONDS", 0.0)
 
     return arrange

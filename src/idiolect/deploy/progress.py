@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from idiolect.records.atomic import write_atomically
+from idiolect.records.atomic_files import write_atomically
 
 __all__ = ["PROGRESS_FILE", "DeploymentProgress", "read_progress"]
 
@@ -51,6 +51,12 @@ class DeploymentProgress:
     def note(self, site: str, **facts: Any) -> None:
         """Notes facts about a site; ``save`` writes them."""
         self.sites.setdefault(site, {}).update(facts)
+
+    def complete_round(self, round: int, seconds: float) -> None:
+        """Notes that ``round`` rounds are completed, the last of them in ``seconds``."""
+        self.round = round
+        self.seconds.append(seconds)
+        self.save()
 
     def save(self) -> None:
         written = {key: value for key, value in vars(self).items() if key != "folder"}

@@ -10,14 +10,15 @@ from flwr.serverapp import Grid
 
 from idiolect.deploy.configuration import Deployment, DeploymentPlan, read_deployment, read_plan
 from idiolect.deploy.connection import ConnectedSites, SiteConnection
-from idiolect.deploy.coordinator import Coordinator
 from idiolect.deploy.keys import private_key
+from idiolect.deploy.participants import DeployedSites
 from idiolect.deploy.progress import DeploymentProgress
 from idiolect.deploy.site_data import server_federation
 from idiolect.engines import EngineChoice
 from idiolect.errors import UserError
 from idiolect.experiments.identity import name_of
 from idiolect.experiments.manifest import describe_run
+from idiolect.experiments.round import FederatedRun
 from idiolect.experiments.setting import Setting, assemble
 from idiolect.records import (
     RunWriter,
@@ -66,53 +67,60 @@ def _run(grid: Grid, deployment: Deployment, plan: DeploymentPlan, progress: Dep
     out, name = run_folder(deployment, plan)
     is_finished = finished(out, name)
     connected = ConnectedSites(deployment.sites, deployment.server / "sites")
-    connection = SiteConnection(grid, plan, connected, private_key(deployment.server / "key"), progress.heard)
-    coordinator = Coordinator(setting, deployment, connection, progress, setting.first_server())
+    key = private_key(deployment.server / "key")
+    connection = SiteConnection(grid, plan, connected, key, progress.heard)
+    sites = DeployedSites(setting, deployment, connection, progress)
+    run = FederatedRun(sites, setting.first_server())
     folder = finished_folder(out, name) if is_finished else partial_folder(out, name)
     progress.folder_of_run = str(finished_folder(out, name))
     found = (
         find_checkpoint(folder, lambda sentence: progress.heard("", sentence)) if folder.exists() else None
     )
     if found is not None:
-        coordinator.restore(*found)
-    progress.round = coordinator.round
+        run.restore(*found)
+    progress.round = run.round
     progress.save()
-    wanted = [site.name for site in (coordinator.newcomers if is_finished else deployment.sites)]
+    wanted = [site.name for site in (sites.newcomers if is_finished else deployment.sites)]
     connection.wait_for(wanted, deployment.wait)
     if is_finished:
-        _join_late(coordinator, folder)
+        _join_late(run, folder)
     else:
         with RunWriter(out, name, describe_run(setting, WHERE)) as writer:
-            _train(coordinator, writer, found and found[0])
+            _train(run, writer, found and found[0])
 
 
-def _train(coordinator: Coordinator, writer: RunWriter, last: int | None) -> None:
+def _train(run: FederatedRun[DeployedSites], writer: RunWriter, last: int | None) -> None:
+    """Runs the rounds that are left and the end of the run, with a checkpoint after each."""
     began = time.perf_counter()
-    while coordinator.round < coordinator.setting.experiment.rounds:
-        coordinator.advance()
-        last = _checkpoint(writer.folder, coordinator, last)
-    coordinator.finish()
-    last = _checkpoint(writer.folder, coordinator, last)
+    while run.round < run.setting.experiment.rounds:
+        round_began = time.perf_counter()
+        run.advance()
+        run.participants.progress.complete_round(run.round, time.perf_counter() - round_began)
+        last = _checkpoint(writer.folder, run, last)
+    run.finish()
+    last = _checkpoint(writer.folder, run, last)
     tables = checkpoint_tables(writer.folder, last)
-    writer.finish(tables["rounds"], tables["rows"], _outcome(coordinator, time.perf_counter() - began))
+    writer.finish(tables["rounds"], tables["rows"], _outcome(run, time.perf_counter() - began))
 
 
-def _join_late(coordinator: Coordinator, folder: Path) -> None:
+def _join_late(run: FederatedRun[DeployedSites], folder: Path) -> None:
     """Lets sites join that came after the run was finished; the record stays, the checkpoint notes them."""
-    if coordinator.newcomers:
-        coordinator.onboard()
-        _checkpoint(folder, coordinator, coordinator.round)
+    if run.participants.newcomers:
+        run.join_newcomers()
+        _checkpoint(folder, run, run.round)
 
 
-def _checkpoint(folder: Path, coordinator: Coordinator, last: int | None) -> int:
-    tables = {"rows": coordinator.rows.take(), "rounds": coordinator.rounds.take()}
-    save_checkpoint(folder, coordinator.round, coordinator.state(), tables, last)
-    return coordinator.round
+def _checkpoint(folder: Path, run: FederatedRun[DeployedSites], last: int | None) -> int:
+    """Saves what changed since the checkpoint of the round ``last``; returns the round of this one."""
+    tables = {"rows": run.rows.take(), "rounds": run.rounds.take()}
+    save_checkpoint(folder, run.round, run.state(), tables, last)
+    return run.round
 
 
-def _outcome(coordinator: Coordinator, seconds: float) -> dict[str, Any]:
+def _outcome(run: FederatedRun[DeployedSites], seconds: float) -> dict[str, Any]:
     """Returns what is known of a run only at its end."""
-    notes = ["trained where the data are, over Flower", *coordinator.progress.events]
-    notes += [f"{name} is {member}" for name, member in coordinator.picks.items()]
-    sites = {site.name: site.client for site in coordinator.deployment.sites}
-    return {"seconds": seconds, "notes": notes, "choices": coordinator.picks, "sites": sites}
+    sites = run.participants
+    notes = ["trained where the data are, over Flower", *sites.progress.events]
+    notes += [f"{name} is {member}" for name, member in run.picks.items()]
+    clients = {site.name: site.client for site in sites.deployment.sites}
+    return {"seconds": seconds, "notes": notes, "choices": run.picks, "sites": clients}

@@ -21,9 +21,9 @@ from idiolect.deploy.site_data import site_federation
 from idiolect.deploy.tensor_names import flatten, tree_digest, unflatten
 from idiolect.engines import EngineChoice, LoopEngine
 from idiolect.errors import UserError
-from idiolect.experiments.examine import examine, examine_joined, examine_outcomes, remarks_of
-from idiolect.experiments.merging import broken_rows, refuse_broken
 from idiolect.experiments.newcomers import join
+from idiolect.experiments.round import broken_rows, refuse_broken
+from idiolect.experiments.scoring import remarks_of, score_clients, score_newcomers, score_outcomes
 from idiolect.experiments.setting import Setting, assemble
 
 __all__ = ["Site", "private_store"]
@@ -122,7 +122,7 @@ class Site:
         broken = broken_rows(stack([outcome.messages]), outcome.loss[None], [outcome.private])
         refuse_broken([self.client], broken, f"in round {round + 1}")
         self.store.write(Position(round, TRAINED), outcome.private, known)
-        scores = examine_outcomes(self.setting, [self.client], [outcome]) if header["observe"] else {}
+        scores = score_outcomes(self.setting, [self.client], [outcome]) if header["observe"] else {}
         facts |= {"loss": float(outcome.loss), "scores": scores, "digest": tree_digest(outcome.private)}
         return facts, flatten(outcome.messages)
 
@@ -139,7 +139,7 @@ class Site:
             facts["digest"] = tree_digest(private)
         if header["examine"]:
             engine, chunks = LoopEngine(self.setting.work), [{self.client: private}]
-            facts["examined"] = examine(self.setting, engine, program, sent, chunks)
+            facts["examined"] = score_clients(self.setting, engine, program, sent, chunks)
         if header["remark"]:
             facts["remarks"] = remarks_of(self.setting, program, sent, self.client, private)
         return facts, {}
@@ -149,7 +149,7 @@ class Site:
         round, engine = header["round"], LoopEngine(self.setting.work)
         joined = join(self.setting, engine, sent, round, [self.client])
         self.store.write(Position(round, JOIN), joined.privates[self.client], known)
-        arrival = examine_joined(self.setting, joined)
+        arrival = score_newcomers(self.setting, joined)
         return {"arrival": arrival, "digest": tree_digest(joined.privates[self.client])}, {}
 
     def _private(self, known: Position | None, asked: Position) -> tuple[Tree, dict[str, Any]]:

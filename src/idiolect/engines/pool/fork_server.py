@@ -127,7 +127,7 @@ def main(number: int) -> None:
         number: the open file that is the server's end of the line.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    from idiolect.engines.pool.worker import serve  # noqa: PLC0415 - takes a second; signals must be ignored before
+    from idiolect.engines.pool.worker import run_worker  # noqa: PLC0415 - takes a second; signals must be ignored before
 
     import_module(
         "torch._dynamo"
@@ -149,7 +149,7 @@ def main(number: int) -> None:
             worker = os.fork()
             if worker == 0:
                 line.close()
-                _run_worker(serve, files)
+                _run_and_exit(run_worker, files)
             for file in files:
                 os.close(file)
             workers.add(worker)
@@ -170,11 +170,11 @@ def _exit_code_of(worker: int, end: bool) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])
 
 
-def _run_worker(serve: Callable[..., None], files: Sequence[int]) -> None:
+def _run_and_exit(run_worker: Callable[..., None], files: Sequence[int]) -> None:
     """Runs a worker and ends its process, without the exit handlers of the server."""
     code = 1
     try:
-        serve(*files)
+        run_worker(*files)
         code = 0
     except Exception:
         sys.excepthook(*sys.exc_info())

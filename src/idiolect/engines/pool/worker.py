@@ -31,7 +31,7 @@ from idiolect.engines.workload import Workload
 from idiolect.errors import UserError
 from idiolect.federation import ByClient
 
-__all__ = ["ComingRound", "PoolWorker", "WorkerData", "WorkerTask", "serve", "start_worker"]
+__all__ = ["ComingRound", "PoolWorker", "WorkerData", "WorkerTask", "run_worker", "start_worker"]
 
 UNSENDABLE = (pickle.PicklingError, TypeError, AttributeError, ValueError, RuntimeError)  # what pickle raises
 
@@ -177,7 +177,7 @@ def start_worker(data: WorkerData) -> PoolWorker:
     return worker
 
 
-def serve(line: int, server: int, inbox: int, outbox: int, inputs: int, rest: int) -> None:
+def run_worker(line: int, server: int, inbox: int, outbox: int, inputs: int, rest: int) -> None:
     """Runs a worker from its start to the end of its pipe.
 
     Args:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from idiolect.core import Program, Tree, broadcast
+from idiolect.core import Program, ServerState, Tree, broadcast
 from idiolect.engines import Engine, Logits
 from idiolect.experiments.setting import Setting
 
@@ -33,7 +33,7 @@ class Joined(NamedTuple):
 
 
 def join(
-    setting: Setting, engine: Engine, server: Tree, round: int, clients: Sequence[int] | None = None
+    setting: Setting, engine: Engine, server: ServerState, round: int, clients: Sequence[int] | None = None
 ) -> Joined:
     """Lets newcomers join at ``round``; every one of the federation unless some are given."""
     federation, program = setting.federation, setting.program(round, newcomer=True)

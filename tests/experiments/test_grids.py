@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from idiolect.errors import UserError
-from idiolect.experiments.sweeping.parameter_grids import grid, grids
+from idiolect.experiments.parameter_grids import grid, grids
 from idiolect.methods import method
 from idiolect.options import write_call
 

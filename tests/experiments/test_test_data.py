@@ -12,8 +12,8 @@ from idiolect.deploy.deployment_folder import DeploymentOptions, create_deployme
 from idiolect.engines import EngineChoice
 from idiolect.errors import UserError
 from idiolect.experiments import Experiment, prepare, run, with_settings
-from idiolect.reproduction.quick import quick
-from idiolect.reproduction.scenarios import find, scenario, scenarios
+from idiolect.reproduction.quick_experiment import quick_experiment
+from idiolect.reproduction.scenarios import find_scenario, scenario, scenarios
 
 N_TRAIN, N_TEST, CLASSES = 200, 50, 10
 PLACE = EngineChoice("loop", "cpu", "a test")
@@ -200,17 +200,17 @@ def test_deployment_splits_every_sites_own_rows(tmp_path):
 def test_scenes_take_their_data_as_their_papers_do():
     """FedPer: 50 000 training and 10 000 test samples; PersFL: 60 000 of CIFAR-10, 70 000 of MNIST in one pool."""
     for found in scenarios():
-        given = {key: one.value for key, one in found.given().items()}
+        given = {key: one.value for key, one in found.settings().items()}
         official = found.paper == "fedper" and found.dataset != "flickr-aes"
         assert given["client_test"] == ("official" if official else "split"), found.name
         assert given["pool"] == ("train_and_test" if found.paper == "persfl" else "train"), found.name
         assert not any("official training set" in sentence for sentence in found.differs)
-    pool = find("persfl-c10-ds1").given()["pool"]
+    pool = find_scenario("persfl-c10-ds1").settings()["pool"]
     assert pool.origin == "paper" and "60 000" in pool.reason
-    assert find("fedper-c10-k4-resnet34").given()["client_test"].origin == "inferred"
+    assert find_scenario("fedper-c10-k4-resnet34").settings()["client_test"].origin == "inferred"
 
 
 @pytest.mark.parametrize("name", ["fedper-c100-k40-mobilenet", "fedper-linear-c100", "persfl-mnist-ds3"])
 def test_quick_scenes_can_be_prepared(name):
-    setting = prepare(quick(scenario(name, method="fedper")), PLACE)
+    setting = prepare(quick_experiment(scenario(name, method="fedper")), PLACE)
     assert min(setting.federation.clients.sizes("test")) > 0

@@ -11,28 +11,28 @@ import pytest
 
 from idiolect.errors import UserError
 from idiolect.experiments.campaign import RunOutcome
-from idiolect.experiments.sweeping.parameter_grids import grid
-from idiolect.reproduction import plan
-from idiolect.reproduction.cells import cell_entry, cell_tasks
+from idiolect.experiments.parameter_grids import grid
+from idiolect.reproduction import request
 from idiolect.reproduction.papers import table
-from idiolect.reproduction.plan import Ask
 from idiolect.reproduction.reproduce import reproduce
-from idiolect.reproduction.scenarios import find
+from idiolect.reproduction.request import ReproductionRequest
+from idiolect.reproduction.scenarios import find_scenario
+from idiolect.reproduction.tables import cell_number, cell_requests
 
 LOOP = {"engine": "loop", "device": "cpu"}
 
 
 def _entry(column: str, accuracies: dict[tuple[int, int, int], float], seeds: int = 1):
     """FedProx's cell of table 1 from made-up accuracies by number of the setting, of the scene and seed."""
-    ask = Ask(seeds=tuple(range(seeds)), grid=grid("map").methods)
+    ask = ReproductionRequest(seeds=tuple(range(seeds)), grid=grid("map").methods)
     cell = table("map-table1").cell("FedProx", column)
-    settings = ask.settings("fedprox")
+    settings = ask.settings_of("fedprox")
     outcomes = {}
-    for task in cell_tasks(cell, ask):
+    for task in cell_requests(cell, ask):
         *_, method, scene, seed = task.key
         where = (settings.index(method), cell.scenarios.index(scene), seed)
         outcomes[task.key] = RunOutcome(pd.Series([accuracies[where]]))
-    return cell_entry(cell, ask, outcomes)
+    return cell_number(cell, ask, outcomes)
 
 
 def test_average_is_the_mean_of_each_columns_best():
@@ -74,17 +74,17 @@ def test_figure_made_of_the_tables_takes_the_flag(tiny, monkeypatch, tmp_path):
 
     def known(name: str):
         def experiment(method: str, preset: str):
-            text = find(name).method_text(method, preset)
+            text = find_scenario(name).method_text(method, preset)
             return replace(tiny, method=text, learning_rate=0.02 * (1 + 9 * (len(name) % 2)))
 
         return SimpleNamespace(name=name, experiment=experiment, warning_of=lambda preset: "")
 
-    monkeypatch.setattr(plan, "find", known)
+    monkeypatch.setattr(request, "find_scenario", known)
     asked = {"methods": ["perfedavg_fo"], "out": tmp_path, "best_of_grid": True, **LOOP}
     columns = [column.id for column in table("map-table2").columns if column.id != "avg"]
-    single = reproduce("map-table2", columns=columns, **asked).entries
+    single = reproduce("map-table2", columns=columns, **asked).numbers
     done = reproduce("map-fig9", **asked)
-    points = {one.column: one for one in done.entries}
+    points = {one.column: one for one in done.numbers}
     assert points["map-table2"].value == pytest.approx(fmean(one.value for one in single))
     assert points["map-table1"].rule == points["map-table2"].rule == "oracle"
     assert any("each scene's own best" in note for note in done.notes)

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from idiolect.reproduction.interval import t_interval
+from idiolect.reproduction.compared_number import t_interval
 
 PRINTED = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 10: 2.262}
 

@@ -14,11 +14,11 @@ from idiolect.methods import card
 from idiolect.methods.persfl import persfl_gd
 from idiolect.options import parse_call
 from idiolect.parts.optimal_teacher import optimal_teacher
-from idiolect.reproduction import picture, plan
+from idiolect.reproduction import pictures, request
 from idiolect.reproduction.papers import figure, figures, papers, tables
 from idiolect.reproduction.reproduce import reproduce
-from idiolect.reproduction.scenarios import find, scenario, scenarios
-from idiolect.reproduction.scenarios.reader import read_scenarios
+from idiolect.reproduction.scenarios import find_scenario, scenario, scenarios
+from idiolect.reproduction.scenarios.catalogue import read_scenarios
 
 LOOP = {"engine": "loop", "device": "cpu"}
 FEMNIST = [found.name for found in scenarios() if found.name.startswith("map-femnist")]
@@ -32,12 +32,15 @@ def stand_in(tiny, monkeypatch):
     def known(name: str):
         def experiment(method: str, preset: str):
             return replace(
-                tiny, method=find(name).method_text(method, preset), observe="always", evaluate_every=1
+                tiny,
+                method=find_scenario(name).method_text(method, preset),
+                observe="always",
+                evaluate_every=1,
             )
 
         return SimpleNamespace(name=name, experiment=experiment, warning_of=lambda preset: "")
 
-    monkeypatch.setattr(plan, "find", known)
+    monkeypatch.setattr(request, "find_scenario", known)
 
 
 # ---- scenarios
@@ -46,9 +49,9 @@ def stand_in(tiny, monkeypatch):
 @pytest.mark.parametrize("name", FEMNIST)
 def test_femnist_of_map_says_what_its_section_does_not_state(name):
     """Section 5.3 states momentum and learning rate; batch size and weight decay are those of section 5.2."""
-    found = find(name)
+    found = find_scenario(name)
     assert not found.differs  # the server's test set is that of all clients together, as in the paper
-    given = found.given()
+    given = found.settings()
     assert {given[key].origin for key in ("batch_size", "weight_decay")} == {"inferred"}
     assert all("not stated" in given[key].reason for key in ("batch_size", "weight_decay"))
     assert given["weight_decay"].value == 1e-5
@@ -58,27 +61,28 @@ def test_femnist_of_map_says_what_its_section_does_not_state(name):
 @pytest.mark.parametrize("name", FLICKR)
 def test_flickr_is_split_as_the_paper_says(name):
     """Section 4.1: each user's data are split into 80 % for training and 20 % for testing."""
-    given = find(name).given()
+    given = find_scenario(name).settings()
     assert (given["test"].value, given["test"].origin, given["test"].reason) == (0.2, "paper", "")
     assert "does not state" in given["dataset"].reason
 
 
 @pytest.mark.parametrize("name", ["map-o1-8", "map-o1-2", "map-o2", "map-o3", "map-o4"])
 def test_studies_of_map_say_what_is_not_stated(name):
-    given = find(name).given()
+    given = find_scenario(name).settings()
     assert {given[key].origin for key in ("batch_size", "weight_decay")} == {"inferred"}
     assert given["momentum"].origin == ("inferred" if name == "map-o4" else "paper")
 
 
 def test_unequal_classes_of_persfl_are_owned_up_to():
     for name in ("persfl-c10-ds1", "persfl-mnist-ds1"):
-        assert "unequal numbers per class" in find(name).given()["partition"].reason
+        assert "unequal numbers per class" in find_scenario(name).settings()["partition"].reason
 
 
 def test_tuned_tables_of_superfed_say_that_settings_are_not_printed():
     for name in ("super-c10", "super-c100", "super-emnist", "super-tiny"):
         assert any(
-            text.startswith("the compared methods' settings were tuned") for text in find(name).differs
+            text.startswith("the compared methods' settings were tuned")
+            for text in find_scenario(name).differs
         )
 
 
@@ -99,7 +103,7 @@ like = "a"
 line = "l"
 inferred = { test = 0.1 }
 """
-    a, b = (found.given()["test"] for found in read_scenarios(text))
+    a, b = (found.settings()["test"] for found in read_scenarios(text))
     assert (a.value, a.origin) == (0.2, "paper")
     assert (b.value, b.origin) == (0.1, "inferred")
 
@@ -151,10 +155,10 @@ def test_observation_of_fedphp_varies_epochs_rate_and_learning_rate_around_each_
 
 def test_settings_of_a_line_are_run(stand_in, tmp_path):
     done = reproduce("fedphp-fig2", columns=["php-femnist"], out=tmp_path, **LOOP)
-    assert len(done.entries) == 4 and not done.failures
-    names = {one.row for one in done.entries}
+    assert len(done.numbers) == 4 and not done.failures
+    names = {one.row for one in done.numbers}
     assert "FedAvg, eta = 0.01" in names and "FedAvg, Q = 1" not in names
-    values = {one.row: one.value for one in done.entries}
+    values = {one.row: one.value for one in done.numbers}
     assert values["FedAvg, E = 2"] != values["FedAvg as in section 4.1"]
 
 
@@ -165,12 +169,12 @@ def test_grid_of_fedphp_stands_beside_the_best_compared_method(stand_in, tmp_pat
     few = replace(found, options={"transfer": ["kd"], "transfer_weight": [0.0, 0.1]})
     monkeypatch.setitem(names, "figure", lambda id: few)
     drawn = []
-    honest = picture.image
-    monkeypatch.setattr(picture, "image", lambda fig, kind: drawn.append(fig) or honest(fig, kind))
-    monkeypatch.setattr(plan, "quick", lambda experiment: experiment)
+    honest = pictures.image
+    monkeypatch.setattr(pictures, "image", lambda fig, kind: drawn.append(fig) or honest(fig, kind))
+    monkeypatch.setattr(request, "quick_experiment", lambda experiment: experiment)
     asked = ["fedphp", "fedavg", "local"]
     done = reproduce("fedphp-fig7", columns=["php-c100"], methods=asked, quick=True, out=tmp_path, **LOOP)
-    values = {one.row: one for one in done.entries}
+    values = {one.row: one for one in done.numbers}
     for line in ("Begin", "End"):
         best = values[f"[best compared method, {line}]"]
         others = [values[f"{label}, {line}"] for label in ("FedAvg", "NoFed")]
@@ -181,7 +185,7 @@ def test_grid_of_fedphp_stands_beside_the_best_compared_method(stand_in, tmp_pat
 
 def test_compared_methods_that_were_not_run_leave_no_best_one(tmp_path):
     done = reproduce("fedphp-fig7", columns=["php-c100"], data_dir=tmp_path / "none", out=tmp_path)
-    best = [one for one in done.entries if one.row.startswith("[best")]
+    best = [one for one in done.numbers if one.row.startswith("[best")]
     assert len(best) == 2 and all(one.value is None and "cifar100" in one.missing for one in best)
 
 
@@ -192,10 +196,10 @@ def test_persfl_is_run_five_times_unless_told_otherwise(stand_in, tmp_path):
     assert {name: found.seeds for name, found in papers().items() if found.seeds != 1} == {"persfl": 5}
     asked = {"columns": ["fedavg-ds1"], "out": tmp_path, **LOOP}
     done = reproduce("persfl-table2", **asked)
-    assert {one.seeds for one in done.entries if one.value is not None} == {5}
+    assert {one.seeds for one in done.numbers if one.value is not None} == {5}
     assert any("5 seeds" in note for note in done.notes)
     told = reproduce("persfl-table2", seeds=2, **asked)
-    assert {one.seeds for one in told.entries if one.value is not None} == {2}
+    assert {one.seeds for one in told.numbers if one.value is not None} == {2}
 
 
 # ---- doubts of FedPHP
@@ -210,7 +214,7 @@ def test_inherited_models_of_a_paper_start_in_one_way():
         for one in shown:
             if one.method.partition("(")[0] in inherited:
                 for scene in one.scenarios:
-                    _, options = parse_call(find(scene).method_text(one.method))
+                    _, options = parse_call(find_scenario(scene).method_text(one.method))
                     starts.setdefault(found.paper, set()).add(options.get("hpm_init", "lazy"))
     assert starts == {"fedphp": {"theta0"}, "map": {"lazy"}}
     for id in ("fedphp-fig4", "fedphp-fig5", "fedphp-fig6", "fedphp-fig7", "fedphp-fig8"):

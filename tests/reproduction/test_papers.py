@@ -9,8 +9,7 @@ import pytest
 from idiolect.errors import UserError
 from idiolect.methods import method
 from idiolect.reproduction.papers import figure, figures, papers, table, tables
-from idiolect.reproduction.papers.read_figures import read_figures
-from idiolect.reproduction.papers.read_tables import read_tables
+from idiolect.reproduction.papers.catalogue import read_figures, read_tables
 
 SUMS = {
     "fedphp-table1": ("615 720 3900 2625 5034", "4899 353 173 5975 1494"),

@@ -18,13 +18,12 @@ import pytest
 from idiolect.errors import UserError
 from idiolect.experiments import campaign
 from idiolect.records import read_runs
-from idiolect.reproduction import of_study, picture, plan
-from idiolect.reproduction.entry import Entry
-from idiolect.reproduction.files import write_files
-from idiolect.reproduction.papers import figures, table
-from idiolect.reproduction.papers.figure import KINDS
+from idiolect.reproduction import pictures, request
+from idiolect.reproduction.compared_number import ComparedNumber
+from idiolect.reproduction.papers import FIGURE_KINDS, figures, table
 from idiolect.reproduction.reproduce import ids, reproduce
-from idiolect.reproduction.scenarios import find
+from idiolect.reproduction.reproduction_result import Reproduction, write_files
+from idiolect.reproduction.scenarios import find_scenario
 
 from ..child_process import child_process
 
@@ -37,13 +36,13 @@ def stand_in(tiny, monkeypatch):
 
     def known(name: str):
         def experiment(method: str, preset: str):
-            text = find(name).method_text(method, preset)
+            text = find_scenario(name).method_text(method, preset)
             broken = "weight=0.001" in text and text.startswith("fedprox")
             return replace(tiny, method=text, learning_rate=1e30 if broken else 0.1)
 
-        return SimpleNamespace(name=name, experiment=experiment, warning_of=find(name).warning_of)
+        return SimpleNamespace(name=name, experiment=experiment, warning_of=find_scenario(name).warning_of)
 
-    monkeypatch.setattr(plan, "find", known)
+    monkeypatch.setattr(request, "find_scenario", known)
 
 
 @pytest.fixture
@@ -61,8 +60,8 @@ def counted(monkeypatch):
     return started
 
 
-def _entries(done) -> dict[tuple[str, str], Entry]:
-    return {(one.row, one.column): one for one in done.entries}
+def _entries(done) -> dict[tuple[str, str], ComparedNumber]:
+    return {(one.row, one.column): one for one in done.numbers}
 
 
 def test_measured_number_is_the_one_of_the_run(stand_in, tmp_path):
@@ -83,7 +82,7 @@ def test_measured_number_is_the_one_of_the_run(stand_in, tmp_path):
 
 def test_seeds_make_an_interval_that_is_asked_whether_the_paper_lies_in_it(stand_in, tmp_path):
     done = reproduce("map-table1", columns=["fa-mlpnet"], methods=["fedavg"], seeds=3, out=tmp_path, **LOOP)
-    (one,) = done.entries
+    (one,) = done.numbers
     runs = read_runs(tmp_path)
     assert sorted(run.manifest["seed"] for run in runs) == [0, 1, 2]
     last = [run.rows[(run.rows["split"] == "server") & (run.rows["round"] == 2)] for run in runs]
@@ -97,8 +96,8 @@ def test_seeds_make_an_interval_that_is_asked_whether_the_paper_lies_in_it(stand
 
 @pytest.mark.parametrize(("interval", "within"), [((1.0, 3.0), True), ((2.1, 3.0), False), (None, None)])
 def test_within(interval, within):
-    assert Entry("r", "c", value=2.5, interval=interval, paper=2.0).within is within
-    assert Entry("r", "c", value=2.5, interval=interval).within is None
+    assert ComparedNumber("r", "c", value=2.5, interval=interval, paper=2.0).within is within
+    assert ComparedNumber("r", "c", value=2.5, interval=interval).within is None
 
 
 def test_what_is_done_is_not_run_again_and_tables_share_runs(stand_in, tmp_path, monkeypatch):
@@ -107,9 +106,9 @@ def test_what_is_done_is_not_run_again_and_tables_share_runs(stand_in, tmp_path,
     (folder,) = [path for path in tmp_path.iterdir() if path.name.startswith("fedavg")]
     before = (folder / "manifest.json").stat().st_mtime_ns
     again, other = reproduce("map-table2", **asked), reproduce("map-table1", **asked)
-    assert again.entries == first.entries
+    assert again.numbers == first.numbers
     assert (folder / "manifest.json").stat().st_mtime_ns == before
-    assert len(read_runs(tmp_path)) == 1 and other.entries[0].value is not None
+    assert len(read_runs(tmp_path)) == 1 and other.numbers[0].value is not None
 
 
 def test_refused_cell_is_listed_and_the_others_go_on(stand_in, counted, tmp_path):
@@ -129,8 +128,8 @@ def test_cells_without_their_data_are_listed_with_the_command(tmp_path):
     done = reproduce(
         "map-table1", columns=["c10-tfcnn", "cinic-resnet20"], data_dir=tmp_path / "none", out=tmp_path
     )
-    assert len(done.entries) == 42 and not done.failures
-    assert all(one.value is None and one.missing for one in done.entries)
+    assert len(done.numbers) == 42 and not done.failures
+    assert all(one.value is None and one.missing for one in done.numbers)
     told = [note for note in done.notes if note.startswith("not run ")]
     assert len(told) == 2
     assert f"idiolect datasets get cifar10 --data-dir {tmp_path / 'none'}" in " ".join(told)
@@ -139,7 +138,7 @@ def test_cells_without_their_data_are_listed_with_the_command(tmp_path):
 
 def test_mean_of_several_scenarios_needs_all_of_them(stand_in, tmp_path, monkeypatch):
     done = reproduce("map-table3", columns=["personalisation"], methods=["map"], out=tmp_path, **LOOP)
-    (one,) = done.entries
+    (one,) = done.numbers
     assert one.value is not None and one.paper == 75.61
     honest = campaign.availability
 
@@ -149,7 +148,7 @@ def test_mean_of_several_scenarios_needs_all_of_them(stand_in, tmp_path, monkeyp
     monkeypatch.setattr(campaign, "availability", gone)
     (one,) = reproduce(
         "map-table3", columns=["personalisation"], methods=["map"], out=tmp_path, **LOOP
-    ).entries
+    ).numbers
     assert one.value is None and "get it" in one.missing
 
 
@@ -205,7 +204,7 @@ def test_spread_over_clients_and_the_oracles_coefficient(stand_in, tmp_path):
 
 def test_best_of_grid_takes_the_best_of_the_authors_settings(stand_in, tmp_path):
     asked = {"columns": ["fa-lenet"], "methods": ["perfedavg_fo"], "out": tmp_path, **LOOP}
-    (one,) = reproduce("map-table2", best_of_grid=True, **asked).entries
+    (one,) = reproduce("map-table2", best_of_grid=True, **asked).numbers
     single = []
     for run in read_runs(tmp_path):
         rows = run.rows[(run.rows["predictor"] == "after-local") & (run.rows["round"] == 2)]
@@ -228,13 +227,13 @@ def test_facts_need_no_run(stand_in, tmp_path):
 
 def test_settings_need_no_data(tmp_path):
     done = reproduce("persfl-table7", out=tmp_path, data_dir=tmp_path)
-    assert all(one.difference == 0 for one in done.entries) and len(done.entries) == 30
+    assert all(one.difference == 0 for one in done.numbers) and len(done.numbers) == 30
 
 
 def test_quick_is_marked_and_shows_no_number_of_the_paper(stand_in, monkeypatch, tmp_path):
-    monkeypatch.setattr(plan, "quick", lambda experiment: experiment)
+    monkeypatch.setattr(request, "quick_experiment", lambda experiment: experiment)
     done = reproduce("map-table2", columns=["fa-lenet"], methods=["fedavg"], quick=True, out=tmp_path, **LOOP)
-    (one,) = done.entries
+    (one,) = done.numbers
     assert one.value is not None and one.paper is None and one.paper_spread is None
     assert done.folder == tmp_path / "map-table2-quick"
     for file in done.folder.iterdir():
@@ -244,11 +243,11 @@ def test_quick_is_marked_and_shows_no_number_of_the_paper(stand_in, monkeypatch,
 
 
 def test_files_hold_measured_and_printed_numbers(tmp_path):
-    entries = [
-        Entry("A & b", "x_1", value=71.234, interval=(70.0, 72.5), seeds=3, paper=72.0, unit="%"),
-        Entry("A & b", "y", missing="no data", paper=1.5),
+    numbers = [
+        ComparedNumber("A & b", "x_1", value=71.234, interval=(70.0, 72.5), seeds=3, paper=72.0, unit="%"),
+        ComparedNumber("A & b", "y", missing="no data", paper=1.5),
     ]
-    write_files(tmp_path, "t", entries, "t: caption", ["a note"], quick=False)
+    write_files(tmp_path, Reproduction("t", "caption", False, tuple(numbers), ("a note",), tmp_path))
     markdown = (tmp_path / "t.md").read_text()
     assert "| A & b | 71.23 ± 1.25 (72.00) | - (1.5) |" in markdown and "- a note" in markdown
     rows = list(csv.DictReader((tmp_path / "t.csv").read_text().splitlines()))
@@ -276,7 +275,7 @@ def test_mistake_is_refused(id, asked, piece, tmp_path):
 def test_drawings_say_that_nothing_is_run(tmp_path):
     for id in ("map-fig1", "fedper-fig10"):
         done = reproduce(id, out=tmp_path)
-        assert not done.entries and done.notes[0].startswith(f"nothing is run for {id}")
+        assert not done.numbers and done.notes[0].startswith(f"nothing is run for {id}")
 
 
 @pytest.mark.parametrize(
@@ -301,10 +300,10 @@ def test_drawings_say_that_nothing_is_run(tmp_path):
 def test_figure_gives_numbers_points_and_a_picture(
     id, asked, panels, stand_in, few_values, drawn, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(plan, "quick", lambda experiment: replace(experiment, evaluate_every=1))
+    monkeypatch.setattr(request, "quick_experiment", lambda experiment: replace(experiment, evaluate_every=1))
     done = reproduce(id, out=tmp_path, **asked, **LOOP)
-    assert done.entries and not done.failures, done.notes
-    assert any(one.value is not None for one in done.entries)
+    assert done.numbers and not done.failures, done.notes
+    assert any(one.value is not None for one in done.numbers)
     points = (done.folder / f"{id}-points.csv").read_text().splitlines()
     assert len(points) > 1
     assert (done.folder / f"{id}.png").read_bytes().startswith(b"\x89PNG")
@@ -331,19 +330,19 @@ def few_values(monkeypatch):
 def drawn(monkeypatch):
     """The figures that pictures are made of."""
     found = []
-    honest = picture.image
+    honest = pictures.image
 
     def image(figure, kind):
         found.append(figure)
         return honest(figure, kind)
 
-    monkeypatch.setattr(picture, "image", image)
+    monkeypatch.setattr(pictures, "image", image)
     return found
 
 
 def test_every_kind_with_data_has_a_drawing():
-    assert {*picture.DRAWINGS, *of_study.DRAWINGS} == set(KINDS) - {"schematic", "unknown"}
-    assert {found.kind for found in figures()} <= set(KINDS)
+    assert set(pictures.DRAWINGS) == set(FIGURE_KINDS) - {"schematic", "unknown"}
+    assert {found.kind for found in figures()} <= set(FIGURE_KINDS)
 
 
 def test_picture_comes_in_every_format_named(stand_in, tmp_path):
@@ -366,26 +365,26 @@ def test_what_is_picked_on_test_data_says_oracle(stand_in, few_values, tmp_path)
     ]
     for id, asked in picked:
         done = reproduce(id, out=tmp_path, **asked, **LOOP)
-        measured = [one for one in done.entries if one.value is not None]
+        measured = [one for one in done.numbers if one.value is not None]
         assert measured and all(one.rule == "oracle" for one in measured), id
         rows = list(csv.DictReader((done.folder / f"{id}.csv").read_text().splitlines()))
         assert all(row["rule"] == "oracle" for row in rows if row["value"])
         assert "oracle" in (done.folder / f"{id}.md").read_text()
-    (one,) = reproduce("map-table2", out=tmp_path, **grid, **LOOP).entries
+    (one,) = reproduce("map-table2", out=tmp_path, **grid, **LOOP).numbers
     assert one.value is not None and one.rule == ""
 
 
 def test_figure_compares_with_the_numbers_that_the_paper_prints(stand_in, tmp_path):
-    (one,) = reproduce("map-fig10", columns=["map-fa-lenet"], out=tmp_path, **LOOP).entries
+    (one,) = reproduce("map-fig10", columns=["map-fa-lenet"], out=tmp_path, **LOOP).numbers
     assert one.paper == 16 and 0 <= one.value <= 4
     done = reproduce("fedphp-fig6", columns=["php-c10"], methods=["fedphp"], out=tmp_path, **LOOP)
-    assert done.entries[0].paper is None and done.entries[0].value == pytest.approx(0.0, abs=1e-9)
+    assert done.numbers[0].paper is None and done.numbers[0].value == pytest.approx(0.0, abs=1e-9)
 
 
 def test_column_of_tables_as_a_figure(stand_in, tmp_path):
     done = reproduce("map-fig9", methods=["fedavg", "map"], out=tmp_path, **LOOP)
-    assert {one.column for one in done.entries} == {"map-table1", "map-table2"}
-    printed = {(one.row, one.column): one.paper for one in done.entries}
+    assert {one.column for one in done.numbers} == {"map-table1", "map-table2"}
+    printed = {(one.row, one.column): one.paper for one in done.numbers}
     assert printed["MAP", "map-table2"] == 73.9 == table("map-table2").cell("MAP", "avg").value
 
 

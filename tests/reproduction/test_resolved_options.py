@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from idiolect.core import Method
-from idiolect.experiments.sweeping.parameter_grids import combinations, grid, grids
+from idiolect.experiments.parameter_grids import combinations, grid, grids
 from idiolect.methods.catalogue import METHODS
+from idiolect.methods.method_text import resolved
 from idiolect.methods.moon import moon
-from idiolect.methods.resolution import resolved
 from idiolect.options import parse_call, with_options, write_call
 from idiolect.reproduction.papers import figures, tables
-from idiolect.reproduction.scenarios import Scenario, find, scenarios
+from idiolect.reproduction.scenarios import Scenario, find_scenario, scenarios
 
 STORED = Path(__file__).with_name("resolved_options.json")
 Found = dict[str, dict[str, dict[str, str]]]
@@ -114,7 +114,7 @@ def test_change_of_a_default_changes_no_scene_and_no_grid(monkeypatch):
     monkeypatch.setitem(METHODS, "moon", METHODS["moon"]._replace(make=changed))
     assert resolved("moon") == [("moon", {"weight": 7.0, "temperature": 0.7, "previous_init": "theta0"})]
     assert current() == before
-    text = find("map-fa-lenet").method_text
+    text = find_scenario("map-fa-lenet").method_text
     assert text("moon") == "moon(temperature=0.5, previous_init=received, weight=0.01)"
     assert text("moon", "official") == "moon(preset=official, temperature=0.5, weight=0.01)"
 

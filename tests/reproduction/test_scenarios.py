@@ -5,18 +5,24 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from idiolect.engines.fingerprint import fingerprint
 
 from idiolect.data import describe as data_rows
 from idiolect.data.availability import availability
+from idiolect.engines.cohort.fingerprint import fingerprint
 from idiolect.errors import UserError
 from idiolect.experiments import Experiment
 from idiolect.methods import method
 from idiolect.models import build
 from idiolect.partition import partition
 from idiolect.reproduction.papers import figures, tables
-from idiolect.reproduction.scenarios import find, refuse_missing, scenario, scenarios, uses
-from idiolect.reproduction.scenarios.reader import read_scenarios
+from idiolect.reproduction.scenarios import (
+    find_scenario,
+    refuse_missing_data,
+    scenario,
+    scenario_uses,
+    scenarios,
+)
+from idiolect.reproduction.scenarios.catalogue import read_scenarios
 
 # dataset, partition, model, clients, rounds, rate, epochs, batch, learning rate
 NUMBERS = {
@@ -120,7 +126,7 @@ def test_numbers_of_a_scenario_are_the_papers(name):
     )
     assert found == NUMBERS[name]
     rest = (e.momentum, e.weight_decay, e.weighting, e.valid, 0.0 if e.dataset == "flickr-aes" else e.test)
-    assert rest == OPTIMISER[find(name).paper]
+    assert rest == OPTIMISER[find_scenario(name).paper]
     assert (e.clip_norm, e.warmup_rounds, e.lr_decay, e.initialisation) == (None, 0, 1.0, "default")
 
 
@@ -136,12 +142,14 @@ def test_every_setting_that_changes_numbers_is_stated():
     """A scenario does not move when a default of the library does."""
     free = {"method", "seed", "precision", "score_valid"}
     for found in scenarios():
-        assert {f.name for f in dataclasses.fields(Experiment)} - free == set(found.given())
+        assert {f.name for f in dataclasses.fields(Experiment)} - free == set(found.settings())
 
 
 def test_network_of_every_scenario_takes_its_data():
     rows = {row.name: row for row in data_rows()}
-    pairs = {(s.given(p)["model"].value, s.dataset.partition("(")[0]) for s in scenarios() for p in s.presets}
+    pairs = {
+        (s.settings(p)["model"].value, s.dataset.partition("(")[0]) for s in scenarios() for p in s.presets
+    }
     for model, dataset in sorted(pairs):
         row = rows[dataset]
         *_, last = build(model, row.shape, row.classes).parameters()
@@ -150,7 +158,7 @@ def test_network_of_every_scenario_takes_its_data():
 
 def test_partition_of_every_scenario_is_known():
     """One that is not, or has no such option, is refused by another sentence than that of its tiny data."""
-    texts = {s.given(p)["partition"].value for s in scenarios() for p in s.presets}
+    texts = {s.settings(p)["partition"].value for s in scenarios() for p in s.presets}
     for text in sorted(texts):
         with pytest.raises(UserError) as refusal:
             partition(text, [0, 1], 3, 0, ids=[0, 0])
@@ -166,7 +174,7 @@ def test_papers_and_scenarios_fit_together():
 def test_expected_clients_are_the_papers():
     counts = {"php-femnist": 3550, "php-shake": 1129, "map-femnist-q30-e2": 3550, "super-emnist": 1543}
     counts |= {"super-tiny": 390, "fedper-flickr-resnet34": 30, "php-silo": 20, "map-fa-lenet": 100}
-    assert {name: find(name).expected_clients for name in counts} == counts
+    assert {name: find_scenario(name).expected_clients for name in counts} == counts
 
 
 @pytest.mark.parametrize("name", [n for n in NUMBERS if n.startswith("map-") and n != "map-o4"])
@@ -202,7 +210,7 @@ def test_augmentation_of_the_authors_code_is_carried():
 
 
 def test_scenes_of_fedphp_look_at_the_selected_in_every_round():
-    assert {s.name for s in scenarios() if s.given()["observe"].value == "always"} == {
+    assert {s.name for s in scenarios() if s.settings()["observe"].value == "always"} == {
         *("php-c10", "php-c100", "php-femnist", "php-c10-tf", "php-c100-tf", "php-silo", "php-shake"),
     }
 
@@ -213,8 +221,8 @@ def test_colour_scenes_of_map_warn_in_preset_paper_alone():
         *("map-c10-tfcnn", "map-c10-vgg8", "map-c100-vgg8bn", "map-c100-vgg11"),
         *("map-cinic-resnet20", "map-cinic-resnet56", "map-dir-c10-tfcnn", "map-dir-c100-vgg8bn"),
     }
-    assert "diverge to chance" in find("map-c10-tfcnn").warning_of("paper")
-    assert not any(find(name).warning_of("official") for name in warned)
+    assert "diverge to chance" in find_scenario("map-c10-tfcnn").warning_of("paper")
+    assert not any(find_scenario(name).warning_of("official") for name in warned)
 
 
 @pytest.mark.parametrize(
@@ -252,12 +260,12 @@ PERSFL = {
 @pytest.mark.parametrize("name", PERSFL)
 def test_baselines_of_persfl_have_settings_of_their_own(name):
     (eta, eta_p, weight, beta, batch, rounds), (inner, outer, adapted) = PERSFL[name]
-    options = find(name).options["pfedme"]
+    options = find_scenario(name).options["pfedme"]
     assert (options["outer_rate"], options["inner_rate"], options["weight"]) == (eta, eta_p, weight)
     assert (options["beta"], options["inner_steps"], options["steps"]) == (beta, 5, 20)
     moreau, meta = scenario(name, method="pfedme"), scenario(name, method="perfedavg_fo")
     assert (moreau.batch_size, moreau.rounds) == (batch, rounds)
-    assert find(name).options["perfedavg_fo"] == {"inner_rate": inner, "outer_rate": outer}
+    assert find_scenario(name).options["perfedavg_fo"] == {"inner_rate": inner, "outer_rate": outer}
     assert (meta.batch_size, meta.rounds, meta.min_local_steps) == (128, adapted, 20)
 
 
@@ -267,7 +275,7 @@ def test_rounds_of_persfl_are_those_of_its_table_7():
 
 
 def test_uses_name_tables_figures_and_methods():
-    found = uses("map-fa-lenet")
+    found = scenario_uses("map-fa-lenet")
     assert found.tables == ("map-table1", "map-table2")
     assert found.figures == ("map-fig10", "map-fig11")
     assert {"fedavg", "map", "scamap", "fedproto", "fedavg_lu(epochs=5)"} <= set(found.methods)
@@ -278,7 +286,7 @@ def test_unknown_name_or_preset_is_refused_in_a_sentence():
         scenario("map-c10-tfcn")
     with pytest.raises(UserError, match="scenario fedper-linear-c100 has no preset 'official'; known: paper"):
         scenario("fedper-linear-c100", "official")
-    assert find("super-l") is find("super-L")
+    assert find_scenario("super-l") is find_scenario("super-L")
 
 
 def test_missing_data_are_refused_with_the_command(tmp_path):
@@ -286,7 +294,7 @@ def test_missing_data_are_refused_with_the_command(tmp_path):
     with pytest.raises(
         UserError, match=r"needs the dataset cifar10, .*`idiolect datasets get cifar10 --data-dir"
     ):
-        refuse_missing(find("map-c10-tfcnn"), tmp_path)
+        refuse_missing_data(find_scenario("map-c10-tfcnn"), tmp_path)
     assert availability("synthetic(skew=0.5)").present
 
 
@@ -316,11 +324,11 @@ def test_file_that_is_not_as_it_should_be_is_refused_on_loading(more, problem):
 
 
 def test_officially_complete_map_is_what_the_official_scenes_of_complete_classes_run():
-    official = find("map-dir-fa-lenet").method_text("map", "official")
+    official = find_scenario("map-dir-fa-lenet").method_text("map", "official")
     assert "preset=official" in official
     assert fingerprint(method("map(preset=complete_official)").parts) == fingerprint(method(official).parts)
 
 
 @pytest.mark.parametrize("name", [name for name in NUMBERS if name.startswith("php-")])
 def test_scenes_of_fedphp_take_the_papers_features_and_declare_no_difference(name):
-    assert not any("features" in sentence for sentence in find(name).differs)
+    assert not any("features" in sentence for sentence in find_scenario(name).differs)

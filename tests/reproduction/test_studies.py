@@ -13,15 +13,15 @@ import torch.nn.functional as F
 
 from idiolect.data import load
 from idiolect.errors import UserError
-from idiolect.experiments import Silent
+from idiolect.experiments.execution import Execution
 from idiolect.federation import plan_batches
 from idiolect.models import How, build
 from idiolect.records import RowBuffer
 from idiolect.reports import features_figure, gather
 from idiolect.reproduction import reproduce
-from idiolect.reproduction.studies import Study, studies_of, study_run, training
-from idiolect.reproduction.studies.federation import StudyFederation
-from idiolect.reproduction.studies.observation import observe_epoch
+from idiolect.reproduction.studies import Study, run_study, studies_of, training
+from idiolect.reproduction.studies.head_observations import observe_epoch
+from idiolect.reproduction.studies.training import StudyFederation
 
 CPU = {"engine": "loop", "device": "cpu"}
 TINY = Study("fashion-mnist-12k", "lenet_2d(relu=False)", 3, (3,), 2, 0.01, 0.9, 1e-5, 16)
@@ -70,13 +70,13 @@ def test_rows_of_an_epoch_are_those_computed_by_hand():
 
 
 def test_study_trains_on_the_observed_classes_alone_and_repeats(few, tmp_path):
-    first = study_run(TINY, tmp_path / "a", "cpu", None, Silent())
+    first = run_study(TINY, Execution(out=tmp_path / "a", **CPU))
     assert few == [[0, 1, 2]]
-    again = study_run(TINY, tmp_path / "b", "cpu", None, Silent())
+    again = run_study(TINY, Execution(out=tmp_path / "b", **CPU))
     pd.testing.assert_frame_equal(first.rows, again.rows)
-    study_run(TINY, tmp_path / "a", "cpu", None, Silent())
+    run_study(TINY, Execution(out=tmp_path / "a", **CPU))
     assert len(few) == 2, "a finished study was trained again"
-    other = study_run(replace(TINY, seed=1), tmp_path / "a", "cpu", None, Silent())
+    other = run_study(replace(TINY, seed=1), Execution(out=tmp_path / "a", **CPU))
     assert not np.allclose(other.rows["value"], first.rows["value"])
     features = first.rows[first.rows["predictor"] == "features"]
     assert set(features[features["metric"] == "label"]["value"]) <= {0.0, 1.0, 2.0}
@@ -119,7 +119,7 @@ def test_epochs_are_those_of_plain_torch_on_the_same_batches(model):
 def test_network_learns(few, tmp_path):
     """On two classes, which it is then tested on, more often right than by chance."""
     study = replace(TINY, model="mlpnet", observed=2, targets=(2,), epochs=10, batch_size=4)
-    rows = study_run(study, tmp_path, "cpu", None, Silent()).rows
+    rows = run_study(study, Execution(out=tmp_path, **CPU)).rows
     accuracy = rows[rows["metric"] == "accuracy"]["value"]
     assert accuracy.iloc[-1] > 0.8
 
@@ -143,7 +143,7 @@ def test_studies_have_the_numbers_of_their_scenarios():
 def test_figure_of_studies_gives_numbers_points_and_a_picture(id, entries, few, tmp_path):
     asked = {"columns": ["map-o1-2"]} if id == "map-fig5" else {}
     done = reproduce(id, quick=True, out=tmp_path, **asked, **CPU)
-    assert len(done.entries) == entries and all(one.value is not None for one in done.entries)
+    assert len(done.numbers) == entries and all(one.value is not None for one in done.numbers)
     assert (done.folder / f"{id}.png").read_bytes().startswith(b"\x89PNG")
     assert len((done.folder / f"{id}-points.csv").read_text().splitlines()) > entries
     with pytest.raises(UserError, match="no finished run"):
@@ -152,7 +152,7 @@ def test_figure_of_studies_gives_numbers_points_and_a_picture(id, entries, few, 
 
 def test_study_without_its_data_is_listed_with_the_command(tmp_path):
     done = reproduce("map-fig6", out=tmp_path, data_dir=tmp_path / "none", **CPU)
-    (one,) = done.entries
+    (one,) = done.numbers
     assert one.value is None and "cifar10 is not on this machine" in one.missing
 
 

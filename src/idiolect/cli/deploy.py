@@ -32,7 +32,7 @@ from idiolect.experiments import Experiment, with_settings
 from idiolect.experiments.run import with_public_samples
 from idiolect.methods import method as read_method
 from idiolect.reproduction.papers import papers
-from idiolect.reproduction.scenarios import find
+from idiolect.reproduction.scenarios import find_scenario
 
 __all__ = ["deploy_app"]
 
@@ -252,7 +252,7 @@ def _experiment(
     if scenario is not None:
         terminal = watcher({"engine": "loop", "device": "cpu"}, 1)
         base_of, _ = of_scenario(scenario, preset, settings, data_dir, terminal)
-        base = base_of(method or papers()[find(scenario).paper].method)
+        base = base_of(method or papers()[find_scenario(scenario).paper].method)
     else:
         base = Experiment(method=method or "fedper", clients=3, participation_rate=1.0)
     experiment = with_settings(base, settings)

@@ -80,5 +80,5 @@ def reproduce_command(
         print(json.dumps(reproduction_pages.as_json(done), indent=2))
     else:
         reproduction_pages.print_reproduction(console_of_output(), done)
-    if done.failures or (done.entries and all(one.value is None for one in done.entries)):
+    if done.failures or (done.numbers and all(one.value is None for one in done.numbers)):
         sys.exit(2)

@@ -17,9 +17,9 @@ from idiolect.errors import UserError, refuse_outside
 from idiolect.experiments.campaign import RunOutcome, RunRequest, run_campaign
 from idiolect.experiments.execution import Execution, split_keywords
 from idiolect.experiments.identity import hash_of
+from idiolect.experiments.parameter_grids import grid
 from idiolect.experiments.spec import Experiment, with_settings
 from idiolect.experiments.sweep_trials import Trial, parse_axis, trials_of
-from idiolect.experiments.sweeping.parameter_grids import grid
 from idiolect.records import Run, spec_hash, write_atomically
 from idiolect.reports import image, sweep_figure
 from idiolect.statistics import client_scores, headline, server_curve

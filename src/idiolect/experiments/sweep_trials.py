@@ -17,8 +17,8 @@ import numpy as np
 
 from idiolect.core.seeds import derive
 from idiolect.errors import UserError, unknown_name
+from idiolect.experiments.parameter_grids import combinations
 from idiolect.experiments.spec import Experiment
-from idiolect.experiments.sweeping.parameter_grids import combinations
 from idiolect.methods.catalogue import identifier
 from idiolect.options import split_outside_brackets, with_options
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from idiolect.reproduction.papers import Column, Figure, Number, Paper, Table
+from idiolect.reproduction.papers import FigureNumber, Paper, PaperFigure, PaperTable, TableColumn
 from idiolect.reproduction.scenarios import Scenario
 
 Block = Mapping[str, Any]
@@ -18,10 +18,10 @@ Block = Mapping[str, Any]
 PROSE = {
     Scenario: {"line", "differs", "warning", "cannot", "reasons"},
     Paper: {"title", "citation"},
-    Table: {"caption", "notes"},
-    Column: {"label", "note"},
-    Figure: {"caption", "notes"},
-    Number: {"what"},
+    PaperTable: {"caption", "notes"},
+    TableColumn: {"label", "note"},
+    PaperFigure: {"caption", "notes"},
+    FigureNumber: {"what"},
 }
 
 # A reading that says nothing, as the words of a reading are explained.

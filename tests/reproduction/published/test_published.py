@@ -10,10 +10,10 @@ from importlib.resources import files
 
 import pytest
 
-from idiolect.experiments.sweeping.parameter_grids import grid, grids
+from idiolect.experiments.parameter_grids import grid, grids
 from idiolect.reproduction import papers
-from idiolect.reproduction.papers.reading import KEYS
-from idiolect.reproduction.scenarios import find, scenarios
+from idiolect.reproduction.papers.metric_reading import READING_KEYS
+from idiolect.reproduction.scenarios import find_scenario, scenarios
 
 from . import fedper, fedphp, map_, persfl, superfed
 from .expectations import facts
@@ -30,11 +30,11 @@ GRIDS = {
 @pytest.mark.parametrize("name", SCENES)
 def test_scene_has_the_settings_and_options_of_its_paper(name):
     paper, expected = SCENES[name]
-    scene = find(name)
+    scene = find_scenario(name)
     found = facts(scene)
     del found["layers"]
     found["presets"] = {
-        preset: {key: (given.value, given.origin) for key, given in scene.given(preset).items()}
+        preset: {key: (layer.value, layer.origin) for key, layer in scene.settings(preset).items()}
         for preset in scene.presets
     }
     assert found == {"name": name, "paper": paper, **expected}
@@ -89,7 +89,7 @@ def test_files_hold_no_block_that_the_package_passes_over(paper):
     assert not _stated_twice(common["options"].items(), common["defaults"])
     assert set(reported) <= {"paper", "table", "figure", "lines"}
     assert all(set(shared) == {"reading", "line"} for shared in reported.get("lines", {}).values())
-    assert all(set(table.get("reading", {})) <= KEYS for table in reported.get("table", []))
+    assert all(set(table.get("reading", {})) <= READING_KEYS for table in reported.get("table", []))
     varied = [figure.get("vary", {}) for figure in reported.get("figure", [])]
     assert all(set(vary) <= {"options", "settings"} for vary in varied)
 
@@ -100,7 +100,7 @@ def _stated_twice(options, defaults) -> list[str]:
 
 
 def test_grids_hold_no_block_that_the_package_passes_over():
-    text = (files("idiolect.experiments.sweeping") / "parameter_grids.toml").read_text("utf-8")
+    text = (files("idiolect.experiments") / "parameter_grids.toml").read_text("utf-8")
     assert {frozenset(block) for block in tomllib.loads(text).values()} == {
         frozenset(("about", "methods", "defaults"))
     }

@@ -1,20 +1,30 @@
-"""What the five papers report: every table and figure as data, read from the TOML files beside this one."""
+"""What the five papers report: every table and figure as a value, read from the TOML files beside this one."""
 
 from idiolect.reproduction.papers.catalogue import figure, figures, papers, table, tables
-from idiolect.reproduction.papers.figure import Figure, Line, Number
-from idiolect.reproduction.papers.reading import Reading
-from idiolect.reproduction.papers.table import Cell, Column, Paper, Row, Table
+from idiolect.reproduction.papers.metric_reading import MetricReading
+from idiolect.reproduction.papers.published_results import (
+    FIGURE_KINDS,
+    FigureLine,
+    FigureNumber,
+    Paper,
+    PaperFigure,
+    PaperTable,
+    TableCell,
+    TableColumn,
+    TableRow,
+)
 
 __all__ = [
-    "Cell",
-    "Column",
-    "Figure",
-    "Line",
-    "Number",
+    "FIGURE_KINDS",
+    "FigureLine",
+    "FigureNumber",
+    "MetricReading",
     "Paper",
-    "Reading",
-    "Row",
-    "Table",
+    "PaperFigure",
+    "PaperTable",
+    "TableCell",
+    "TableColumn",
+    "TableRow",
     "figure",
     "figures",
     "papers",

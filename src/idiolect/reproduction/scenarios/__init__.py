@@ -1,17 +1,23 @@
-"""Every experiment of the five papers by name, with what is known of its settings and where from."""
+"""Every experiment of the five papers by name, with the origin of each of its settings."""
 
-from idiolect.reproduction.scenarios.catalogue import find, refuse_missing, scenario, scenarios
-from idiolect.reproduction.scenarios.scenario import ORIGINS, Given, Scenario
-from idiolect.reproduction.scenarios.uses import Uses, uses
+from idiolect.reproduction.scenarios.catalogue import (
+    ScenarioUses,
+    find_scenario,
+    refuse_missing_data,
+    scenario,
+    scenario_uses,
+    scenarios,
+)
+from idiolect.reproduction.scenarios.scenario import ORIGINS, Scenario, SettingLayer
 
 __all__ = [
     "ORIGINS",
-    "Given",
     "Scenario",
-    "Uses",
-    "find",
-    "refuse_missing",
+    "ScenarioUses",
+    "SettingLayer",
+    "find_scenario",
+    "refuse_missing_data",
     "scenario",
+    "scenario_uses",
     "scenarios",
-    "uses",
 ]

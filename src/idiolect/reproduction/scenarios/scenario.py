@@ -1,4 +1,4 @@
-"""A scenario: an experiment of a paper, layer upon layer of settings that each say where they come from."""
+"""A scenario: an experiment of a paper, as layers of settings that each say where they come from."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 from idiolect.errors import UserError
 from idiolect.experiments.spec import Experiment
 from idiolect.methods.catalogue import METHODS, identifier
-from idiolect.methods.resolution import beyond_defaults
+from idiolect.methods.method_text import beyond_defaults
 from idiolect.options import parse_call, split_outside_brackets, write_call
 
-__all__ = ["ORIGINS", "PRESETS", "Given", "Scenario"]
+__all__ = ["ORIGINS", "SETTINGS", "Scenario", "SettingLayer"]
 
 ORIGINS = {
     "paper": "the paper",
@@ -21,10 +21,12 @@ ORIGINS = {
     "clipped": "the authors' clipping alone",
 }
 PRESETS = ("paper", "official", "clipped")
-FIELDS = frozenset(field.name for field in fields(Experiment))
+SETTINGS = frozenset(field.name for field in fields(Experiment))
 
 
-class Given(NamedTuple):
+class SettingLayer(NamedTuple):
+    """The value of a setting, the layer that it comes from (a key of ``ORIGINS``), and the reason for it."""
+
     value: Any
     origin: str
     reason: str = ""
@@ -32,19 +34,21 @@ class Given(NamedTuple):
 
 @dataclass(frozen=True)
 class Scenario:
-    """Args:
-    line: what it is in one line.
-    expected_clients: as many as the paper has; where ``clients`` is 0 the data decide.
-    differs: where this differs from the paper and no setting can help.
-    warning: what is known to go wrong with the preset ``paper``.
-    cannot: why it cannot be run at all; empty where it can.
-    layers: settings by origin, a key of ``ORIGINS``.
-    reasons: of settings, by name.
-    options: of methods, by name, as the paper or its authors set them here.
-    defaults: every other option of the paper's methods, so that no change of a method's defaults changes a scene;
-        the text names those that are not the method's defaults any more.
-    official_options: on top of those, with the preset ``official``.
-    method_settings: settings that hold for one method alone, by its name.
+    """An experiment of a paper.
+
+    Args:
+        line: what it is, in one line.
+        expected_clients: number of clients in the paper; where the setting ``clients`` is 0 the data decide.
+        differs: differences from the paper that no setting can remove.
+        warning: what is known to go wrong with the preset ``paper``.
+        cannot: why it cannot be run at all; empty where it can.
+        layers: settings by origin, a key of ``ORIGINS``.
+        reasons: reasons for settings, by the setting's name.
+        options: options of methods, by the method's name, as the paper or its authors set them here.
+        defaults: every other option of the paper's methods, so that a new default of a method changes no scenario;
+            the text of a method names those that differ from the method's own defaults.
+        official_options: options on top of those, with the preset ``official``.
+        method_settings: settings that hold for one method alone, by its name.
     """
 
     name: str
@@ -63,34 +67,37 @@ class Scenario:
 
     @property
     def presets(self) -> tuple[str, ...]:
+        """The presets that this scenario has."""
         return ("paper", *(name for name in PRESETS[1:] if self.layers.get(name)))
 
     @property
     def dataset(self) -> str:
-        return str(self.given()["dataset"].value)
+        """The dataset, with its options."""
+        return str(self.settings()["dataset"].value)
 
-    def given(self, preset: str = "paper", method: str = "") -> dict[str, Given]:
-        """Every setting of the scene, with its origin; for one method, its own settings on top."""
+    def settings(self, preset: str = "paper", method: str = "") -> dict[str, SettingLayer]:
+        """Returns every setting with its origin; for one method, its own settings on top."""
         if preset not in self.presets:
             raise UserError(
                 f"scenario {self.name} has no preset {preset!r}; known: {', '.join(self.presets)}"
             )
-        found: dict[str, Given] = {}
+        found: dict[str, SettingLayer] = {}
         for origin in dict.fromkeys(("paper", "inferred", preset)):
             for key, value in self.layers.get(origin, {}).items():
-                reason = self.reasons.get(key, "")
-                found[key] = Given(None if value == "none" and key == "clip_norm" else value, origin, reason)
-        for key, value in self.method_settings.get(_name(method), {}).items():
-            found[key] = Given(value, "paper", f"for {_name(method)} alone")
+                known = None if value == "none" and key == "clip_norm" else value
+                found[key] = SettingLayer(known, origin, self.reasons.get(key, ""))
+        name = _method_name(method)
+        for key, value in self.method_settings.get(name, {}).items():
+            found[key] = SettingLayer(value, "paper", f"for {name} alone")
         return found
 
     def method_text(self, method: str, preset: str = "paper") -> str:
-        """The method with the options that it has in this scenario; options in the text win.
+        """Returns the method with the options that it has in this scenario; options in the text win.
 
-        The authors' settings of a method come with the preset ``official``.
+        The preset ``official`` brings the method's own preset of that name along.
         """
         first, *others = split_outside_brackets(method, "+")
-        name = _name(first)
+        name = _method_name(first)
         if name not in METHODS:
             return method
         _, given = parse_call(name + "(" + first.partition("(")[2] if "(" in first else name)
@@ -104,15 +111,16 @@ class Scenario:
         return " + ".join([write_call(name, known | given), *others])
 
     def experiment(self, method: str = "fedavg", preset: str = "paper") -> Experiment:
-        """The experiment of one method."""
+        """Returns the experiment of one method."""
         if self.cannot:
             raise UserError(f"scenario {self.name} cannot be run: {self.cannot}")
-        settings = {key: given.value for key, given in self.given(preset, method).items()}
+        settings = {key: layer.value for key, layer in self.settings(preset, method).items()}
         return Experiment(method=self.method_text(method, preset), **settings)
 
     def warning_of(self, preset: str) -> str:
+        """Returns the warning that holds for a preset."""
         return self.warning if preset == "paper" else ""
 
 
-def _name(method: str) -> str:
+def _method_name(method: str) -> str:
     return identifier(method.partition("+")[0].partition("(")[0])

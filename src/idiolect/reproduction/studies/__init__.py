@@ -1,7 +1,6 @@
-"""Observation studies: one network trained on some classes, and what becomes of its features and its head."""
+"""Observation studies: one network trained on some classes, and how its features and its head develop."""
 
-from idiolect.reproduction.studies.catalogue import studies_of
-from idiolect.reproduction.studies.study import Study
-from idiolect.reproduction.studies.training import study_run
+from idiolect.reproduction.studies.study import Study, studies_of
+from idiolect.reproduction.studies.training import run_study
 
-__all__ = ["Study", "studies_of", "study_run"]
+__all__ = ["Study", "run_study", "studies_of"]

@@ -3,8 +3,8 @@
 delta_t^k = Acc^k(model downloaded at t') - Acc^k(model personalised at t)
 Li et al., ECML-PKDD 2021 (FedPHP), eq. (4)
 
-The equation has t' = t + 1, the next round, in which few of the clients selected at t download anything; t' as the next
-selection of client k is what the client sees, and the default.
+The equation has t' = t + 1, the next round, in which few of the clients selected at t download anything.  By default,
+t' is the next selection of client k, which is what the client sees.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from idiolect.errors import UserError, refuse_unknown_choice
 from idiolect.records import Run
 from idiolect.statistics.measurements import measured
 
-__all__ = ["DELTAS", "degradation", "zigzag"]
+__all__ = ["DELTAS", "before_and_after", "degradation"]
 
-DELTAS = ("selection", "round")  # the next of which is compared with the present selection
+DELTAS = ("selection", "round")  # what t' is the next of
 
 
-def zigzag(run: Run, metric: str = "accuracy") -> pd.DataFrame:
-    """One row per selection: `client`, `round`, and of two models the value `before` and `after` local training.
+def before_and_after(run: Run, metric: str = "accuracy") -> pd.DataFrame:
+    """Returns one row per selection: `client`, `round`, and the values of two models before and after local training.
 
     `shared_before` is the main model as downloaded (with private layers, composed with them), `shared_after` the
-    same after local training; `deployed_before` and `deployed_after` are the method's headline.  NaN where a
-    predictor exists only at the end of the run.
+    same after local training; `deployed_before` and `deployed_after` are the method's headline
+    predictor.  A value is NaN where a predictor exists only at the end of the run.
 
     Raises:
-        UserError: a round was not observed, so that a next selection might be missed.
+        UserError: a round was not observed, so that a selection might be missing.
     """
     rows = run.rows[run.rows["population"] == "selected"]
     unseen = sorted(set(run.rounds["round"]) - set(rows["round"]))
@@ -41,7 +41,7 @@ def zigzag(run: Run, metric: str = "accuracy") -> pd.DataFrame:
 
 
 def _selections(run: Run, metric: str) -> pd.DataFrame:
-    """What ``zigzag`` gives, of the rounds that were observed."""
+    """Returns the table of ``before_and_after`` for the rounds that were observed."""
     rows = run.rows[run.rows["population"] == "selected"]
     main = _main(run)
     table = rows[["client", "round"]].drop_duplicates().sort_values(["client", "round"])
@@ -63,7 +63,7 @@ def _main(run: Run) -> str:
 
 
 def degradation(run: Run, metric: str = "accuracy", at: str = "selection") -> pd.DataFrame:
-    """One row per selection of which both models were measured.
+    """Returns one row per selection for which both models were measured.
 
     Columns: `client`, `round` (t'), `previous` (t), `delta_shared` of the main model and `delta_deployed` of the
     headline.  The mean over the selected by `round` is FedPHP's figure 6; a model that is only ever changed by the
@@ -76,7 +76,7 @@ def degradation(run: Run, metric: str = "accuracy", at: str = "selection") -> pd
     refuse_unknown_choice("at", at, DELTAS)
     if at == "round":
         return _at_next_round(run, metric)
-    table = zigzag(run, metric)
+    table = before_and_after(run, metric)
     earlier = table.groupby("client").shift()
     found = pd.DataFrame(
         {
@@ -91,7 +91,7 @@ def degradation(run: Run, metric: str = "accuracy", at: str = "selection") -> pd
 
 
 def _at_next_round(run: Run, metric: str) -> pd.DataFrame:
-    """The shared model that a round made, on the test data of the clients selected in it."""
+    """Returns the deltas with t' = t + 1, in rounds that evaluated all clients and observed the selected ones."""
     table = _selections(run, metric)
     for name, predictor in (("shared_next", _main(run)), ("deployed_next", None)):
         found = measured(run, predictor, metric=metric, population="all", moment="before")

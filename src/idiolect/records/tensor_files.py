@@ -1,30 +1,34 @@
-"""Tensors in a safetensors file with a checksum over all they say."""
+"""Tensors in safetensors files, with a checksum over names, values and metadata."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from idiolect.records.atomic import replacing
+from idiolect.records.atomic_files import replacing
 
-__all__ = ["DamagedFile", "read_metadata", "read_tensors", "write_tensors"]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["DamagedFile", "export_model", "read_metadata", "read_tensors", "write_tensors"]
 
 CHECKSUM = "sha256"
 
 
 class DamagedFile(Exception):
-    """A file that cannot be what was written; its text says why."""
+    """A file is truncated, altered or of another kind; the message says which."""
 
 
 def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) -> None:
     """Writes tensors and metadata atomically, with a checksum of both in the metadata.
 
-    Tensors are copied to the host; those that share memory are stored once each.
+    Tensors are copied to the host.  Tensors that share memory are stored separately.
     """
     plain = _apart(tensors)
     with replacing(path) as temporary:
@@ -49,7 +53,7 @@ def read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
 
 
 def read_metadata(path: Path) -> dict[str, str]:
-    """The metadata alone, unchecked.
+    """Reads the metadata alone, without the checksum.
 
     Raises:
         DamagedFile: the file is truncated or of another kind.
@@ -62,7 +66,7 @@ def read_metadata(path: Path) -> dict[str, str]:
 
 
 def _apart(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Contiguous host tensors, no two of which share memory (the format refuses that)."""
+    """Returns contiguous host tensors, no two of which share memory, because the format refuses that."""
     apart: dict[str, torch.Tensor] = {}
     seen: set[int] = set()
     for name, tensor in tensors.items():
@@ -80,3 +84,19 @@ def _checksum(tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) 
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
+
+
+def export_model(path: str | Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> Path:
+    """Writes a model's tensors atomically, with the folder where it is missing, and returns the path.
+
+    Any reader of safetensors can open the file.
+
+    Args:
+        path: where to; a file there is replaced.
+        tensors: parameters and buffers by name.
+        metadata: what the model is (method, dataset, client, classes, ...); a checksum is added as `sha256`.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_tensors(path, tensors, metadata)
+    return path

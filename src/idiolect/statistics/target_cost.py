@@ -1,4 +1,4 @@
-"""What it costs to reach a target: rounds, and bytes both ways."""
+"""Rounds and bytes that a run needs to reach a target accuracy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Cost", "cost_to_target", "round_of_target"]
 
 
 class Cost(NamedTuple):
-    """Everything up to and with `round`; None throughout where the target is never reached."""
+    """The round that reaches a target, and the bytes up to and including it; None where no round does."""
 
     round: int | None
     bytes_down: int | None
@@ -23,10 +23,10 @@ class Cost(NamedTuple):
 def round_of_target(
     points: pd.Series, target: float, *, window: int = 1, higher_is_better: bool = True
 ) -> int | None:
-    """The first round at which the mean of the last `window` measurements reaches `target`, or None.
+    """Returns the first round at which the mean of the last `window` measurements reaches `target`, or None.
 
     Args:
-        points: a value by round, such as `curve` gives.
+        points: a value by round, as `curve` returns it.
 
     >>> round_of_target(pd.Series({5: 0.4, 10: 0.7, 15: 0.6}), 0.6)
     10
@@ -50,7 +50,7 @@ def cost_to_target(
     window: int = 1,
     higher_is_better: bool = True,
 ) -> Cost:
-    """Rounds and bytes until `target`.
+    """Returns the rounds and bytes needed to reach `target`.
 
     Args:
         rounds: the run's table of rounds, whose bytes are sums over the clients of a round.

@@ -1,7 +1,7 @@
-"""Two methods compared client by client: paired tests whose unit is the client.
+"""Paired significance tests of two methods, with clients as the unit.
 
 Wilcoxon signed-rank: the ranks of |d_k| over clients with d_k above and below 0; clients with d_k = 0 are left out.
-Paired permutation: how often the mean of +-d_k is as far from 0 as that of d_k, over all signs, or over drawn ones.
+Paired permutation: how often the mean of +-d_k is as far from 0 as that of d_k, over all signs or over random ones.
 Holm (1979) corrects for the number of comparisons: p_(i) <- max_{j <= i} min(1, (m - j + 1) p_(j)).
 """
 
@@ -18,7 +18,7 @@ from idiolect.errors import UserError, refuse_outside, unknown_name
 
 __all__ = ["holm", "paired_tests", "permutation_test", "signed_rank_test"]
 
-DIGITS = 12  # differences of accuracies that should be equal are, up to rounding
+DIGITS = 12  # accuracies that agree to so many digits count as equal
 AT_ONCE = 4_000_000
 COLUMNS = [
     "method",
@@ -34,7 +34,7 @@ COLUMNS = [
 
 
 def signed_rank_test(differences: Sequence[float] | np.ndarray) -> float:
-    """Two-sided p-value of the Wilcoxon signed-rank test; 1 where no client differs."""
+    """Returns the two-sided p-value of the Wilcoxon signed-rank test; 1 where no client differs."""
     values = np.round(np.asarray(differences, float), DIGITS)
     values = values[values != 0]
     return float(stats.wilcoxon(values).pvalue) if len(values) else 1.0
@@ -43,10 +43,10 @@ def signed_rank_test(differences: Sequence[float] | np.ndarray) -> float:
 def permutation_test(
     differences: Sequence[float] | np.ndarray, *, resamples: int = 10_000, seed: int = 0
 ) -> float:
-    """Two-sided p-value of the paired permutation test of the mean.
+    """Returns the two-sided p-value of the paired permutation test of the mean.
 
-    All 2^n signs where those are no more than `resamples`; else as many drawn ones, the observed counted among
-    them, so that no p-value is 0.
+    The test goes through all 2^n signs where those are at most `resamples`; otherwise it draws as many at random and
+    counts the observed signs among them, so that no p-value is 0.
     """
     refuse_outside("resamples", resamples, 1)
     values = np.asarray(differences, float)
@@ -63,7 +63,7 @@ def permutation_test(
 
 
 def holm(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
-    """p-values corrected for their number, in the order given.
+    """Returns p-values corrected for their number, in the order given.
 
     >>> holm([0.01, 0.04, 0.03, 0.005]).tolist()
     [0.03, 0.06, 0.06, 0.02]
@@ -79,12 +79,12 @@ def holm(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
 def paired_tests(
     table: pd.DataFrame, *, baseline: str | None = None, resamples: int = 10_000, seed: int = 0
 ) -> pd.DataFrame:
-    """Every two methods, or every method against `baseline`, with Holm's correction over the lines given.
+    """Tests every two methods, or every method against `baseline`, with Holm's correction over all these pairs.
 
     Args:
-        table: clients against methods, such as `client_table` gives: seeds are averaged, clients are the unit.
+        table: clients against methods, as `client_table` returns it: seeds are averaged, clients are the unit.
 
-    Columns: `method`, `other`, `clients`, `equal` (clients with no difference), `mean_difference` (method less
+    Columns: `method`, `other`, `clients`, `equal` (clients with no difference), `mean_difference` (method minus
     other), the p-values of both tests, and the same corrected.
     """
     methods = list(table.columns)

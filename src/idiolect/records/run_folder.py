@@ -1,4 +1,4 @@
-"""Where a run lives: `<out>/<name>` once finished, `<out>/<name>.partial` until then."""
+"""The folder of a run and its name: `<out>/<name>` once finished, `<out>/<name>.partial` until then."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LONGEST_WORD = 60
 
 
 def spec_hash(spec: Mapping[str, Any]) -> str:
-    """SHA-256 of a spec's canonical JSON (sorted keys, no spaces), in hexadecimal; names use 8 digits of it.
+    """Returns the SHA-256 of a spec's canonical JSON (sorted keys, no spaces); names use its first 8 digits.
 
     >>> spec_hash({"rounds": 5, "rate": 0.1}) == spec_hash({"rate": 0.1, "rounds": 5})
     True
@@ -29,7 +29,7 @@ def spec_hash(spec: Mapping[str, Any]) -> str:
 
 
 def run_name(method: str, dataset: str, partition: str, spec_hash: str, seed: int) -> str:
-    """Name of a run: readable in front, and unique through the hash.
+    """Returns the name of a run: readable in front, and unique through the hash.
 
     >>> run_name("MAP + proximal(0.1)", "digits", "dirichlet_0.5", "0123456789abcdef", 3)
     'map-proximal-0.1-digits-dirichlet-0.5-01234567-s3'
@@ -39,22 +39,22 @@ def run_name(method: str, dataset: str, partition: str, spec_hash: str, seed: in
 
 
 def _plain(word: str) -> str:
-    """Lower case, with every stretch of characters outside [a-z0-9.-] as one hyphen."""
+    """Returns the word in lower case, with one hyphen for every stretch of characters outside [a-z0-9.]."""
     return re.sub(r"[^a-z0-9.]+", "-", word.lower())[:LONGEST_WORD].strip("-.")
 
 
 def finished_folder(out_dir: str | Path, name: str) -> Path:
-    """The folder of a finished run."""
+    """Returns the folder of a finished run."""
     return Path(out_dir) / name
 
 
 def partial_folder(out_dir: str | Path, name: str) -> Path:
-    """The folder of a run on its way; checkpoints are found here when it is taken up again."""
+    """Returns the folder of an unfinished run, which holds its checkpoints."""
     return Path(out_dir) / f"{name}{PARTIAL_SUFFIX}"
 
 
 def finished(out_dir: str | Path, name: str) -> bool:
-    """Whether the run has been finished, so that a caller may skip it."""
+    """Returns whether the run is finished, so that a caller may skip it."""
     try:
         return bool(read_manifest(finished_folder(out_dir, name))["status"] == "finished")
     except UserError:

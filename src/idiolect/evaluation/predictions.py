@@ -1,4 +1,4 @@
-"""What a predictor said about many clients' samples, with all that several metrics need computed once."""
+"""One predictor's logits on many clients' samples, with the quantities that several metrics share."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-__all__ = ["Judged", "judge"]
+__all__ = ["Predictions", "collect_predictions"]
 
 
 @dataclass(frozen=True)
-class Judged:
-    """One predictor on the samples of several clients, who follow one another; on the CPU in float64.
+class Predictions:
+    """One predictor's logits on the samples of several clients, on the CPU in float64.
+
+    The samples of a client follow one another.
 
     Args:
-        owner: place of the client that each sample belongs to.
-        sizes: samples of each client.
+        owner: the client of each sample, by its place in `sizes`.
+        sizes: the number of samples of each client.
     """
 
     logits: Tensor  # [N, K]
@@ -27,16 +29,17 @@ class Judged:
     sizes: Tensor  # [clients]
 
     @cached_property
-    def ahead(self) -> Tensor:
-        """[N] classes with a larger logit than the label's; among equal logits the first class wins."""
+    def label_rank(self) -> Tensor:
+        """[N] Number of classes ranked before the label; among equal logits the first class comes first."""
         own, classes = self.logits.gather(1, self.labels[:, None]), torch.arange(self.logits.shape[1])
         behind = (self.logits < own) | ((self.logits == own) & (classes >= self.labels[:, None]))
         return self.logits.shape[1] - behind.sum(1)
 
     @cached_property
     def largest(self) -> tuple[Tensor, Tensor]:
-        """[N] the largest logit and its class."""
-        return self.logits.max(1)
+        """[N] The largest logit and its class."""
+        values, classes = self.logits.max(1)
+        return values, classes
 
     @cached_property
     def normaliser(self) -> Tensor:
@@ -44,37 +47,37 @@ class Judged:
         return self.logits.logsumexp(1)
 
     @property
-    def guess(self) -> Tensor:
-        """[N] the class with the largest logit."""
+    def predicted(self) -> Tensor:
+        """[N] The class with the largest logit."""
         return self.largest[1]
 
     @cached_property
-    def surprise(self) -> Tensor:
+    def negative_log_likelihood(self) -> Tensor:
         """[N] -log softmax(logits)[label]."""
         return self.normaliser - self.logits.gather(1, self.labels[:, None])[:, 0]
 
     @cached_property
     def confidence(self) -> Tensor:
-        """[N] the largest softmax probability."""
+        """[N] The largest softmax probability."""
         return (self.largest[0] - self.normaliser).exp()
 
     def total(self, each: Tensor) -> Tensor:
-        """[clients] sum over each client's samples."""
+        """Returns [clients] the sum of ``each`` over a client's samples."""
         return torch.bincount(self.owner, each.double(), len(self.sizes))
 
     def mean(self, each: Tensor) -> Tensor:
-        """[clients] mean over each client's samples; NaN for a client without any."""
+        """Returns [clients] the mean of ``each`` over a client's samples; NaN for a client without samples."""
         return self.total(each) / self.sizes
 
     def table(self, column: Tensor, columns: int, each: Tensor | None = None) -> Tensor:
-        """[clients, columns] samples in each column, or the sum of ``each`` over them."""
+        """Returns [clients, columns] the number of samples in each column, or the sum of ``each`` over them."""
         cell = self.owner * columns + column
         weights = torch.ones(len(cell), dtype=torch.float64) if each is None else each.double()
         return torch.bincount(cell, weights, len(self.sizes) * columns).reshape(-1, columns)
 
 
-def judge(logits: Sequence[Tensor], labels: Sequence[Tensor]) -> Judged:
-    """One predictor's logits [n_k, K] and the labels [n_k], client by client."""
+def collect_predictions(logits: Sequence[Tensor], labels: Sequence[Tensor]) -> Predictions:
+    """Joins one predictor's logits [n_k, K] and labels [n_k], given client by client."""
     sizes = torch.tensor([len(y) for y in labels])
     owner = torch.repeat_interleave(torch.arange(len(sizes)), sizes)
-    return Judged(torch.cat(list(logits)).cpu().double(), torch.cat(list(labels)).cpu(), owner, sizes)
+    return Predictions(torch.cat(list(logits)).cpu().double(), torch.cat(list(labels)).cpu(), owner, sizes)

@@ -1,21 +1,22 @@
-"""Files that are either wholly there or not there at all."""
+"""Writes files that are either complete or absent, and computes their checksums."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["replacing", "sync_folder", "write_atomically"]
+__all__ = ["file_digest", "replacing", "sync_folder", "write_atomically"]
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yields a temporary path beside `path`, which takes its name once the block has ended well.
+    """Yields a temporary path beside `path` and renames it to `path` when the block ends without an exception.
 
-    The file is on the disk before the rename, so a loss of power leaves the old file or the new one.  When
-    the block raises, the temporary file is removed and `path` stays as it was.
+    The file is synchronised to the disk before the rename, so a loss of power leaves the old file or the new one.
+    When the block raises, the temporary file is removed and `path` stays as it was.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -29,14 +30,14 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write_atomically(path: Path, content: bytes | str) -> Path:
-    """Writes bytes, or text as UTF-8, in one piece; gives the path back."""
+    """Writes bytes, or text as UTF-8, atomically and returns the path."""
     with replacing(path) as temporary:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
     return path
 
 
 def sync_folder(folder: Path) -> None:
-    """Brings a rename within `folder` to the disk, where the system lets a folder be opened."""
+    """Synchronises a rename within `folder` to the disk, on systems where a folder can be opened."""
     if os.name != "posix":
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -44,3 +45,9 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def file_digest(path: Path) -> str:
+    """Returns the SHA-256 of a file's bytes, in hexadecimal."""
+    with open(path, "rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()

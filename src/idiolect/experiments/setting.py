@@ -10,7 +10,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from idiolect.core import Clock, Initial, Method, Program, Task, Tree, init_private, init_server
+from idiolect.core import (
+    Clock,
+    Initial,
+    Method,
+    PrivateState,
+    Program,
+    ServerState,
+    Task,
+    Tree,
+    init_private,
+    init_server,
+)
 from idiolect.data import Dataset, load
 from idiolect.engines import EngineChoice, Forms, Workload, dry_round, initialiser, make_task
 from idiolect.engines.packing import SINGLE
@@ -108,10 +119,10 @@ class Setting:
             return METRICS
         return METRICS | per_batch_metrics(self.experiment.batch_size)
 
-    def first_server(self) -> Tree:
+    def first_server(self) -> ServerState:
         return init_server(self.method, self.initial(0), self.task.structure)
 
-    def first_private(self, client: int) -> Tree:
+    def first_private(self, client: int) -> PrivateState:
         return init_private(self.method, self.initial(client), self.task.structure, self.experiment.buffers)
 
 

@@ -114,6 +114,25 @@ def write_call(name: str, options: Mapping[str, Any]) -> str:
     return f"{name}({inside})" if inside else name
 
 
+def with_options(method: str, options: Mapping[str, Any], term: str = "") -> str:
+    """Adds options to a method's text, where they replace those of the same name.
+
+    Args:
+        term: the term of a sum that the options go to; the first by default.
+
+    >>> with_options("SuPerFed-MM(phase_one=0.4)", {"phase_one": 0.1})
+    'superfed_mm(phase_one=0.1)'
+    >>> with_options("fedavg + restricted_softmax()", {"alpha": 0.5}, "restricted_softmax")
+    'fedavg + restricted_softmax(alpha=0.5)'
+    """
+    calls = [parse_call(text) for text in split_outside_brackets(method, "+")]
+    terms = [(name.lower().replace("-", "_"), given) for name, given in calls]
+    chosen = term or terms[0][0]
+    return " + ".join(
+        write_call(name, {**given, **(options if name == chosen else {})}) for name, given in terms
+    )
+
+
 # Options against a signature
 
 
@@ -240,26 +259,3 @@ def _takes_fractions(parameter: Parameter) -> bool:
         return isinstance(parameter.default, float)
     kind = _written(parameter)
     return "float" in kind and "int" not in kind
-
-
-def with_options(method: str, options: Mapping[str, Any], term: str = "") -> str:
-    """Adds options to a method's text; they win over those in the text.
-
-    Args:
-        term: the term of a sum that they go to; the first one by default.
-
-    >>> with_options("SuPerFed-MM(phase_one=0.4)", {"phase_one": 0.1})
-    'superfed_mm(phase_one=0.1)'
-    >>> with_options("fedavg + restricted_softmax()", {"alpha": 0.5}, "restricted_softmax")
-    'fedavg + restricted_softmax(alpha=0.5)'
-    """
-    terms = [parse_call(_lower_snake(text)) for text in split_outside_brackets(method, "+")]
-    chosen = term or terms[0][0]
-    return " + ".join(
-        write_call(name, {**given, **(options if name == chosen else {})}) for name, given in terms
-    )
-
-
-def _lower_snake(term: str) -> str:
-    name, bracket, rest = term.partition("(")
-    return name.strip().lower().replace("-", "_") + bracket + rest

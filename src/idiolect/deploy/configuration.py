@@ -20,7 +20,7 @@ from idiolect.errors import UserError
 from idiolect.experiments import Experiment, with_settings
 from idiolect.experiments.setting import Inputs
 from idiolect.records import spec_hash
-from idiolect.records.atomic import write_atomically
+from idiolect.records.atomic_files import write_atomically
 
 __all__ = [
     "Deployment",

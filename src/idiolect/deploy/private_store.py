@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 from idiolect.core.trees import Tree
 from idiolect.deploy.tensor_names import flatten, unflatten
 from idiolect.errors import UserError
-from idiolect.records.atomic import write_atomically
-from idiolect.records.tensors import DamagedFile, read_tensors, write_tensors
+from idiolect.records.atomic_files import write_atomically
+from idiolect.records.tensor_files import DamagedFile, read_tensors, write_tensors
 
 __all__ = ["END", "JOIN", "MERGED", "TRAINED", "Position", "PrivateStore"]
 

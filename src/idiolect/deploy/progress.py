@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from idiolect.records.atomic import write_atomically
+from idiolect.records.atomic_files import write_atomically
 
 __all__ = ["PROGRESS_FILE", "DeploymentProgress", "read_progress"]
 

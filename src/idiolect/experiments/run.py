@@ -22,9 +22,9 @@ from idiolect.federation import Placement
 from idiolect.methods import label
 from idiolect.methods import method as read_method
 from idiolect.records import (
-    Hold,
     Run,
     RunWriter,
+    WriteLock,
     checkpoint_tables,
     find_checkpoint,
     finished,
@@ -89,7 +89,7 @@ def _check_interrupted(execution: Execution, name: str) -> None:
     """Refuses a run of which a part lies in ``out`` already, unless it is to be resumed."""
     partial = partial_folder(execution.out, name)
     if partial.exists() and not execution.resume:
-        Hold(partial).let_go()
+        WriteLock(partial).release()
         raise UserError(f"{partial} holds an interrupted run; continue it with --resume, or remove it")
     if execution.resume and not partial.exists():
         execution.watcher.hint(f"nothing to resume in {execution.out}: {name} begins")

@@ -15,10 +15,10 @@ from idiolect.reports.figures.clients import (
     teachers_figure,
 )
 from idiolect.reports.figures.degradation import (
+    before_after_data,
+    before_after_figure,
     degradation_data,
     degradation_figure,
-    zigzag_data,
-    zigzag_figure,
 )
 from idiolect.reports.figures.features import features_figure
 from idiolect.reports.figures.learning_curves import curves_data, curves_figure, targets_data, targets_figure
@@ -45,6 +45,8 @@ from idiolect.reports.text_tables import to_csv, to_latex, to_markdown
 __all__ = [
     "IMAGE_FORMATS",
     "bars_figure",
+    "before_after_data",
+    "before_after_figure",
     "calibration_data",
     "calibration_figure",
     "change_data",
@@ -92,6 +94,4 @@ __all__ = [
     "to_markdown",
     "write_page",
     "write_report",
-    "zigzag_data",
-    "zigzag_figure",
 ]

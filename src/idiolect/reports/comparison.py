@@ -18,7 +18,7 @@ NOTE = "Accuracy in percent, mean over seeds; SD over users of those means, n - 
 
 
 def intervals_data(runs: Iterable[Run]) -> pd.DataFrame:
-    """Percentile intervals (95 %) of the final headline accuracy, over clients and, with several seeds, over seeds.
+    """Returns 95 % intervals of the final headline accuracy, over clients and, with several seeds, over seeds.
 
     Raises:
         UserError: a method's seeds differ in clients.
@@ -32,7 +32,7 @@ def intervals_data(runs: Iterable[Run]) -> pd.DataFrame:
 
 
 def pairs_data(runs: Iterable[Run]) -> pd.DataFrame:
-    """Paired tests of every two methods with clients as the unit; see `paired_tests`.
+    """Returns paired tests of every two methods with clients as the unit; see `statistics.paired_tests`.
 
     Raises:
         UserError: there is one method, or two differ in seeds or clients.
@@ -41,7 +41,9 @@ def pairs_data(runs: Iterable[Run]) -> pd.DataFrame:
 
 
 def users_data(runs: Iterable[Run]) -> pd.DataFrame:
-    """Users against methods, then `Avg` and `SD` (n - 1): final headline accuracies in [0, 1], mean over seeds.
+    """Returns the final headline accuracy of every user under every method, as PersFL's tables do.
+
+    Values are means over seeds in [0, 1]; the rows `Avg` and `SD` (n - 1) are over users.
 
     Raises:
         UserError: two methods differ in seeds or clients.
@@ -50,17 +52,17 @@ def users_data(runs: Iterable[Run]) -> pd.DataFrame:
 
 
 def users_csv(table: pd.DataFrame) -> str:
-    """The unrounded numbers."""
+    """Returns the unrounded numbers as CSV."""
     return to_csv(table.rename_axis("user").reset_index())
 
 
 def users_markdown(table: pd.DataFrame) -> str:
-    """Percentages with one digit, under what they are."""
+    """Returns a Markdown table of percentages with one digit, and a note below it."""
     return f"{to_markdown(_user_cells(table))}\n{NOTE}\n"
 
 
 def users_latex(table: pd.DataFrame) -> str:
-    """A `tabular` with the rules of booktabs, one before the mean."""
+    """Returns a LaTeX `tabular` of percentages with one digit, with a rule above the mean."""
     rows = _user_cells(table)
     return to_latex(rows, rules_before=[len(rows) - 2])
 

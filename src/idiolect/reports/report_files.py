@@ -32,10 +32,10 @@ from idiolect.reports.figures.clients import (
     teachers_figure,
 )
 from idiolect.reports.figures.degradation import (
+    before_after_data,
+    before_after_figure,
     degradation_data,
     degradation_figure,
-    zigzag_data,
-    zigzag_figure,
 )
 from idiolect.reports.figures.learning_curves import curves_data, curves_figure, targets_data, targets_figure
 from idiolect.reports.figures.mixing_profile import profile_data, profile_figure
@@ -58,14 +58,14 @@ __all__ = [
 TABLES = ("md", "csv", "tex")
 FORMATS = (*IMAGE_FORMATS, *TABLES)
 Maker = Callable[[list[Run]], pd.DataFrame]
-Drawer = Callable[[pd.DataFrame, list[str]], Figure]  # of the numbers and all methods, for their colours
+Drawer = Callable[[pd.DataFrame, list[str]], Figure]  # takes the numbers, and all methods for their colours
 MAKERS: dict[str, tuple[Maker, Drawer]] = {
     "heat-map": (clients_heat_data, lambda data, _: heat_figure(data, column_label="Client", columns=1)),
     "change": (change_data, lambda data, _: change_figure(data)),
     "ranks": (ranks_data, ranks_figure),
     "calibration": (calibration_data, calibration_figure),
     "targets": (targets_data, targets_figure),
-    "zigzag": (zigzag_data, lambda data, _: zigzag_figure(data)),
+    "zigzag": (before_after_data, lambda data, _: before_after_figure(data)),
     "degradation": (degradation_data, degradation_figure),
     "profile": (profile_data, lambda data, methods: profile_figure(data, lines=methods)),
     "teachers": (teachers_data, teachers_figure),
@@ -73,6 +73,7 @@ MAKERS: dict[str, tuple[Maker, Drawer]] = {
 
 
 def refuse_unknown_formats(formats: Iterable[str]) -> None:
+    """Raises a UserError that names the first unknown format."""
     for name in formats:
         refuse_unknown_choice("a format", name, FORMATS)
 
@@ -84,18 +85,18 @@ def write_report(
     *,
     special: bool = False,
 ) -> list[Path]:
-    """Writes tables, pictures and the numbers behind the pictures; gives the paths back.
+    """Writes the tables, the figures and the numbers behind the figures, and returns the paths.
 
-    `table.md`, `table.csv`, `curves.png`, `curves.csv`, `clients.png`, `clients.csv`, and `partition.png`
-    where a manifest holds `class_counts` (the first such run is drawn).  Of several methods `scatter.png` and
-    `scatter.csv`; of methods on the same clients and seeds `pairs.csv` (paired tests), and `intervals.csv` (bootstrap)
-    where a method's seeds have the same clients.  Each file is replaced in one piece.
+    The files are `table.md`, `table.csv`, `curves.png`, `curves.csv`, `clients.png`, `clients.csv`, and `partition.png`
+    where a manifest holds `class_counts` (the first such run is drawn).  Several methods add `scatter.png` and
+    `scatter.csv`; methods on the same clients and seeds add `pairs.csv` (paired tests); methods whose seeds have the
+    same clients add `intervals.csv` (bootstrap).  Each file is written atomically.
 
     Args:
-        formats: of the pictures (png, svg, pdf), each in all of those named, and of the table (md, csv, tex); with csv
-            the numbers behind the pictures too.
-        special: also the pictures that only some runs can give (see `special_pictures`), and the table of users where
-            methods have the same ones.
+        formats: formats of the figures (png, svg, pdf) and of the tables (md, csv, tex); csv also writes the numbers
+            behind the figures.
+        special: whether to add the figures that only some runs allow (see `special_pictures`), and the table of users
+            where all methods have the same users.
     """
     runs, formats = list(runs), tuple(formats)
     refuse_unknown_formats(formats)
@@ -129,7 +130,7 @@ def _users(runs: list[Run], formats: tuple[str, ...]) -> dict[str, str]:
 
 
 def _certainty(runs: list[Run]) -> dict[str, str]:
-    """How sure the numbers are, as far as the runs can be paired."""
+    """Returns confidence intervals and paired tests as CSV, where the runs can be paired."""
     found: dict[str, str] = {}
     with suppress(UserError):
         found["intervals.csv"] = to_csv(intervals_data(runs))
@@ -164,14 +165,14 @@ def _pictures(runs: list[Run], formats: tuple[str, ...], special: bool) -> dict[
 
 
 class SpecialFigure(NamedTuple):
-    """A picture and the numbers behind it."""
+    """A figure and the numbers behind it."""
 
     figure: Figure
     data: pd.DataFrame
 
 
 def special_pictures(runs: Iterable[Run]) -> dict[str, SpecialFigure]:
-    """By name, what the runs can give; what they cannot is left out."""
+    """Returns by name the figures that the runs have the measurements for, and leaves out the others."""
     runs, found = list(runs), {}
     methods = list(group_runs(runs))
     for name, (make, draw) in MAKERS.items():

@@ -1,4 +1,4 @@
-"""Finds the finished runs in folders, and says what it passes over."""
+"""Finds the finished runs in folders, and reports what it leaves out."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from idiolect.statistics import client_scores
 
 __all__ = ["gather"]
 
-SIGNS = ("manifest.json", "rounds.parquet", "clients.parquet")  # a folder with one of them is meant as a run
+SIGNS = ("manifest.json", "rounds.parquet", "clients.parquet")  # a folder with one of them is taken for a run
 
 
 def gather(places: Iterable[str | Path], say: Callable[[str], None]) -> list[Run]:
-    """Reads every finished run in the folders and their folders; none twice.
+    """Reads every finished run in the folders and their subfolders, each only once.
 
     Args:
         places: runs, or folders that hold runs at any depth.
-        say: gets one sentence for each place or folder that is passed over.
+        say: gets one sentence for each folder that is left out.
 
     Raises:
-        UserError: no run is left.
+        UserError: there is no finished run.
     """
     where = [Path(place) for place in places]
     folders: dict[Path, Path] = {}
@@ -59,7 +59,7 @@ def _found(place: Path, say: Callable[[str], None]) -> list[Path]:
 
 
 def _meant(place: Path) -> Iterator[Path]:
-    """Folders that look like runs, in order, without looking inside one."""
+    """Yields the folders that look like runs, in order, without searching inside them."""
     if any((place / sign).is_file() for sign in SIGNS):
         yield place
         return
@@ -68,7 +68,7 @@ def _meant(place: Path) -> Iterator[Path]:
 
 
 def _sound(folder: Path) -> Run:
-    """A run whose manifest and tables the reports can use."""
+    """Returns a run whose manifest and tables the reports can use."""
     try:
         run = read_run(folder)
         group_runs([run])

@@ -13,13 +13,13 @@ __all__ = ["SCENE", "flat", "group_runs"]
 
 SCENE = ("dataset", "partition", "model")
 MOST_SETTINGS = 3
-OPTIONS = "options."  # before the name of a method and its option
+OPTIONS = "options."  # prefix of a method's options among the settings
 
 
 def group_runs(runs: Iterable[Run]) -> dict[str, list[Run]]:
-    """Groups runs by everything but the seed, in order of appearance; within a group by seed.
+    """Groups runs that differ in nothing but the seed, in order of appearance, and sorts each group by seed.
 
-    The label is the method's; where two groups share it, the settings in which they differ follow.
+    A group is labelled by its method; where two groups share a label, the settings in which they differ follow it.
 
     Raises:
         UserError: there is no run, or one seed occurs twice within a group.
@@ -36,12 +36,12 @@ def group_runs(runs: Iterable[Run]) -> dict[str, list[Run]]:
 
 
 def _identity(run: Run) -> str:
-    """The same for runs that differ in nothing but the seed, however their methods were written."""
+    """Returns a key that is equal for runs that differ in nothing but the seed."""
     return str(run.manifest.get("spec_hash") or json.dumps(_settings(run), sort_keys=True))
 
 
 def _settings(run: Run) -> dict[str, Any]:
-    """All that makes a run what it is, flat, without the seed."""
+    """Returns all settings of a run without the seed, as a flat dict."""
     manifest = run.manifest
     scene = {key: manifest[key] for key in SCENE if key in manifest}
     spec = {key: value for key, value in manifest.get("spec", {}).items() if key not in {"seed", "seeds"}}
@@ -51,7 +51,7 @@ def _settings(run: Run) -> dict[str, Any]:
 
 
 def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings under dotted names."""
+    """Returns nested settings under dotted names."""
     found: dict[str, Any] = {}
     for key, value in tree.items():
         if isinstance(value, Mapping):
@@ -78,7 +78,7 @@ def _labels(firsts: list[Run]) -> list[str]:
 
 
 def _difference(run: Run, namesakes: list[dict[str, Any]]) -> str:
-    """The settings in which a run differs from its namesakes, or its hash where those are too many."""
+    """Returns the settings in which a run differs from runs with the same label, or its hash if they are too many."""
     own = _settings(run)
     keys = {
         key
@@ -86,7 +86,7 @@ def _difference(run: Run, namesakes: list[dict[str, Any]]) -> str:
         for key in settings.keys() | own.keys()
         if settings.get(key) != own.get(key)
     }
-    if "method" in keys:  # its text tells the options
+    if "method" in keys:  # its text names the options
         keys = {key for key in keys if not key.startswith(OPTIONS)}
     told = sorted(keys & set(SCENE)) or sorted(keys)
     if len(told) > MOST_SETTINGS and "spec_hash" in run.manifest:

@@ -1,4 +1,9 @@
-"""The summary of a report: one row for each method, as numbers, plain text, Markdown, LaTeX and CSV."""
+"""The summary of a report, one row for each method: as numbers, plain text, Markdown, LaTeX and CSV.
+
+The global accuracy is that of the predictor `global` on the server's test set.  The personalised accuracy is that of
+the method's headline predictor on the test split of every client, at the end of the run if measured then, else in the
+last round.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +57,7 @@ EXPLANATION = (
 
 
 def summarise(runs: Iterable[Run]) -> pd.DataFrame:
-    """Summarises runs, one row per method: means over seeds, and SDs over seeds where there are several.
+    """Returns one row per method, with means over seeds, and SDs over seeds where there are several.
 
     Columns: `method` (its label), `seeds` (how many), `predictor` (the headline), `clients`, then, each as
     the mean over seeds: `global_accuracy` (server's test set), `personal_accuracy` (mean over all clients),
@@ -93,20 +98,20 @@ def _numbers(run: Run) -> dict[str, float]:
 
 
 def final_global(run: Run) -> float:
-    """The last point of the global curve, or NaN."""
+    """Returns the global accuracy of the last round that measured it, or NaN."""
     points = server_curve(run)
     return float(points.iloc[-1]) if len(points) else math.nan
 
 
 def plain_rows(summary: pd.DataFrame) -> list[list[str]]:
-    """The table as strings, the header first; what was not measured is a hyphen."""
+    """Returns the table as strings, the header first, with a hyphen for what was not measured."""
     several = bool((summary["seeds"] > 1).any())
     lines = [_row_cells(line, several) for line in summary.to_dict("records")]
     return [list(lines[0]), *(list(cells.values()) for cells in lines)]
 
 
 def markdown_table(summary: pd.DataFrame, notes: Iterable[str] = ()) -> str:
-    """A Markdown table, the best accuracy of each column in bold, with an explanation and notes below."""
+    """Returns a Markdown table with the best accuracy of each column in bold, an explanation and notes."""
     rows = plain_rows(summary)
     columns = "".join("l" if title in WORDS else "r" for title in rows[0])
     table = to_markdown(rows, columns, bold=best_cells(summary, rows[0]))
@@ -114,8 +119,20 @@ def markdown_table(summary: pd.DataFrame, notes: Iterable[str] = ()) -> str:
     return "\n".join([table, EXPLANATION + seeds, *(f"\n- {note}" for note in notes)]) + "\n"
 
 
+def latex_table(summary: pd.DataFrame) -> str:
+    """Returns a LaTeX `tabular` with the rules of booktabs and the best accuracy of each column in bold."""
+    rows = plain_rows(summary)
+    columns = "".join("l" if title in WORDS else "r" for title in rows[0])
+    return to_latex(rows, columns, bold=best_cells(summary, rows[0]))
+
+
+def csv_table(summary: pd.DataFrame) -> str:
+    """Returns the unrounded numbers as CSV: accuracies in [0, 1], bytes, seconds; empty where not measured."""
+    return to_csv(summary)
+
+
 def best_cells(summary: pd.DataFrame, header: list[str]) -> list[tuple[int, int]]:
-    """Row (the header is row 0) and column of the best of each accuracy, as it is shown; none with one method."""
+    """Returns row (0 is the header) and column of the best value of each accuracy, as shown; none with one method."""
     found = []
     for title, name in ACCURACIES.items():
         shown = [ABSENT if math.isnan(value) else f"{100 * value:.1f}" for value in summary[name]]
@@ -126,13 +143,8 @@ def best_cells(summary: pd.DataFrame, header: list[str]) -> list[tuple[int, int]
     return found
 
 
-def csv_table(summary: pd.DataFrame) -> str:
-    """The unrounded numbers: accuracies in [0, 1], bytes, seconds; empty where not measured."""
-    return to_csv(summary)
-
-
 def notes_of(runs: Iterable[Run]) -> list[str]:
-    """The notes in the manifests, each once; those not common to all after the methods they belong to."""
+    """Returns the notes of all manifests, each once; a note that not all methods share names its methods."""
     groups = group_runs(runs)
     owners: dict[str, list[str]] = {}
     for label, group in groups.items():
@@ -143,7 +155,7 @@ def notes_of(runs: Iterable[Run]) -> list[str]:
 
 
 def human_bytes(count: float) -> str:
-    """A number of bytes in units of 1000.
+    """Returns a number of bytes as text, in units of 1000.
 
     >>> human_bytes(0), human_bytes(999), human_bytes(1500), human_bytes(2.5e6)
     ('0 B', '999 B', '1.5 kB', '2.5 MB')
@@ -179,10 +191,3 @@ def _percent(line: dict[Any, Any], name: str) -> str:
         return ABSENT
     spread = line.get(f"{name}_sd_seeds", math.nan)
     return f"{100 * line[name]:.1f}" + ("" if math.isnan(spread) else f" ± {100 * spread:.1f}")
-
-
-def latex_table(summary: pd.DataFrame) -> str:
-    """A `tabular` with the rules of booktabs, the best accuracy of each column in bold."""
-    rows = plain_rows(summary)
-    columns = "".join("l" if title in WORDS else "r" for title in rows[0])
-    return to_latex(rows, columns, bold=best_cells(summary, rows[0]))

@@ -12,7 +12,7 @@ from idiolect.errors import UserError
 from idiolect.records import Run
 from idiolect.reproduction.papers import MetricReading
 from idiolect.reproduction.papers.metric_reading import means_by_client, means_by_round, read_values
-from idiolect.statistics import alpha_profile, degradation, server_curve, zigzag
+from idiolect.statistics import alpha_profile, before_and_after, degradation, server_curve
 
 __all__ = ["KINDS_OF_SINGLE_ROUNDS", "LINE_SUMMARIES", "ORACLE_KINDS", "POINTS_OF_RUN", "client_gains"]
 
@@ -46,7 +46,7 @@ def _profile(run: Run, reading: MetricReading) -> pd.DataFrame:
 
 def _zigzag(run: Run, reading: MetricReading) -> pd.DataFrame:
     """Returns `before`, `after` and their difference, for every selected client's local training by round."""
-    which, points = _model_of(reading), zigzag(run, reading.metric)
+    which, points = _model_of(reading), before_and_after(run, reading.metric)
     found = points.rename(columns={f"{which}_before": "before", f"{which}_after": "after"})
     return found[["client", "round", "before", "after"]].assign(value=found["after"] - found["before"])
 

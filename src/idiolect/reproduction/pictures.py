@@ -11,6 +11,7 @@ from matplotlib.figure import Figure as Picture
 from idiolect.records import write_atomically
 from idiolect.reports import (
     bars_figure,
+    before_after_figure,
     change_figure,
     features_figure,
     heat_figure,
@@ -19,7 +20,6 @@ from idiolect.reports import (
     profile_figure,
     scatter_figure,
     settings_figure,
-    zigzag_figure,
 )
 from idiolect.reports.text_tables import to_csv
 from idiolect.reproduction.compared_number import ComparedNumber
@@ -73,7 +73,7 @@ def _profile(points: pd.DataFrame, figure: PaperFigure, title: str) -> Picture:
 
 
 def _zigzag(points: pd.DataFrame, figure: PaperFigure, title: str) -> Picture:
-    return zigzag_figure(points.assign(panel=points["panel"] + ": " + points["line"]), title)
+    return before_after_figure(points.assign(panel=points["panel"] + ": " + points["line"]), title)
 
 
 def _grid(points: pd.DataFrame, figure: PaperFigure, title: str) -> Picture:

@@ -15,7 +15,7 @@ from idiolect.reproduction.papers import figure, figures, papers, table, tables
 from idiolect.reproduction.reproduction_result import Reproduction
 from idiolect.reproduction.request import ReproductionRequest
 from idiolect.reproduction.tables import reproduce_table
-from idiolect.statistics.degradation import DELTAS
+from idiolect.statistics.local_degradation import DELTAS
 
 __all__ = ["Reproduction", "ids", "reproduce"]
 

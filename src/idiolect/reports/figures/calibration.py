@@ -19,7 +19,7 @@ CALIBRATION_ERRORS = {"ece": "Expected calibration error", "mce": "Largest error
 
 
 def calibration_data(runs: Iterable[Run]) -> pd.DataFrame:
-    """Columns `panel`, `line` and `x` (the method), `value`, mean over clients, `sd` over clients (n - 1).
+    """Returns calibration errors: `panel`, `line` (the method), `x`, `value` (mean over clients), `sd` (n - 1).
 
     Raises:
         UserError: calibration was not measured.

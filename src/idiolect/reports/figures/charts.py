@@ -24,15 +24,15 @@ from idiolect.reports.figures.style import (
 
 __all__ = ["bars_figure", "heat_figure", "line_style", "lines_figure"]
 
-TOGETHER = 0.8  # of the width from one place to the next
+GROUP_WIDTH = 0.8  # width of all bars at one x, as a share of the distance to the next
 MOST_BARS_NAMED = 24
-MAP = "cividis"  # reads the same with any colour vision
-MOST_WRITTEN = 12  # columns whose cells hold their number
+COLOUR_MAP = "cividis"  # readable with any colour vision
+MOST_COLUMNS_WRITTEN = 12  # with more columns, cells do not show their numbers
 MOST_COLUMNS_NAMED = 25
 
 
 def line_style(look: Appearance) -> dict[str, Any]:
-    """How a method's line looks, in the panels and in the legend."""
+    """Returns the keyword arguments with which matplotlib draws a method's line, in panels and legend."""
     return {
         "color": look.colour,
         "linestyle": look.line,
@@ -57,10 +57,10 @@ def lines_figure(
 
     Args:
         points: columns `panel`, `line`, `x`, `value` and, for bands of one SD, `sd`.
-        x_label: what x is.
-        title: above all panels.
-        mark: where on x an upright line stands.
-        lines: all lines of the report in order, so that each keeps its colour from figure to figure.
+        x_label: label of the x axis.
+        title: text above all panels.
+        mark: x value of a vertical line.
+        lines: all lines of the report in order, so that each has the same colour in every figure.
     """
     panels, looks = list(dict.fromkeys(points["panel"])), appearances([*lines, *points["line"]])
     figure, grid = make_panels(len(panels), title)
@@ -87,7 +87,7 @@ def bars_figure(
 
     Args:
         points: columns `panel`, `line`, `x` (a name or a number), `value` and, for error bars, `sd`.
-        lines: all lines of the report in order, so that each keeps its colour from figure to figure.
+        lines: all lines of the report in order, so that each has the same colour in every figure.
     """
     panels, looks = list(dict.fromkeys(points["panel"])), appearances([*lines, *points["line"]])
     figure, grid = make_panels(len(panels), title)
@@ -95,7 +95,7 @@ def bars_figure(
         here = points[points["panel"] == panel]
         places = {x: place for place, x in enumerate(dict.fromkeys(here["x"]))}
         groups = list(here.groupby("line", sort=False))
-        width = TOGETHER / max(1, len(groups))
+        width = GROUP_WIDTH / max(1, len(groups))
         for number, (label, line) in enumerate(groups):
             at = line["x"].map(places).to_numpy(float) + (number - (len(groups) - 1) / 2) * width
             spread = line["sd"] if "sd" in line and line["sd"].notna().any() else None
@@ -112,18 +112,19 @@ def bars_figure(
         named = list(places)[::every]
         axes.set_xticks(np.arange(0, len(places), every), [str(name) for name in named])
         label_panel(axes, str(panel), x_label, y_label, grid="y")
-    legend_beside(figure, [bars for axes in grid for bars in axes.containers if bars.get_label()[0] != "_"])
+    drawn = [bars for axes in grid for bars in axes.containers]
+    legend_beside(figure, [bars for bars in drawn if not str(bars.get_label()).startswith("_")])
     return figure
 
 
 def heat_figure(
     points: pd.DataFrame, row_label: str = "", column_label: str = "", title: str = "", *, columns: int = 2
 ) -> Figure:
-    """Draws one map for each `panel`; cells hold their number where there is room, and the best is bold.
+    """Draws one heat map for each `panel`; cells show their number where there is room, the largest in bold.
 
     Args:
         points: columns `panel`, `row`, `column`, `value`.
-        columns: panels in a row.
+        columns: the largest number of panels in a row.
     """
     panels = list(dict.fromkeys(points["panel"]))
     rows, places = points["row"].nunique(), points["column"].nunique()
@@ -143,12 +144,12 @@ def heat_figure(
 
 def _draw_cells(axes: Axes, table: pd.DataFrame) -> AxesImage:
     values = table.to_numpy(float)
-    image = axes.imshow(values, cmap=MAP, aspect="auto")
+    image = axes.imshow(values, cmap=COLOUR_MAP, aspect="auto")
     axes.set_yticks(range(len(table)), [wrapped(str(name)) for name in table.index])
     every = -(-table.shape[1] // MOST_COLUMNS_NAMED)
     axes.set_xticks(range(0, table.shape[1], every), [str(name) for name in table.columns[::every]])
     axes.tick_params(length=0, labelsize=9, colors=INK)
-    if table.shape[1] <= MOST_WRITTEN:
+    if table.shape[1] <= MOST_COLUMNS_WRITTEN:
         middle = (np.nanmin(values) + np.nanmax(values)) / 2
         best = np.nanmax(values)
         for (row, column), value in np.ndenumerate(values):

@@ -1,4 +1,4 @@
-"""Figures with one value for each client: final accuracy, change against another method, round of the teacher."""
+"""Figures with one value for each client: final accuracy, change against FedAvg, round of the teacher."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ REFERENCE = "fedavg"
 
 
 def clients_data(runs: Iterable[Run]) -> pd.DataFrame:
-    """Final headline accuracy of each client: columns `method`, `predictor`, `seed`, `client`, `accuracy`."""
+    """Returns the final headline accuracy of each client: `method`, `predictor`, `seed`, `client`, `accuracy`."""
     tables = [pd.DataFrame(columns=COLUMNS)]
     for label, group in group_runs(runs).items():
         for run in group:
@@ -65,11 +65,11 @@ def clients_data(runs: Iterable[Run]) -> pd.DataFrame:
 
 
 def clients_figure(data: pd.DataFrame, methods: Iterable[str] = ()) -> Figure:
-    """Draws one strip per method, the best mean on top; several seeds share a strip.
+    """Draws one strip of dots per method, the best mean on top; several seeds share a strip.
 
     Args:
-        data: what `clients_data` gives.
-        methods: all methods of the report in order, so that each keeps its colour from figure to figure.
+        data: the table of `clients_data`.
+        methods: all methods of the report in order, so that each has the same colour in every figure.
     """
     looks = appearances([*methods, *data["method"]])
     means = data.groupby("method")["accuracy"].mean().sort_values(kind="stable")
@@ -98,7 +98,7 @@ def clients_figure(data: pd.DataFrame, methods: Iterable[str] = ()) -> Figure:
 
 
 def _strip(axes: Axes, points: pd.DataFrame, height: int, colour: str) -> None:
-    """Dots spread by a fixed seed, so that the same record gives the same picture."""
+    """Draws the dots of one method, spread by a fixed seed so that the same record gives the same figure."""
     spread = np.random.default_rng(0).uniform(-0.26, 0.26, len(points))
     opacity = float(np.clip(60 / max(1, len(points)), 0.15, 0.7))
     axes.scatter(100 * points["accuracy"], height + spread, s=16, color=colour, alpha=opacity, linewidths=0)
@@ -108,7 +108,7 @@ def _strip(axes: Axes, points: pd.DataFrame, height: int, colour: str) -> None:
 
 
 def clients_heat_data(runs: Iterable[Run]) -> pd.DataFrame:
-    """Clients against methods: columns `panel`, `row` (the method), `column` (the client), `value` in percent."""
+    """Returns accuracies for a heat map: `panel`, `row` (the method), `column` (the client), `value` in percent."""
     data = clients_data(runs)
     means = 100 * data.groupby(["method", "client"], sort=False)["accuracy"].mean()
     found = means.rename("value").reset_index().rename(columns={"method": "row", "client": "column"})
@@ -116,9 +116,10 @@ def clients_heat_data(runs: Iterable[Run]) -> pd.DataFrame:
 
 
 def change_data(runs: Iterable[Run]) -> pd.DataFrame:
-    """Columns `panel`, `client`, `value` in points: every method against FedAvg, or against the first without it.
+    """Returns by client the change of accuracy against FedAvg, or against the first method without FedAvg.
 
-    A method with other seeds or clients than the reference cannot be paired and is left out.
+    Columns: `panel`, `client`, `value` in points.  A method with other seeds or clients than the reference cannot be
+    paired and is left out.
 
     Raises:
         UserError: no two methods can be paired.
@@ -142,10 +143,10 @@ def change_data(runs: Iterable[Run]) -> pd.DataFrame:
 
 
 def change_figure(points: pd.DataFrame, title: str = "", *, bins: int = 20) -> Figure:
-    """Draws one histogram for each `panel`, with counts on the bars and an edge at 0.
+    """Draws one histogram for each `panel`, with counts on the bars and a bin edge at 0 (MAP, figure 10).
 
     Args:
-        points: columns `panel`, `client`, `value`; several seeds are averaged by client first.
+        points: columns `panel`, `client`, `value`; several values of a client are averaged first.
     """
     panels = list(dict.fromkeys(points["panel"]))
     figure, grid = make_panels(len(panels), title)
@@ -172,12 +173,12 @@ def _histogram(axes: Axes, values: pd.Series, bins: int) -> int:
 
 
 def teachers_data(runs: Iterable[Run]) -> pd.DataFrame:
-    """Columns `panel`, `line` (the method), `x` (the client), `value` (the round, mean over seeds).
+    """Returns the round of each client's teacher: `panel`, `line` (the method), `x` (the client), `value` (the round).
 
-    Methods that keep no teacher are left out.
+    Rounds are means over seeds.  Methods that keep no teacher are left out.
 
     Raises:
-        UserError: no run says anything of teachers.
+        UserError: no run has recorded teachers.
     """
     tables = []
     for label, group in group_runs(runs).items():
@@ -193,6 +194,6 @@ def teachers_data(runs: Iterable[Run]) -> pd.DataFrame:
 
 
 def teachers_figure(data: pd.DataFrame, methods: Iterable[str] = ()) -> Figure:
-    """Draws one bar for each client and method."""
+    """Draws one bar for each client and method (PersFL, figure 2)."""
     title = "Round at which each client's teacher was kept"
     return bars_figure(data, "Client", "Round", title, lines=methods)

@@ -1,8 +1,9 @@
-"""Models before and after local training: local degradation (FedPHP), and accuracies at download and upload."""
+"""Accuracy before and after local training, and local degradation, by round (FedPHP, figures 2 and 6)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -15,26 +16,26 @@ from idiolect.records import Run
 from idiolect.reports.figures.charts import lines_figure
 from idiolect.reports.figures.style import COLOURS, INK, label_panel, legend_beside, make_panels
 from idiolect.reports.run_groups import group_runs
-from idiolect.statistics import degradation, zigzag
+from idiolect.statistics import before_and_after, degradation
 
-__all__ = ["degradation_data", "degradation_figure", "zigzag_data", "zigzag_figure"]
+__all__ = ["before_after_data", "before_after_figure", "degradation_data", "degradation_figure"]
 
 PANELS = {"delta_shared": "Main model", "delta_deployed": "Model that stands for the method"}
 MOST_ROUNDS = 60
-TRAINING = 0.6  # of the way from one round to the next
+TRAINING = 0.6  # x width of local training, as a share of a round
 
 
 def degradation_data(runs: Iterable[Run], at: str = "selection") -> pd.DataFrame:
-    """Columns `panel`, `line` (the method), `x` (the round), `value` in points, `sd` over seeds (n - 1).
+    """Returns local degradation: `panel`, `line` (the method), `x` (the round), `value` in points, `sd` (n - 1).
 
-    A round counts where every seed selected somebody a second time.  Methods whose runs did not observe every round are
-    left out.
+    Values are means over the selected clients, then over seeds.  A round counts where every seed selected some client a
+    second time.  Methods whose runs did not observe every round are left out.
 
     Args:
         at: of ``idiolect.statistics.degradation``: the client's next ``selection``, or the next ``round``.
 
     Raises:
-        UserError: none did, or nobody was selected twice.
+        UserError: no run observed every round, or no client was selected twice.
     """
     tables = []
     for label, group in group_runs(runs).items():
@@ -53,7 +54,7 @@ def degradation_data(runs: Iterable[Run], at: str = "selection") -> pd.DataFrame
 
 
 def degradation_figure(data: pd.DataFrame, methods: Iterable[str] = ()) -> Figure:
-    """Draws what `degradation_data` gives; below 0 the download is worse than what the client had made."""
+    """Draws the table of `degradation_data`; below 0 the download is worse than the client's last model."""
     title = "Downloaded model less the client's last personalised one"
     figure = lines_figure(data, "Round", title, y_label="Change of accuracy (points)", lines=methods)
     for axes in figure.axes:
@@ -61,22 +62,22 @@ def degradation_figure(data: pd.DataFrame, methods: Iterable[str] = ()) -> Figur
     return figure
 
 
-def zigzag_data(runs: Iterable[Run], model: str = "shared") -> pd.DataFrame:
-    """Columns `panel` (the method), `client`, `round`, `seed`, `before`, `after`: accuracies in percent.
+def before_after_data(runs: Iterable[Run], model: str = "shared") -> pd.DataFrame:
+    """Returns accuracies in percent: `panel` (the method), `client`, `round`, `seed`, `before`, `after`.
 
     Runs that did not observe every round are left out.
 
     Args:
-        model: ``shared``, the main model, or ``deployed``, the one that stands for the method.
+        model: ``shared``, the main model, or ``deployed``, the method's headline predictor.
 
     Raises:
-        UserError: none did.
+        UserError: no run observed every round.
     """
     tables = []
     for label, group in group_runs(runs).items():
         for run in group:
             try:
-                found = zigzag(run)
+                found = before_and_after(run)
             except UserError:
                 continue
             values = {name: 100 * found[f"{model}_{name}"] for name in ("before", "after")}
@@ -86,11 +87,11 @@ def zigzag_data(runs: Iterable[Run], model: str = "shared") -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True)
 
 
-def zigzag_figure(points: pd.DataFrame, title: str = "", *, y_label: str = "Accuracy (%)") -> Figure:
-    """Draws one panel for each `panel`, means over the clients selected in a round.
+def before_after_figure(points: pd.DataFrame, title: str = "", *, y_label: str = "Accuracy (%)") -> Figure:
+    """Draws a zigzag line for each `panel`, of means over the clients selected in a round.
 
-    A cross is the model as downloaded, a plus what local training makes of it; solid lines are local training, dotted
-    ones the next download.
+    This is figure 2 of FedPHP and figure 8 of MAP.  A cross shows the model as downloaded, a plus the model after local
+    training.  Solid lines show local training, dotted lines the next download.
 
     Args:
         points: columns `panel`, `round`, `before`, `after`.
@@ -104,7 +105,7 @@ def zigzag_figure(points: pd.DataFrame, title: str = "", *, y_label: str = "Accu
         part = f" (the first {len(shown)} of {len(means)})" if len(shown) < len(means) else ""
         label_panel(axes, str(panel), f"Round{part}", y_label)
         axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
-    style = {"color": COLOURS[0], "markeredgecolor": INK}
+    style: dict[str, Any] = {"color": COLOURS[0], "markeredgecolor": INK}
     legend_beside(
         figure,
         [

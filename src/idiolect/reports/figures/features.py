@@ -1,4 +1,4 @@
-"""Two-dimensional features and the rows of the head (MAP, figure 5)."""
+"""Two-dimensional features of samples and proxies, the rows of the head (MAP, figure 5)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from idiolect.reports.figures.style import COLOURS, INK, label_panel, legend_bes
 
 __all__ = ["features_figure"]
 
-LONGER = 10.0  # how many times a proxy is drawn longer than it is
+LONGER = 10.0  # factor by which proxies are lengthened
 
 
 def features_figure(points: pd.DataFrame, title: str = "") -> Figure:
-    """Draws one panel for each `panel`: samples in the colour of their class, proxies as arrows ten times as long.
+    """Draws one panel for each `panel`: samples in the colour of their class, proxies as lengthened arrows.
 
     Arrows of missing classes are white.
 

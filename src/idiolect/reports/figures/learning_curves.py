@@ -25,17 +25,17 @@ PANELS = {
 }
 COLUMNS = ["method", "panel", "moment", "round", "accuracy", "sd_seeds", "seeds"]
 MARKERS_PER_LINE = 6
-GUTTER_STEP = 0.045
-STEPS = 24
+GUTTER_STEP = 0.045  # between two points at the end of the run, as a share of the x axis
+STEPS = 24  # targets between the lowest and the highest accuracy
 COSTS = ("Rounds", "Megabytes down", "Megabytes up")
 
 
 def curves_data(runs: Iterable[Run]) -> pd.DataFrame:
-    """What the figure shows: mean accuracy over seeds and its SD (n - 1, NaN for one seed).
+    """Returns the mean accuracy over seeds and its SD (n - 1, NaN for one seed), by method and round.
 
-    `panel` is `global` or `personalised`; `moment` is `round` on a curve and `end` for the point at the end
-    of the run.  A round that not every seed measured is left out, so a curve averages the same seeds
-    throughout.
+    `panel` is `global`, the global model on the server's test set, or `personalised`, the headline predictor's mean
+    over all clients.  `moment` is `round` on a curve and `end` for the point at the end of the run.  A round that not
+    every seed measured is left out, so that a curve averages the same seeds throughout.
     """
     tables = [pd.DataFrame(columns=COLUMNS)]
     for label, group in group_runs(runs).items():
@@ -52,7 +52,7 @@ def curves_data(runs: Iterable[Run]) -> pd.DataFrame:
 
 
 def _end_of_run(run: Run) -> pd.Series:
-    """The mean headline accuracy over all clients at the end of the run, by its round; empty if not measured."""
+    """Returns the mean headline accuracy over all clients at the end of the run, or nothing if not measured."""
     return curve(run, moment="end").tail(1)
 
 
@@ -63,7 +63,10 @@ def _over_seeds(curves: list[pd.Series]) -> pd.DataFrame:
 
 
 def curves_figure(data: pd.DataFrame) -> Figure:
-    """Draws both panels; bands are one SD over seeds, ringed points stand for the end of the run."""
+    """Draws the global model on the left and the personalised ones on the right.
+
+    Bands show one SD over seeds; ringed points show the end of the run.
+    """
     looks = appearances(data["method"])
     figure = Figure(figsize=(12.5, 4.9), layout="constrained")
     panels = figure.subplots(1, 2, sharey=True)
@@ -96,7 +99,7 @@ def curves_figure(data: pd.DataFrame) -> Figure:
 
 
 def _whole_rounds(axes: Axes, shown: pd.DataFrame) -> None:
-    """Ticks at whole rounds, none beyond the last."""
+    """Sets ticks at whole rounds, none beyond the last."""
     if len(shown):
         first, last = int(shown["round"].min()), int(shown["round"].max())
         ticks = MaxNLocator(nbins=9, integer=True).tick_values(min(first, last - 1), last)
@@ -104,14 +107,14 @@ def _whole_rounds(axes: Axes, shown: pd.DataFrame) -> None:
 
 
 def _handles(data: pd.DataFrame, looks: dict[str, Appearance]) -> list[Line2D]:
-    """Legend entries, the best last personalised accuracy first, as the eye meets them at the right edge."""
+    """Returns the legend entries in the order of the curves at the right edge, the best personalised one first."""
     last = data[data["panel"] == "personalised"].groupby("method")["accuracy"].last()
     order = sorted(looks, key=lambda label: -last.get(label, -1.0))
     return [Line2D([], [], label=wrapped(label), **line_style(looks[label])) for label in order]
 
 
 def _draw_curve(axes: Axes, line: pd.DataFrame, look: Appearance, place: int) -> None:
-    """One line with a few markers, shifted by its place so that lines close together stay apart."""
+    """Draws one line with a few markers, shifted by `place` so that the markers of close lines do not overlap."""
     if line.empty:
         return
     rounds = line["round"].astype(float)
@@ -123,7 +126,7 @@ def _draw_curve(axes: Axes, line: pd.DataFrame, look: Appearance, place: int) ->
 
 
 def _draw_ends(axes: Axes, ends: pd.DataFrame, looks: dict[str, Appearance]) -> None:
-    """Ringed points in a gutter right of the last round, one column each, with one SD over seeds."""
+    """Draws ringed points beside the last round, in one column each, with one SD over seeds."""
     if ends.empty:
         return
     last = max(float(ends["round"].max()), axes.dataLim.x1)
@@ -150,13 +153,13 @@ def _draw_ends(axes: Axes, ends: pd.DataFrame, looks: dict[str, Appearance]) -> 
 
 
 def targets_data(runs: Iterable[Run], targets: Sequence[float] | None = None) -> pd.DataFrame:
-    """Columns `panel`, `line` (the method), `x` (the target in percent), `value`: mean over seeds.
+    """Returns rounds and bytes to a target: `panel`, `line` (the method), `x` (the target in percent), `value`.
 
-    The mean over all clients of the headline is what has to reach the target.  A target that a seed never reaches has
-    no row; a model that exists only at the end of the run costs the whole run.
+    The headline's mean over all clients has to reach the target, and values are means over seeds.  A target that a
+    seed never reaches has no row; a model that exists only at the end of the run costs the whole run.
 
     Args:
-        targets: in [0, 1]; without them, steps from the lowest to the highest value measured.
+        targets: accuracies in [0, 1]; without them, equal steps from the lowest to the highest value measured.
     """
     curves = {
         label: [(_end_of_run(run).combine_first(curve(run)), run.rounds) for run in group]
@@ -164,22 +167,31 @@ def targets_data(runs: Iterable[Run], targets: Sequence[float] | None = None) ->
     }
     if targets is None:
         values = pd.concat([points for group in curves.values() for points, _ in group])
-        targets = np.linspace(values.min(), values.max(), STEPS) if len(values) else []
+        targets = list(np.linspace(values.min(), values.max(), STEPS)) if len(values) else []
     lines = []
     for label, group in curves.items():
         for target in targets:
-            costs = [cost_to_target(points, rounds, target) for points, rounds in group]
-            if any(cost.round is None for cost in costs):
+            costs = [_cost(points, rounds, target) for points, rounds in group]
+            reached = [cost for cost in costs if cost is not None]
+            if len(reached) < len(costs):
                 continue
-            found = np.mean([(c.round, c.bytes_down / 1e6, c.bytes_up / 1e6) for c in costs], axis=0)
+            found = np.mean(reached, axis=0)
             lines += [
                 (panel, label, 100 * target, float(value)) for panel, value in zip(COSTS, found, strict=True)
             ]
     return pd.DataFrame(lines, columns=["panel", "line", "x", "value"])
 
 
+def _cost(points: pd.Series, rounds: pd.DataFrame, target: float) -> tuple[float, float, float] | None:
+    """Returns rounds, megabytes down and megabytes up until a target, or None where it is never reached."""
+    cost = cost_to_target(points, rounds, target)
+    if cost.round is None or cost.bytes_down is None or cost.bytes_up is None:
+        return None
+    return cost.round, cost.bytes_down / 1e6, cost.bytes_up / 1e6
+
+
 def targets_figure(data: pd.DataFrame, methods: Iterable[str] = ()) -> Figure:
-    """Draws what `targets_data` gives; a line ends where its method gets no further."""
+    """Draws the table of `targets_data`; a line ends at the highest accuracy that its method reaches."""
     ordered = data.sort_values("panel", key=lambda panels: panels.map(COSTS.index), kind="stable")
     x_label = "Personalised accuracy to be reached (%)"
     return lines_figure(ordered, x_label, "Cost of reaching a target", lines=methods)

@@ -17,13 +17,13 @@ from idiolect.statistics import alpha_profile, pick, server_curve
 
 __all__ = ["profile_data", "profile_figure"]
 
-SHIFT = 0.012  # of x between two methods, so that their error bars stand side by side
+SHIFT = 0.012  # x distance between two methods, so that their error bars do not overlap
 
 
 def profile_data(runs: Iterable[Run]) -> pd.DataFrame:
-    """Columns `panel`, `line` (the method), `alpha`, `value` and `sd` over clients (n) in percent, `server`.
+    """Returns `panel`, `line` (the method), `alpha`, `value` and `sd` over clients (n) in percent, `server`.
 
-    `server` is the global model on the server's test set.  Methods without mixtures are left out.
+    `server` is the accuracy of the global model on the server's test set.  Methods without mixtures are left out.
 
     Raises:
         UserError: no run has mixtures.
@@ -55,13 +55,13 @@ def profile_data(runs: Iterable[Run]) -> pd.DataFrame:
 def profile_figure(
     points: pd.DataFrame, title: str = "", *, columns: int = 4, lines: Iterable[str] = ()
 ) -> Figure:
-    """Draws one panel for each `panel`, error bars of one SD over clients.
+    """Draws one panel for each `panel`, with error bars of one SD over clients.
 
-    The best of a line is named with its coefficient and the word oracle, for it is picked on test data.
+    A note names the best coefficient of each line with the word oracle, because it is chosen on test data.
 
     Args:
         points: columns `panel`, `line`, `alpha`, `value`, `sd`, and `server` where there is a global model.
-        lines: all lines of the report in order, so that each keeps its colour from figure to figure.
+        lines: all lines of the report in order, so that each has the same colour in every figure.
     """
     panels, looks = list(dict.fromkeys(points["panel"])), appearances([*lines, *points["line"]])
     figure, grid = make_panels(len(panels), title, columns=columns, size=(3.9, 3.3), share=True)

@@ -21,7 +21,7 @@ def partition_figure(class_counts: Sequence[Sequence[int]], title: str = "") -> 
 
     Args:
         class_counts: one row per client, one column per class.
-        title: what was partitioned, such as the dataset and the rule.
+        title: what was partitioned, such as the dataset and the partition.
     """
     counts = np.asarray(class_counts, dtype=float)
     shown = counts[:MOST_CLIENTS]

@@ -26,9 +26,9 @@ GREY = "#999999"
 
 
 def ranks_data(runs: Iterable[Run]) -> pd.DataFrame:
-    """Scenes against methods: the headline's accuracy, mean over clients and seeds.
+    """Returns the headline's accuracy, mean over clients and seeds, with scenes as rows and methods as columns.
 
-    A scene is a dataset with a partition and a network; a method that a scene lacks is left out.
+    A scene is a dataset with a partition and a model; a method that is missing in a scene is left out.
 
     Raises:
         UserError: there are fewer than two scenes, or fewer than three methods in all of them.
@@ -46,16 +46,16 @@ def ranks_data(runs: Iterable[Run]) -> pd.DataFrame:
 
 
 def ranks_figure(data: pd.DataFrame, methods: Iterable[str] = ()) -> Figure:
-    """The critical-difference picture of what `ranks_data` gives."""
+    """Draws the critical-difference figure of the table of `ranks_data`."""
     return critical_difference_figure(statistics.rank_methods(data), methods)
 
 
 def critical_difference_figure(ranking: Ranking, methods: Iterable[str] = ()) -> Figure:
-    """Draws a ranking; rank 1, the best, is on the left.
+    """Draws mean ranks on a line, the best on the left, with bars over methods without a significant difference.
 
     Args:
-        ranking: what `rank_methods` gives.
-        methods: all methods of the report in order, so that each keeps its colour from figure to figure.
+        ranking: the result of `rank_methods`.
+        methods: all methods of the report in order, so that each has the same colour in every figure.
     """
     names, count = list(ranking.ranks.index), len(ranking.ranks)
     looks = appearances([*methods, *names])
@@ -83,7 +83,7 @@ def critical_difference_figure(ranking: Ranking, methods: Iterable[str] = ()) ->
 
 
 def _scale(axes: Axes, count: int, distance: float) -> None:
-    """The line of ranks, and above it how far apart two methods must be."""
+    """Draws the axis of ranks and, above it, the critical difference."""
     axes.plot([1, count], [0, 0], color=GREY, linewidth=1)
     for rank in range(1, count + 1):
         axes.plot([rank, rank], [0, 0.18], color=GREY, linewidth=1)

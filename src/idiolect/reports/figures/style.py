@@ -1,16 +1,23 @@
-"""Style and layout shared by all figures: colours, line styles, markers, panels, legends, image files."""
+"""Style and layout shared by all figures: colours, line styles, markers, panels, legends, image files.
+
+A method looks the same in every figure, and differs from others without colour as well as with it.  The first seven
+colours are those of Okabe and Ito (2008) without yellow, which vanishes on white; darker and duller ones follow.
+Thirteen colours, four line styles and twelve markers are counted side by side, so no two of the first 52 methods share
+colour and line style.
+"""
 
 from __future__ import annotations
 
 import io
 import textwrap
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from matplotlib import rc_context
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.container import Container
 from matplotlib.figure import Figure
 
 __all__ = [
@@ -23,7 +30,6 @@ __all__ = [
     "label_panel",
     "legend_beside",
     "make_panels",
-    "png",
     "tidy",
     "wrapped",
 ]
@@ -61,15 +67,16 @@ DARK_COLOURS = (
     "#A0A0A0",
     "#C08A4A",
     "#6AC9B8",
-)  # the same hues on a dark ground
+)  # the same hues for a dark background
 LINES = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.2, 1.2, 1.2)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "d")
 Line = str | tuple[int, tuple[float, ...]]
+GridLines = Literal["both", "x", "y", "none"]
 MOST_COLUMNS = 3
 
 
 class Appearance(NamedTuple):
-    """How a method is drawn."""
+    """The colour, line style and marker of a method."""
 
     colour: str
     line: Line
@@ -77,7 +84,7 @@ class Appearance(NamedTuple):
 
 
 def appearances(labels: Iterable[str]) -> dict[str, Appearance]:
-    """Gives each method its look, by its place in the list."""
+    """Returns the appearance of each method, which depends on its place in the list."""
     return {
         label: Appearance(
             COLOURS[place % len(COLOURS)], LINES[place % len(LINES)], MARKERS[place % len(MARKERS)]
@@ -87,19 +94,19 @@ def appearances(labels: Iterable[str]) -> dict[str, Appearance]:
 
 
 def wrapped(label: str) -> str:
-    """A long label, such as that of a composed method, on several lines."""
+    """Returns a label wrapped to several lines where it is long, as for composed methods."""
     return "\n".join(textwrap.wrap(label, LABEL_WIDTH, break_long_words=False)) or label
 
 
-def tidy(axes: Axes, grid: str = "both") -> None:
-    """Takes away what carries no information: two spines, tick marks, a heavy grid."""
+def tidy(axes: Axes, grid: GridLines = "both") -> None:
+    """Removes what carries no information: two spines, tick marks, a heavy grid."""
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):
         axes.spines[side].set_color("#999999")
     axes.tick_params(length=0, labelsize=9, colors=INK)
-    if grid in {"both", "x", "y"}:
-        axes.grid(True, axis=grid, color="#E6E6E6", linewidth=0.8)  # type: ignore[arg-type]
+    if grid != "none":
+        axes.grid(True, axis=grid, color="#E6E6E6", linewidth=0.8)
     axes.set_axisbelow(True)
 
 
@@ -111,12 +118,12 @@ def make_panels(
     size: tuple[float, float] = (4.2, 3.4),
     share: bool = False,
 ) -> tuple[Figure, list[Axes]]:
-    """A figure with ``count`` panels, row by row.
+    """Returns a figure and its ``count`` panels, row by row.
 
     Args:
-        columns: at most so many in a row.
-        size: of one panel in inches.
-        share: all panels have one scale up and down.
+        columns: the largest number of panels in a row.
+        size: width and height of one panel in inches.
+        share: whether all panels share their y axis.
     """
     width = max(1, min(columns, count))
     height = max(1, -(-count // width))
@@ -128,16 +135,16 @@ def make_panels(
     return figure, list(grid.flat[:count])
 
 
-def label_panel(axes: Axes, title: str, x_label: str, y_label: str = "", grid: str = "both") -> None:
-    """Title and axis labels in the style of every picture."""
+def label_panel(axes: Axes, title: str, x_label: str, y_label: str = "", grid: GridLines = "both") -> None:
+    """Sets the title and axis labels of a panel in the style of all figures."""
     axes.set_title(title, fontsize=10, loc="left", color=INK)
     axes.set_xlabel(x_label, fontsize=9, color=INK)
     axes.set_ylabel(y_label, fontsize=9, color=INK)
     tidy(axes, grid=grid)
 
 
-def legend_beside(figure: Figure, handles: Iterable[Artist], title: str | None = None) -> None:
-    """One legend right of all panels; of several marks with one label the first stands for all."""
+def legend_beside(figure: Figure, handles: Iterable[Artist | Container], title: str | None = None) -> None:
+    """Draws one legend to the right of all panels; marks with the same label share one entry."""
     found = {str(handle.get_label()): handle for handle in handles}
     figure.legend(
         handles=list(found.values()),
@@ -150,18 +157,13 @@ def legend_beside(figure: Figure, handles: Iterable[Artist], title: str | None =
     )
 
 
-def png(figure: Figure) -> bytes:
-    """A figure as PNG, without a date or version in it, so that the same record gives the same file."""
-    target = io.BytesIO()
-    FigureCanvasAgg(figure).print_png(target, metadata={"Software": None})  # type: ignore[no-untyped-call]
-    return target.getvalue()
-
-
 def image(figure: Figure, format: str) -> bytes:
-    """A figure as png, svg or pdf, the same bytes for the same record."""
-    if format == "png":
-        return png(figure)
+    """Returns a figure as png, svg or pdf, without date and version, so that the same record gives the same bytes."""
     target = io.BytesIO()
+    if format == "png":
+        # matplotlib has no types for its backends
+        FigureCanvasAgg(figure).print_png(target, metadata={"Software": None})  # type: ignore[no-untyped-call]
+        return target.getvalue()
     date = "Date" if format == "svg" else "CreationDate"
     with rc_context({"svg.hashsalt": "idiolect", "pdf.fonttype": 42}):
         figure.savefig(target, format=format, metadata={date: None})

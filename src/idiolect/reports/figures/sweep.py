@@ -13,15 +13,15 @@ from idiolect.reports.figures.style import INK, appearances, label_panel, legend
 
 __all__ = ["sweep_figure"]
 
-WIDE = 20.0  # largest value over smallest from which on a scale is logarithmic
+LOGARITHMIC = 20.0  # ratio of the largest value to the smallest above which the x axis is logarithmic
 
 
 def sweep_figure(points: pd.DataFrame, title: str = "") -> Figure:
-    """Draws one panel for each `panel`, the key that was varied: every trial a dot, and a line through the means.
+    """Draws one panel for each key that was varied: every trial is a dot, and a line goes through the means.
 
     Args:
-        points: columns `panel`, `line` (the method), `x` (a number or a name), `value` in percent, `best`: whether the
-            trial was chosen, on validation data.
+        points: columns `panel` (the key), `line` (the method), `x` (a number or a name), `value` in percent, `best`:
+            whether the trial was chosen, on validation data.
     """
     panels, looks = list(dict.fromkeys(points["panel"])), appearances(points["line"])
     figure, grid = make_panels(len(panels), title, share=True)
@@ -44,9 +44,9 @@ def sweep_figure(points: pd.DataFrame, title: str = "") -> Figure:
 
 
 def _scale(axes: Axes, values: list[Any]) -> list[float]:
-    """Where the values stand on x: numbers by their size, anything else by its place with its name."""
+    """Returns the x position of each value: numbers by their size, other values by their place, with named ticks."""
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
-        if min(values) > 0 and max(values) / min(values) > WIDE:
+        if min(values) > 0 and max(values) / min(values) > LOGARITHMIC:
             axes.set_xscale("log")
         return [float(value) for value in values]
     names = list(dict.fromkeys(map(str, values)))

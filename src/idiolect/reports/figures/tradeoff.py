@@ -27,21 +27,22 @@ from idiolect.statistics import tradeoff
 __all__ = ["scatter_data", "scatter_figure", "settings_figure"]
 
 AXES = {"x": "aggregation", "y": "personalisation"}
-EDGE = 0.02  # of the width, where methods without a global model stand
+EDGE = 0.02  # x of methods without a global model, as a share of the width
 
 
 def scatter_data(runs: Iterable[Run]) -> pd.DataFrame:
-    """One row per method; see `tradeoff`."""
+    """Returns the accuracies of both axes, one row per method; see `idiolect.statistics.tradeoff`."""
     return tradeoff(group_runs(runs))
 
 
 def scatter_figure(data: pd.DataFrame, methods: Iterable[str] = ()) -> Figure:
-    """Draws both accuracies, with one SD over seeds where there are several; a method without a global model stands
-    on the left edge.
+    """Draws one mark for each method, with one SD over seeds where there are several.
+
+    A method without a global model is drawn on the left edge.
 
     Args:
-        data: what `scatter_data` gives.
-        methods: all methods of the report in order, so that each keeps its colour from figure to figure.
+        data: the table of `scatter_data`.
+        methods: all methods of the report in order, so that each has the same colour in every figure.
     """
     looks = appearances([*methods, *data["method"]])
     figure = Figure(figsize=(8.5, 4.9), layout="constrained")
@@ -77,7 +78,7 @@ def scatter_figure(data: pd.DataFrame, methods: Iterable[str] = ()) -> Figure:
 
 
 def settings_figure(points: pd.DataFrame, title: str = "") -> Figure:
-    """Draws one mark for each setting.
+    """Draws one mark for each setting of one method.
 
     Args:
         points: columns `colour` and `shape`, the two halves of a setting's name, `aggregation`, `personalisation`.

@@ -25,7 +25,7 @@ from idiolect.statistics import Groups, headline, higher_is_better
 
 __all__ = ["as_json", "extras_part", "page_data", "ranks_part"]
 
-DIGITS = 6  # significant ones in the document
+DIGITS = 6  # significant digits of numbers in the document
 FIRST = ("accuracy", "top5", "macro_f1", "loss", "ece", "mce")
 METRIC_TITLES = {
     "accuracy": "Accuracy",
@@ -35,7 +35,7 @@ METRIC_TITLES = {
     "ece": "Calibration error (ECE)",
     "mce": "Largest calibration error (MCE)",
 }
-MOST_CLIENTS = 200  # drawn of one partition
+MOST_CLIENTS = 200  # clients shown of one partition
 MAKERS: dict[str, Callable[[list[Run]], pd.DataFrame]] = {
     "targets": targets_data,
     "degradation": degradation_data,
@@ -45,11 +45,10 @@ MAKERS: dict[str, Callable[[list[Run]], pd.DataFrame]] = {
 
 
 def page_data(runs: Iterable[Run], passed_over: Iterable[str] = ()) -> dict[str, Any]:
-    """The document: `methods`, `metrics`, `measured` by metric, costs, extras, ranks, partitions, settings, runs,
-    notes.
+    """Returns the document that the page shows, with one entry for each of its sections.
 
     Args:
-        passed_over: sentences about folders that are not in the report.
+        passed_over: sentences about folders that the report leaves out.
 
     Raises:
         UserError: there is no run, or a method has a seed twice.
@@ -73,7 +72,7 @@ def page_data(runs: Iterable[Run], passed_over: Iterable[str] = ()) -> dict[str,
 
 
 def as_json(document: Any) -> str:
-    """JSON that is safe inside a script element: no `<`, `>` or `&`; what is not finite is null."""
+    """Returns JSON that is safe inside a script element, without `<`, `>` or `&`; NaN and infinity become null."""
     text = json.dumps(_plain(document), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
@@ -91,14 +90,14 @@ def _plain(value: Any) -> Any:
 
 
 def measured_rows(run: Run) -> Run:
-    """The run with the rows a page reads: all clients' test splits and the server's test set."""
+    """Returns the run with only the rows that the page reads: all clients' test splits and the server's test set."""
     rows = run.rows
     wanted = (rows["population"] == "all") & rows["split"].isin(["test", "server"])
     return run._replace(rows=rows[wanted & rows["predictor"].isin(["global", headline(run)])])
 
 
 def methods_data(groups: Groups) -> list[dict[str, Any]]:
-    """One entry per method: `label`, `predictor`, `seeds`, the scene, and its look by places in the lists of looks."""
+    """Returns one entry per method: `label`, `predictor`, `seeds`, the scene, colour, dashes and marker."""
     return [
         {
             "label": label,
@@ -114,7 +113,7 @@ def methods_data(groups: Groups) -> list[dict[str, Any]]:
 
 
 def metrics_data(groups: Groups) -> list[dict[str, Any]]:
-    """The metrics that were measured and have a direction: `name`, `title`, `higher` is better, `percent`."""
+    """Returns the measured metrics that have a direction: `name`, `title`, `higher` (is better), `percent`."""
     found: dict[str, dict[str, Any]] = {}
     for run in (run for runs in groups.values() for run in runs):
         for name in run.rows["metric"].unique():
@@ -140,7 +139,7 @@ def _dash(line: str | tuple[int, tuple[float, ...]]) -> list[float]:
 
 
 def partitions_part(groups: Groups) -> list[dict[str, Any]]:
-    """Every different partition once: `title`, `clients` in all, `counts` of the first clients by class."""
+    """Returns every different partition: `title`, number of `clients`, `counts` of the first clients by class."""
     found: dict[str, dict[str, Any]] = {}
     for run in (run for runs in groups.values() for run in runs):
         counts = run.manifest.get("class_counts")
@@ -152,7 +151,7 @@ def partitions_part(groups: Groups) -> list[dict[str, Any]]:
 
 
 def settings_part(groups: Groups) -> dict[str, Any]:
-    """`common` to all methods, and `differing`: by setting, one value for each method."""
+    """Returns the settings `common` to all methods, and those `differing`, with one value for each method."""
     specs = [flat(runs[0].manifest.get("spec", {})) for runs in groups.values()]
     keys = list(dict.fromkeys(key for spec in specs for key in spec if key not in {"seed", "seeds"}))
     values = {key: [_text(spec[key]) if key in spec else "" for spec in specs] for key in keys}
@@ -163,7 +162,7 @@ def settings_part(groups: Groups) -> dict[str, Any]:
 
 
 def runs_part(groups: Groups) -> list[dict[str, Any]]:
-    """Every run: `method` by its place, `seed`, `name` and its `manifest` without the class counts."""
+    """Returns every run: place of its `method`, `seed`, `name`, and its `manifest` without the class counts."""
     return [
         {
             "method": place,
@@ -181,7 +180,7 @@ def _text(value: Any) -> str:
 
 
 def extras_part(runs: list[Run], labels: list[str]) -> dict[str, Any]:
-    """By name of the picture, one entry for each panel: `title`, and `lines` by method, nothing for one without.
+    """Returns the figures that only some runs allow, by name, as a list of panels with `title` and `lines` by method.
 
     A line has `x`, `value` and `sd`, accuracies in percent, and `server` where a mixture has a global model.
     """
@@ -203,7 +202,7 @@ def _panel(title: Any, here: pd.DataFrame, labels: list[str]) -> dict[str, Any]:
 
 
 def ranks_part(runs: list[Run]) -> dict[str, Any] | None:
-    """For the page: `methods` and their mean `ranks`, the best first, the critical `distance`, Friedman's `p`."""
+    """Returns `methods` and their mean `ranks`, the best first, the critical `distance` and Friedman's `p`."""
     try:
         found = statistics.rank_methods(ranks_data(runs))
     except UserError:

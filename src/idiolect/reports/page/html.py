@@ -44,10 +44,10 @@ SCRIPTS = (
 
 
 def write_page(runs: Iterable[Run], path: str | Path, passed_over: Iterable[str] = ()) -> Path:
-    """Writes the page in one piece; gives its path back.
+    """Writes the page atomically and returns its path.
 
     Args:
-        passed_over: sentences about folders that are not in the report; the page repeats them.
+        passed_over: sentences about folders that the report leaves out; the page repeats them.
 
     Raises:
         UserError: there is no run, the runs are too many for one page, or the file cannot be written.
@@ -66,7 +66,7 @@ def write_page(runs: Iterable[Run], path: str | Path, passed_over: Iterable[str]
 
 
 def page_html(runs: list[Run], passed_over: Iterable[str] = ()) -> str:
-    """The page as text; the same runs give the same page."""
+    """Returns the page as text; the same runs give the same page."""
     document = page_data(runs, passed_over)
     return (
         _environment()

@@ -22,12 +22,12 @@ from idiolect.statistics import (
 __all__ = ["costs_part", "measured_part"]
 
 RESAMPLES = 2000
-ClientScores = list[list[pd.Series]]  # by method and seed, the final value by client
-MOST_POINTS = 250  # of one curve; of longer ones every second, third, ... and the last
+ClientScores = list[list[pd.Series]]  # for each method and seed, the final value by client
+MOST_POINTS = 250  # longer curves are thinned out to so many points
 
 
 def measured_part(groups: Groups, metric: str, higher: bool) -> dict[str, Any]:
-    """One metric; its rows are set apart first, which makes every look at them cheap."""
+    """Returns all numbers of one metric; selects its rows first, which makes the rest fast."""
     groups = {
         label: [run._replace(rows=run.rows[run.rows["metric"] == metric]) for run in runs]
         for label, runs in groups.items()
@@ -47,7 +47,7 @@ def measured_part(groups: Groups, metric: str, higher: bool) -> dict[str, Any]:
 def leaderboard_part(
     scores: ClientScores, curves: list[dict[str, Any]], higher: bool
 ) -> list[dict[str, Any]]:
-    """By method, each as the mean over seeds with its SD (n - 1): `global`, `personal`, `worst`; `sd_clients`.
+    """Returns by method `global`, `personal` and `worst`, as means over seeds with their SD (n - 1), and `sd_clients`.
 
     `low` and `high` are the 95 % percentile interval of `personal` over clients.  `worst` is the mean of the worst
     tenth of the clients, the highest values of a metric that is better when low.
@@ -75,7 +75,7 @@ def leaderboard_part(
 
 
 def costs_part(groups: Groups) -> list[dict[str, Any]]:
-    """By method, means over seeds: bytes a round both ways, and seconds of the whole run."""
+    """Returns by method bytes `down` and `up` per round and `seconds` of the whole run, as means over seeds."""
     return [
         {
             "down": _mean(float(run.rounds["bytes_down"].mean()) for run in runs),
@@ -87,7 +87,7 @@ def costs_part(groups: Groups) -> list[dict[str, Any]]:
 
 
 def clients_part(scores: ClientScores) -> dict[str, Any]:
-    """`clients` by number and `values[method][client]`, the mean over seeds; nothing where a seed lacks the client."""
+    """Returns `clients` and `values[method][client]`, the mean over seeds; NaN where a seed lacks the client."""
     table = pd.DataFrame({place: mean_over_seeds(found) for place, found in enumerate(scores)}).sort_index()
     return {
         "clients": [int(client) for client in table.index],
@@ -96,7 +96,7 @@ def clients_part(scores: ClientScores) -> dict[str, Any]:
 
 
 def spread_part(scores: ClientScores, higher: bool) -> list[dict[str, Any]]:
-    """By method, the spread over clients within a seed, averaged over seeds; see `spread`."""
+    """Returns by method the spread over clients within a seed, averaged over seeds; see `statistics.spread`."""
     lines = []
     for found in scores:
         line = pd.DataFrame([spread(values) for values in found]).mean(skipna=False)
@@ -110,7 +110,7 @@ def _worst(values: pd.Series, higher: bool) -> float:
 
 
 def mean_over_seeds(found: list[pd.Series]) -> pd.Series:
-    """By client, without those that a seed lacks."""
+    """Returns the mean over seeds by client, without clients that a seed lacks."""
     return pd.concat(found, axis=1).mean(axis=1, skipna=False).dropna()
 
 
@@ -119,9 +119,9 @@ def _mean(values: Any) -> float:
 
 
 def curves_part(groups: Groups, metric: str) -> list[dict[str, Any]]:
-    """By method `global`, `personal` and `end`, each with `round`, `value`, `sd` over seeds (n - 1).
+    """Returns by method the curves `global`, `personal` and `end`, each with `round`, `value`, `sd` over seeds (n - 1).
 
-    A round that not every seed measured is left out, so a curve averages the same seeds throughout.
+    A round that not every seed measured is left out, so that a curve averages the same seeds throughout.
     """
     return [
         {
@@ -134,7 +134,7 @@ def curves_part(groups: Groups, metric: str) -> list[dict[str, Any]]:
 
 
 def bytes_part(groups: Groups, curves: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """By method, bytes up to and with each round of a curve, mean over seeds: `round`, `down`, `up`."""
+    """Returns by method the bytes up to each round of a curve, as means over seeds: `round`, `down`, `up`."""
     lines = []
     for runs, found in zip(groups.values(), curves, strict=True):
         rounds = sorted({number for part in found.values() for number in part["round"]})
@@ -158,7 +158,10 @@ def _over_seeds(curves: list[pd.Series]) -> dict[str, list[Any]]:
 
 
 def pairs_part(groups: statistics.Groups, scores: ClientScores) -> list[list[Any]]:
-    """Lines `[method, other, p]`, by their places: Wilcoxon's signed-rank test over clients, corrected by Holm."""
+    """Returns `[method, other, p]` for every pair with the same clients and seeds, methods given by their places.
+
+    p is that of Wilcoxon's signed-rank test over clients, corrected by Holm.
+    """
     seeds = [sorted(int(run.manifest["seed"]) for run in runs) for runs in groups.values()]
     clients = [[tuple(values.index) for values in found] for found in scores]
     means = [mean_over_seeds(found) for found in scores]

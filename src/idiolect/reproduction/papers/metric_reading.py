@@ -10,8 +10,7 @@ from typing import Any
 import pandas as pd
 
 from idiolect.errors import UserError
-from idiolect.records import Run
-from idiolect.records.rows import MOMENTS, POPULATIONS, SPLITS
+from idiolect.records import MOMENTS, POPULATIONS, SPLITS, Run
 
 __all__ = [
     "READING_KEYS",

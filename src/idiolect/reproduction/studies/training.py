@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
@@ -161,7 +161,8 @@ class StudyFederation:
         engine = LoopEngine(self.setting.work)
         (outcome,) = engine.round(program, sent, {CLIENT: before.private}, observe=False)
         server = server_round(METHOD, before.server, stack([outcome.messages]), program.clock)
-        return Epoch(server, outcome.private, float(outcome.loss), _gradient_sum(outcome.private))
+        private = cast(PrivateState, outcome.private)  # engines know it as any tree
+        return Epoch(server, private, float(outcome.loss), _gradient_sum(private))
 
     def head(self, after: Epoch) -> Tensor:
         """Returns the rows of the head, [K, d]."""

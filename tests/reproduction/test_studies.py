@@ -44,9 +44,9 @@ def few(monkeypatch):
     seen = []
     honest, federation_of = training.load, StudyFederation.of
 
-    def of(study, data, device):
-        found = federation_of(study, data, device)
-        seen.append(np.flatnonzero(found.work.federation.class_counts()[0]).tolist())
+    def of(study, data, engine):
+        found = federation_of(study, data, engine)
+        seen.append(np.flatnonzero(found.setting.federation.class_counts()[0]).tolist())
         return found
 
     monkeypatch.setattr(training, "load", lambda name, data_dir: cut(honest(name, data_dir)))
@@ -87,11 +87,11 @@ def test_epochs_are_those_of_plain_torch_on_the_same_batches(model):
     """Two epochs, momentum anew in each: the head, and its gradients summed over the epoch; lenet_bn normalises."""
     data = cut(load(TINY.dataset, None))
     study = replace(TINY, model=model, weight_decay=0.1)
-    ours = StudyFederation.of(study, data, "cpu")
-    now, samples = ours.start(), ours.work.federation
+    ours = StudyFederation.of(study, data, Execution(**CPU).engine_choice())
+    now, samples = ours.start(), ours.setting.federation
     net = build(model, data.shape, data.n_classes)
     net.load_state_dict(now.server["params"] | now.server["buffers"])
-    head = net.get_parameter(ours.task.structure.classifier)
+    head = net.get_parameter(ours.setting.task.structure.classifier)
     rows = np.flatnonzero(data.train_y < 3)
     assert sorted(samples.clients[0].train) == rows.tolist(), (
         "not all rows of the observed classes are trained on"

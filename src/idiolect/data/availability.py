@@ -14,11 +14,12 @@ __all__ = ["Availability", "availability"]
 
 
 class Availability(NamedTuple):
-    """Whether a dataset is present, and where it is looked for.
+    """Whether a dataset is on this machine.
 
     Args:
-        dataset: its name, without options.
-        advice: how to get it; empty where it is present.
+        dataset: the dataset's name, without options.
+        where: the place that was looked at.
+        advice: how to get the dataset; empty where it is present.
     """
 
     dataset: str
@@ -28,7 +29,7 @@ class Availability(NamedTuple):
 
 
 def availability(dataset: str, data_dir: str | Path | None = None) -> Availability:
-    """Returns the availability of a dataset, by name or by name with options.
+    """Returns whether a dataset, named with or without options, is on this machine.
 
     >>> availability("fashion-mnist-12k").present
     True

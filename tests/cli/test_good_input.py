@@ -13,8 +13,8 @@ import pytest
 
 from idiolect import data, methods
 from idiolect import run as run_method
-from idiolect.calls import split_outside_brackets
 from idiolect.experiments import Silent
+from idiolect.options import split_outside_brackets
 from idiolect.records import WriteLock
 
 from ..child_process import child_process

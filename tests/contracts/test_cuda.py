@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from idiolect.core import broadcast
-from idiolect.engines import Cohort, Loop, Where
-from idiolect.engines.dealing import Dealer, Deck
-from idiolect.engines.lanes import Layout
-from idiolect.engines.planning import Planner
-from idiolect.engines.slower import compiling_quietly
+from idiolect.engines import Cohort, EngineChoice, LoopEngine
+from idiolect.engines.cohort.cuda.batch_copies import Dealer, Deck
+from idiolect.engines.cohort.cuda.lanes import Layout
+from idiolect.engines.cohort.cuda.planning import Planner
+from idiolect.engines.cohort.fallback import compiling_quietly
+from idiolect.engines.cohort.pooling import plain as plain_pool
 from idiolect.experiments.setting import Setting, prepare
-from idiolect.layers.pooling import plain as plain_pool
 from idiolect.models import Net, crop_and_flip, from_module, planned_uniform, register_model
 from idiolect.models.own import OWN
 
@@ -40,7 +40,7 @@ LAYERS = [
 
 
 def on_gpu(method: str, **settings: Any) -> Setting:
-    return prepare(experiment_of(method, **settings), Where("cohort", "cuda", "as asked"))
+    return prepare(experiment_of(method, **settings), EngineChoice("cohort", "cuda", "as asked"))
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 2e-3), (torch.bfloat16, 2e-2)])
@@ -135,14 +135,17 @@ def test_kernel_deals_what_is_written_plainly() -> None:
 @pytest.mark.parametrize("name", METHODS)
 def test_cohort_equals_loop_on_a_gpu(name: str) -> None:
     setting = on_gpu(spelt(name))
-    cohort, loop = play(setting, Cohort(setting.work, compile="trace")), play(setting, Loop(setting.work))
+    cohort, loop = (
+        play(setting, Cohort(setting.work, compile="trace")),
+        play(setting, LoopEngine(setting.work)),
+    )
     assert_equal(states(cohort), states(loop))
 
 
 @pytest.mark.parametrize("name", ["fedavg", "map"])
 def test_compiled_cohort_equals_loop_on_a_gpu(name: str) -> None:
     setting = on_gpu(name)
-    cohort, loop = play(setting, Cohort(setting.work)), play(setting, Loop(setting.work))
+    cohort, loop = play(setting, Cohort(setting.work)), play(setting, LoopEngine(setting.work))
     assert_equal(states(cohort), states(loop))
 
 
@@ -177,7 +180,10 @@ def dropping() -> Iterator[None]:
 def test_augmented_steps_equal_loop_on_a_gpu(step: str, compile: str) -> None:
     """A step that runs without inductor would warn, and warnings are errors."""
     setting = on_gpu("fedavg", **STEPS[step])
-    cohort, loop = play(setting, Cohort(setting.work, compile=compile)), play(setting, Loop(setting.work))
+    cohort, loop = (
+        play(setting, Cohort(setting.work, compile=compile)),
+        play(setting, LoopEngine(setting.work)),
+    )
     assert_equal(states(cohort), states(loop))
 
 
@@ -185,7 +191,7 @@ def test_augmented_steps_equal_loop_on_a_gpu(step: str, compile: str) -> None:
 @pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-4), ("tf32", 1e-2), ("bf16", 1e-1)])
 def test_augmented_steps_are_compiled_in_every_precision(precision: str, tolerance: float) -> None:
     setting = on_gpu("fedavg", **STEPS["all"], precision=precision)
-    cohort, loop = play(setting, Cohort(setting.work)), play(setting, Loop(setting.work))
+    cohort, loop = play(setting, Cohort(setting.work)), play(setting, LoopEngine(setting.work))
     assert_equal(states(cohort), states(loop), tolerance)
 
 
@@ -207,16 +213,23 @@ def test_augmented_views_are_the_same_on_a_gpu() -> None:
 def test_programs_of_lanes_equal_loop_on_a_gpu(
     layout: tuple[int, bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("idiolect.engines.planning.lay_out", lambda population, n_clients: Layout(*layout))
+    monkeypatch.setattr(
+        "idiolect.engines.cohort.cuda.planning.lay_out", lambda population, n_clients: Layout(*layout)
+    )
     setting = on_gpu("map", participation_rate=1.0, rounds=5)
-    cohort, loop = play(setting, Cohort(setting.work, compile="trace")), play(setting, Loop(setting.work))
+    cohort, loop = (
+        play(setting, Cohort(setting.work, compile="trace")),
+        play(setting, LoopEngine(setting.work)),
+    )
     assert_equal(states(cohort), states(loop))
 
 
 def test_compiled_lanes_apart_equal_loop_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("idiolect.engines.planning.lay_out", lambda population, n_clients: Layout(3, True))
+    monkeypatch.setattr(
+        "idiolect.engines.cohort.cuda.planning.lay_out", lambda population, n_clients: Layout(3, True)
+    )
     setting = on_gpu("map", participation_rate=1.0, rounds=5)
-    cohort, loop = play(setting, Cohort(setting.work)), play(setting, Loop(setting.work))
+    cohort, loop = play(setting, Cohort(setting.work)), play(setting, LoopEngine(setting.work))
     assert_equal(states(cohort), states(loop))
 
 
@@ -226,7 +239,8 @@ def test_lanes_apart_equal_lanes_in_step_in_tf32(monkeypatch: pytest.MonkeyPatch
     for apart in (True, False):
         layout = Layout(3, apart)
         monkeypatch.setattr(
-            "idiolect.engines.planning.lay_out", lambda population, n_clients, chosen=layout: chosen
+            "idiolect.engines.cohort.cuda.planning.lay_out",
+            lambda population, n_clients, chosen=layout: chosen,
         )
         found.append(states(play(setting, Cohort(setting.work))))
     assert_equal(*found, 1e-2)
@@ -234,7 +248,9 @@ def test_lanes_apart_equal_lanes_in_step_in_tf32(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("layout", [(3, False), (3, True)], ids=str)
 def test_rounds_repeat_bit_for_bit(layout: tuple[int, bool], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("idiolect.engines.planning.lay_out", lambda population, n_clients: Layout(*layout))
+    monkeypatch.setattr(
+        "idiolect.engines.cohort.cuda.planning.lay_out", lambda population, n_clients: Layout(*layout)
+    )
     setting = on_gpu("fedavg", model="lenet_map", dataset="tiny(size=28)", precision="tf32")
     one, other = (states(play(setting, Cohort(setting.work, compile="trace"))) for _ in range(2))
     assert_equal(one, other, 0.0)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from idiolect.core import UPLOAD, Batch, Context, Program, Stage
 from idiolect.engines import Cohort, Workload
-from idiolect.engines.cohort_batches import padded_feed
+from idiolect.engines.cohort.batches import padded_feed
 from idiolect.engines.packing import BATCHED
 from idiolect.engines.task import make_task
 from idiolect.models import build

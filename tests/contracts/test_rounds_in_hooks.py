@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from idiolect.core import Part, chain
-from idiolect.engines import Cohort, Loop
-from idiolect.engines.unknown import Unknown
+from idiolect.engines import Cohort, LoopEngine
+from idiolect.engines.cohort.traced_number import Unknown
 from idiolect.parts import average
 
 from .sameness import assert_equal, states
@@ -43,7 +43,7 @@ def test_round_in_a_hook(use: Callable[[Any], Any]) -> None:
     setting = setting_of("fedavg", model="mlpnet(hidden=8)")
     part = Part("counter", init_client=init_client, finish=finish)
     setting = replace(setting, method=chain(average(), part))
-    loop = states(play(setting, Loop(setting.work)))
+    loop = states(play(setting, LoopEngine(setting.work)))
     for how in ("flat", "trace"):
         assert_equal(states(play(setting, Cohort(setting.work, compile=how))), loop)
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from idiolect.core.context import UPLOAD, Context, State
+from idiolect.core.context import UPLOAD, Context, Messages, PrivateState, ServerState, State
 from idiolect.core.gradient import (
     Differentiate,
     Gradient,
@@ -28,7 +28,7 @@ from idiolect.core.optimiser import Optimiser, sgd
 from idiolect.core.part import Batch, Clock, Model, Part, Predictor, Scene, Task, View
 from idiolect.core.sharing import Sharing
 from idiolect.core.stage import Result, Stage
-from idiolect.core.trees import Tree, pick, tree_leaves, tree_structure, where
+from idiolect.core.trees import Flats, Slot, pick, tree_leaves, tree_structure, where
 
 __all__ = ["Program"]
 
@@ -126,9 +126,9 @@ class Program:
         mean_loss = state.loss / state.steps.clamp(min=1)
         return Result(state.params, state.buffers, state.carry, state.steps, mean_loss, state.measured)
 
-    def upload(self, context: Context) -> dict[str, tuple[Tree, Tensor]]:
+    def upload(self, context: Context) -> Messages:
         """The messages at the upload mark: by part, masked with what the method shares."""
-        messages: dict[str, tuple[Tree, Tensor]] = {}
+        messages: Messages = {}
         for part in self.method.parts:
             if part.upload:
                 message = self.ask(context, part, "upload", context.results)
@@ -142,7 +142,7 @@ class Program:
             messages["buffers"] = (averaged, weight)
         return messages
 
-    def finish(self, context: Context) -> Tree:
+    def finish(self, context: Context) -> PrivateState:
         """The private state after local work; every slot keeps its shape."""
         slots = dict(context.private["slots"])
         for part in self.method.parts:
@@ -154,10 +154,10 @@ class Program:
         trained = context.results[UPLOAD].buffers["model"]
         return {"buffers": pick(trained, self.sharing.keeps_buffer), "slots": slots}
 
-    def score(self, context: Context) -> Tree:
+    def score(self, context: Context) -> PrivateState:
         return self._settle("score", context)
 
-    def personalise(self, context: Context) -> Tree:
+    def personalise(self, context: Context) -> PrivateState:
         return self._settle("personalise", context)
 
     def predictors(self, context: Context) -> dict[str, Predictor]:
@@ -180,7 +180,7 @@ class Program:
                 model = call(part, "serve", context.results, self.view(part, context), model)
         return model
 
-    def shared_model(self, server: Tree) -> Predictor:
+    def shared_model(self, server: ServerState) -> Predictor:
         """What the server would deploy to a client it knows nothing of."""
         model = Model(server["params"], server["buffers"])
         for part in self.method.parts:
@@ -199,23 +199,23 @@ class Program:
         forward = predictor.forward or self.task.bare
         return forward(predictor.params, predictor.buffers, batch, False)[0].logits
 
-    def _settle(self, hook: str, context: Context) -> Tree:
+    def _settle(self, hook: str, context: Context) -> PrivateState:
         slots = dict(context.private["slots"])
         for part in self.method.parts:
             if getattr(part, hook):
                 slots[part.name] = self.ask(context, part, hook, context.results)
         return {**context.private, "slots": slots}
 
-    def _received(self, context: Context) -> tuple[Tree, Tree]:
+    def _received(self, context: Context) -> tuple[Flats, Flats]:
         view = self.view(None, context)
-        params: Tree = {"model": view.origin.params}
-        buffers: Tree = {"model": view.origin.buffers}
+        params: Flats = {"model": view.origin.params}
+        buffers: Flats = {"model": view.origin.buffers}
         for part in self.method.parts:
             if part.start:
                 params, buffers = self.ask(context, part, "start", params, buffers)
         return params, buffers
 
-    def _carries(self, params: Tree, context: Context) -> Tree:
+    def _carries(self, params: Flats, context: Context) -> dict[str, Slot]:
         return {
             part.name: self.ask(context, part, "carry", params) if part.carry else {}
             for part in self.method.parts

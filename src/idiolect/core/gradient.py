@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from torch import Tensor
 
 from idiolect.core.part import Batch, Forward, Loss, Part, Structure, Task
 from idiolect.core.stage import Stage
-from idiolect.core.trees import Tree, pick
+from idiolect.core.trees import Flats, Slot, pick
 
 __all__ = ["Differentiate", "Gradient", "bare_gradient", "join_trained", "split_trained", "wrapped_gradient"]
 
 # (objective, params) -> (gradients, (value, what else the objective returns)): an engine's way to differentiate
-Differentiate = Callable[[Callable[[Tree], tuple[Tensor, Tree]], Tree], tuple[Tree, tuple[Tensor, Tree]]]
+Objective: TypeAlias = Callable[[Flats], tuple[Tensor, Flats]]
+Differentiate: TypeAlias = Callable[[Objective, Flats], tuple[Flats, tuple[Tensor, Flats]]]
 # (part, hook, arguments before the view) -> what the hook returns
-Ask = Callable[..., Any]
+Ask: TypeAlias = Callable[..., Any]
 # (params, buffers, batches, carry) -> (gradients, buffers, carry, loss)
-Gradient = Callable[[Tree, Tree, tuple[Batch, ...], Tree], tuple[Tree, Tree, Tree, Tensor]]
+Carries: TypeAlias = dict[str, Slot]
+Graded: TypeAlias = tuple[Flats, Flats, Carries, Tensor]
+Gradient: TypeAlias = Callable[[Flats, Flats, tuple[Batch, ...], Carries], Graded]
 
 
 def bare_gradient(
@@ -30,10 +33,10 @@ def bare_gradient(
     }
     mode = tuple(unit in trained_units for unit in range(structure.n_units))
 
-    def gradient(params: Tree, buffers: Tree, batches: tuple[Batch, ...], carry: Tree) -> Any:
+    def gradient(params: Flats, buffers: Flats, batches: tuple[Batch, ...], carry: Carries) -> Graded:
         trained, fixed = split_trained(params, stage, structure)
 
-        def objective(trained: Tree) -> tuple[Tensor, Tree]:
+        def objective(trained: Flats) -> tuple[Tensor, Flats]:
             whole = join_trained(trained, fixed, params)
             out, new = forward(whole, buffers, batches[0], mode)
             return loss(whole, batches[0], out), new
@@ -67,10 +70,11 @@ def wrapped_gradient(
 def with_own_carry(part: Part, inner: Gradient, ask: Ask) -> Gradient:
     """``inner`` wrapped by ``part``, which sees its own carry; the others' pass through the calls it makes."""
 
-    def gradient(params: Tree, buffers: Tree, batches: tuple[Batch, ...], carry: Tree) -> Any:
-        rest, value = carry, None
+    def gradient(params: Flats, buffers: Flats, batches: tuple[Batch, ...], carry: Carries) -> Graded:
+        rest = carry
+        value: Tensor
 
-        def plain(params: Tree, buffers: Tree, batches: tuple[Batch, ...]) -> tuple[Tree, Tree]:
+        def plain(params: Flats, buffers: Flats, batches: tuple[Batch, ...]) -> tuple[Flats, Flats]:
             nonlocal rest, value
             grads, new, rest, value = inner(params, buffers, batches, rest)
             return grads, new
@@ -82,7 +86,7 @@ def with_own_carry(part: Part, inner: Gradient, ask: Ask) -> Gradient:
     return gradient
 
 
-def split_trained(params: Tree, stage: Stage, structure: Structure) -> tuple[Tree, Tree]:
+def split_trained(params: Flats, stage: Stage, structure: Structure) -> tuple[Flats, Flats]:
     """(trained, fixed) tensors of every tree."""
     trainable = stage.trainable
     if trainable is None:
@@ -92,7 +96,7 @@ def split_trained(params: Tree, stage: Stage, structure: Structure) -> tuple[Tre
     return trained, fixed
 
 
-def join_trained(trained: Tree, fixed: Tree, order: Tree) -> Tree:
+def join_trained(trained: Flats, fixed: Flats, order: Flats) -> Flats:
     """Both again as one, names in the order of the trees they came from."""
     if not fixed:
         return trained

@@ -7,7 +7,7 @@ import torch
 from idiolect.core.part import Batch, Model, View
 from idiolect.core.rows import mean_over_rows
 from idiolect.core.stage import Measure
-from idiolect.core.trees import Tree, zeros_like
+from idiolect.core.trees import Slot, zeros_like
 
 __all__ = ["recalibration", "validation"]
 
@@ -15,11 +15,11 @@ __all__ = ["recalibration", "validation"]
 def validation() -> Measure:
     """Mean loss and accuracy of the bare network over the rows read."""
 
-    def init(model: Model, view: View) -> Tree:
+    def init(model: Model, view: View) -> Slot:
         zero = torch.zeros_like(view.facts.samples)
         return {"loss": zero, "accuracy": zero, "rows": zero}
 
-    def add(means: Tree, model: Model, batch: Batch, view: View) -> Tree:
+    def add(means: Slot, model: Model, batch: Batch, view: View) -> Slot:
         out = view.predict(model, batch)
         hits = (out.logits.argmax(-1) == batch.y).to(batch.mask)
         rows = means["rows"] + batch.mask.sum()
@@ -43,10 +43,10 @@ def recalibration(momentum: float = 0.1) -> Measure:
             layer returns ``momentum * statistic``.
     """
 
-    def init(model: Model, view: View) -> Tree:
+    def init(model: Model, view: View) -> Slot:
         return {"buffers": zeros_like(model.buffers), "rows": torch.zeros_like(view.facts.samples)}
 
-    def add(means: Tree, model: Model, batch: Batch, view: View) -> Tree:
+    def add(means: Slot, model: Model, batch: Batch, view: View) -> Slot:
         _, new = view.task.forward(model.params, zeros_like(model.buffers), batch, True)
         rows = means["rows"] + batch.mask.sum()
         share = batch.mask.sum() / rows.clamp(min=1)

@@ -10,17 +10,18 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, NamedTuple, ParamSpec, Protocol
+from typing import Any, NamedTuple, ParamSpec, Protocol, TypeAlias
 
 from torch import Tensor
 
-from idiolect.calls import write_call
 from idiolect.core.stage import Plan, Result
-from idiolect.core.trees import Flat, Tree
+from idiolect.core.trees import Flat, Flats, Slot
 from idiolect.errors import UserError
+from idiolect.options import write_call
 
 __all__ = [
     "Batch",
+    "CarryingGradient",
     "Choice",
     "Clock",
     "Facts",
@@ -29,6 +30,7 @@ __all__ = [
     "Initial",
     "Loss",
     "Message",
+    "Mode",
     "Model",
     "Out",
     "Part",
@@ -67,7 +69,7 @@ class Model(NamedTuple):
 class Message(NamedTuple):
     """What a part sends up.  ``merge`` sees sum(weight * value) / sum(weight) alone."""
 
-    value: Tree
+    value: Slot
     weight: Tensor
 
 
@@ -123,23 +125,23 @@ class Scene(NamedTuple):
     buffers: str = "average"  # average | private | frozen
 
 
-Forward = Callable[
-    [Tree, Tree, Batch, Any], tuple[Out, Tree]
-]  # params, buffers, batch, train -> Out, buffers'
-Loss = Callable[[Tree, Batch, Out], Tensor]  # params, batch, out -> scalar
-Results = Mapping[str, Result]
+Mode: TypeAlias = bool | tuple[bool, ...]  # whether the network trains, as a whole or unit by unit
+# params, buffers, batch, train -> Out, buffers'
+Forward: TypeAlias = Callable[[Flats, Flats, Batch, Mode], tuple[Out, Flats]]
+Loss: TypeAlias = Callable[[Flats, Batch, Out], Tensor]  # params, batch, out -> scalar
+Results: TypeAlias = Mapping[str, Result]
 
 
 class Task(NamedTuple):
     """The bare network and loss, unwrapped by any part."""
 
-    forward: Callable[[Flat, Flat, Batch, Any], tuple[Out, Flat]]
+    forward: Callable[[Flat, Flat, Batch, Mode], tuple[Out, Flat]]
     criterion: Loss
     head: Callable[[Flat, Tensor], Tensor]  # parameters, features -> logits
     structure: Structure
     augment: Callable[[Batch], Batch] | None = None  # of every batch that a step trains on
 
-    def bare(self, params: Tree, buffers: Tree, batch: Batch, train: Any) -> tuple[Out, Tree]:
+    def bare(self, params: Flats, buffers: Flats, batch: Batch, train: Mode) -> tuple[Out, Flats]:
         """The network on the tree "model", as no part has wrapped it."""
         out, new = self.forward(params["model"], buffers["model"], batch, train)
         return out, {**buffers, "model": new}
@@ -161,14 +163,14 @@ class View:
     origin: Model  # the model as received: shared tensors, and the client's own buffers
     received: Model  # the same with the layers that the client keeps private in their place
     current: Model  # what the client has of that model now: as received, from the upload mark on as trained
-    server: Tree  # this part's server slot, where it is broadcast
-    private: Tree  # this part's slot on this client
+    server: Slot  # this part's server slot, where it is broadcast
+    private: Slot  # this part's slot on this client
     facts: Facts
     clock: Clock
     scene: Scene
     task: Task
     complete: bool  # no part keeps a parameter of the main model private
-    uploads: Tree  # on the server, for a part that declares it: every client's own upload, stacked
+    uploads: Slot  # on the server, for a part that declares it: every client's own upload, stacked
 
     def predict(self, model: Model, batch: Batch) -> Out:
         """The bare network in evaluation mode."""
@@ -178,8 +180,8 @@ class View:
 class Predictor(NamedTuple):
     """A model that evaluation should look at."""
 
-    params: Tree  # trees, the main one under "model"
-    buffers: Tree
+    params: Flats  # the main model under "model"
+    buffers: Flats
     forward: Forward | None = None  # None: the bare network on "model"
     recalibrate: bool = False  # recompute normalisation statistics on the client's training split first
 
@@ -213,37 +215,41 @@ class Choice:
 
 
 class GradientFunction(Protocol):
-    def __call__(self, params: Tree, buffers: Tree, batches: tuple[Batch, ...]) -> tuple[Tree, Tree]: ...
+    def __call__(self, params: Flats, buffers: Flats, batches: tuple[Batch, ...]) -> tuple[Flats, Flats]: ...
+
+
+# params, buffers, batches, carry -> gradients, buffers', carry'
+CarryingGradient: TypeAlias = Callable[[Flats, Flats, tuple[Batch, ...], Slot], tuple[Flats, Flats, Slot]]
 
 
 class Part(NamedTuple):
     """One idea of a federated method; an absent hook (None) is the identity."""
 
     name: str
-    init_server: Callable[[Flat, Initial], Tree] | None = None  # shared parameters -> server slot
-    init_client: Callable[[Initial], Tree] | None = None  # -> private slot
+    init_server: Callable[[Flat, Initial], Slot] | None = None  # shared parameters -> server slot
+    init_client: Callable[[Initial], Slot] | None = None  # -> private slot
     private: Callable[[str, Structure], bool] | None = None  # claims tensors that never leave
-    start: Callable[[Tree, Tree, View], tuple[Tree, Tree]] | None = None  # where local training begins
+    start: Callable[[Flats, Flats, View], tuple[Flats, Flats]] | None = None  # where local training begins
     forward: Callable[[Forward, View], Forward] | None = None  # wraps the training predictor
     criterion: Callable[[Loss, View], Loss] | None = None  # wraps the loss on labels, beneath every ``loss``
     loss: Callable[[Loss, View], Loss] | None = None  # wraps the training loss
-    carry: Callable[[Tree, View], Tree] | None = None  # initial carry of ``gradient``
-    gradient: Callable[[GradientFunction, View], Callable[..., tuple[Tree, Tree, Tree]]] | None = None
+    carry: Callable[[Flats, View], Slot] | None = None  # initial carry of ``gradient``
+    gradient: Callable[[GradientFunction, View], CarryingGradient] | None = None
     stages: Callable[[Plan, Scene, Clock], Plan] | None = None  # edits the plan of local work
     upload: Callable[[Results, View], Message] | None = None  # at the upload mark: sees the stages before it
-    finish: Callable[[Results, View], Tree] | None = None  # after local work -> private slot
-    score: Callable[[Results, View], Tree] | None = None  # after the merge, on every client
-    personalise: Callable[[Results, View], Tree] | None = None  # after the last round, on every client
-    merge: Callable[[Flat, Tree, Tree, Clock], tuple[Flat, Tree]] | None = None  # on the server
+    finish: Callable[[Results, View], Slot] | None = None  # after local work -> private slot
+    score: Callable[[Results, View], Slot] | None = None  # after the merge, on every client
+    personalise: Callable[[Results, View], Slot] | None = None  # after the last round, on every client
+    merge: Callable[[Flat, Slot, Slot, Clock], tuple[Flat, Slot]] | None = None  # on the server
     serve: Callable[[Results, View, Model], Model] | None = None  # after the server's own stages
-    shared_model: Callable[[Model, Tree, Task], Predictor] | None = None  # what "global" means on the server
+    shared_model: Callable[[Model, Slot, Task], Predictor] | None = None  # what "global" means on the server
     predictors: Callable[[View, Results | None], dict[str, Predictor]] | None = (
         None  # after local work: results
     )
     remarks: Callable[[View], dict[str, Tensor]] | None = None  # numbers about a client worth recording
     check: Callable[[Structure, Scene], None] | None = None  # refuses nets and scenes it cannot serve
     draws: Callable[[Structure], int] | None = None  # U(0,1) draws per step
-    scalars: Callable[[Tree], int] | None = (
+    scalars: Callable[[Slot], int] | None = (
         None  # scalars of a message on the wire, where not all of it travels
     )
     broadcasts: bool = False  # the server slot travels to the clients

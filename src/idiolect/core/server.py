@@ -8,15 +8,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from idiolect.core.context import Messages, PrivateState, ServerState
 from idiolect.core.method import Method
 from idiolect.core.part import Clock, Initial, Structure
 from idiolect.core.sharing import Sharing
-from idiolect.core.trees import Tree, pick, tree_map
+from idiolect.core.trees import T, pick, tree_map
 
 __all__ = ["broadcast", "init_private", "init_server", "server_round", "weighted_mean"]
 
 
-def init_server(method: Method, initial: Initial, structure: Structure) -> Tree:
+def init_server(method: Method, initial: Initial, structure: Structure) -> ServerState:
     """The server's first state; tensors that a part keeps private are not in it."""
     shared = pick(initial.params, lambda n: not method.is_private(n, structure))
     buffers = pick(initial.buffers, lambda n: not method.is_private(n, structure))
@@ -24,20 +25,20 @@ def init_server(method: Method, initial: Initial, structure: Structure) -> Tree:
     return {"params": shared, "buffers": buffers, "slots": slots}
 
 
-def init_private(method: Method, initial: Initial, structure: Structure, buffers: str) -> Tree:
+def init_private(method: Method, initial: Initial, structure: Structure, buffers: str) -> PrivateState:
     """One client's first private state."""
     own = pick(initial.buffers, Sharing(method, structure, buffers).keeps_buffer)
     slots = {p.name: p.init_client(initial) if p.init_client else {} for p in method.parts}
     return {"buffers": own, "slots": slots}
 
 
-def broadcast(method: Method, server: Tree) -> Tree:
+def broadcast(method: Method, server: ServerState) -> ServerState:
     """What travels to a client at the start of a round."""
     slots = {p.name: server["slots"][p.name] for p in method.parts if p.broadcasts}
     return {"params": server["params"], "buffers": server["buffers"], "slots": slots}
 
 
-def weighted_mean(value: Tree, weight: Tensor) -> Tree:
+def weighted_mean(value: T, weight: Tensor) -> T:
     """``sum_k w_k v_k / sum_k w_k`` over the leading axis, which is in client-id order."""
     share = weight / weight.sum()
 
@@ -50,9 +51,7 @@ def weighted_mean(value: Tree, weight: Tensor) -> Tree:
     return tree_map(mean, value)
 
 
-def server_round(
-    method: Method, server: Tree, messages: dict[str, tuple[Tree, Tensor]], clock: Clock
-) -> Tree:
+def server_round(method: Method, server: ServerState, messages: Messages, clock: Clock) -> ServerState:
     """The next server state from messages stacked over the cohort."""
     params, slots = server["params"], dict(server["slots"])
     for part in method.parts:

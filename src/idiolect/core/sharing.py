@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from idiolect.core.method import Method
 from idiolect.core.part import Structure
-from idiolect.core.trees import Tree, tree_leaves
+from idiolect.core.trees import tree_leaves
 
 __all__ = ["Sharing"]
 
@@ -35,7 +36,7 @@ class Sharing:
         """Whether every client has a value of its own from round to round."""
         return self.buffers == "private" or not self.shares(name)
 
-    def public(self, value: Tree) -> Tree:
+    def public(self, value: Any) -> Any:
         """A message without the tensors that never leave the client."""
         if isinstance(value, list | tuple):
             return [self.public(item) for item in value]

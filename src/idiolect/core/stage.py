@@ -5,39 +5,39 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from torch import Tensor
 
 from idiolect.core.optimiser import Optimiser
-from idiolect.core.trees import Tree
+from idiolect.core.trees import Flats, Slot
 from idiolect.errors import refuse_unknown_choice
 
 if TYPE_CHECKING:
-    from idiolect.core.part import Batch, Loss, Model, Scene, Structure, View
+    from idiolect.core.part import Batch, Loss, Model, Results, Scene, Structure, View
 
 __all__ = ["Measure", "Plan", "Result", "Stage", "Trees", "as_received", "default_plan", "steps_of"]
 
 SPLITS = ("train", "valid", "public", "none")
-Trees = tuple[Tree, Tree]  # (params, buffers), each by the name of the tree
+Trees: TypeAlias = tuple[Flats, Flats]  # (params, buffers)
 
 
 class Result(NamedTuple):
     """What a stage leaves behind."""
 
-    params: Tree
-    buffers: Tree
-    carry: Tree
+    params: Flats
+    buffers: Flats
+    carry: dict[str, Slot]  # by part
     steps: Tensor
     loss: Tensor  # mean training loss over the steps made
-    measured: Tree
+    measured: Slot
 
 
 class Measure(NamedTuple):
     """A fold over a split without an optimiser."""
 
-    init: Callable[[Model, View], Tree]
-    add: Callable[[Tree, Model, Batch, View], Tree]
+    init: Callable[[Model, View], Slot]
+    add: Callable[[Slot, Model, Batch, View], Slot]
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Stage:
 
     name: str = "main"
     owner: str = ""
-    start: Callable[[Trees, Any, View], Trees] | None = None
+    start: Callable[[Trees, Results, View], Trees] | None = None
     objective: Callable[[View], Loss] | None = None
     measure: Measure | None = None
     epochs: float | None = None
@@ -93,7 +93,7 @@ class Plan(NamedTuple):
     end: tuple[Stage, ...] = ()  # on every client, once
 
 
-def as_received(received: Trees, results: Any, view: View) -> Trees:
+def as_received(received: Trees, results: Results, view: View) -> Trees:
     """A start of a stage: the main model alone, where a round would start."""
     params, buffers = received
     return {"model": params["model"]}, {"model": buffers["model"]}

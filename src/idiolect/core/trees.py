@@ -1,12 +1,12 @@
-"""Arithmetic on trees: nested dictionaries whose leaves are tensors.
+"""Trees, which are nested dictionaries, tuples and lists of tensors: their types, and arithmetic on them.
 
 A *flat* tree maps tensor names to tensors (the parameters or the buffers of one model).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, SupportsIndex, TypeAlias, TypeVar, overload
 
 import torch
 from torch import Tensor
@@ -14,7 +14,10 @@ from torch.utils._pytree import tree_structure
 
 __all__ = [
     "Flat",
+    "Flats",
+    "Form",
     "Rows",
+    "Slot",
     "Tree",
     "all_finite",
     "any_nan",
@@ -35,25 +38,34 @@ __all__ = [
     "zeros_like",
 ]
 
-Tree = Any
-Flat = dict[str, Tensor]
+# A tensor, or a mapping or a sequence of trees.  The trees inside are Any, because a typed dictionary is a Mapping of
+# objects to a type checker, and so would be no tree otherwise.
+Tree: TypeAlias = Tensor | Mapping[str, Any] | Sequence[Any]
+Flat: TypeAlias = dict[str, Tensor]
+Flats: TypeAlias = dict[str, Flat]  # flat trees by name: "model", and what parts add beside it
+Slot: TypeAlias = dict[str, Any]  # trees by names that their owner alone knows, such as a part's own state
+Form: TypeAlias = "tuple[type, tuple[str, ...], tuple[Form, ...]] | None"  # of a tree; None is a leaf
+T = TypeVar("T")
 
 
-def tree_map(function: Callable[..., Any], tree: Tree, *others: Tree) -> Tree:
+def tree_map(function: Callable[..., Any], tree: T, *others: Any) -> T:
     """``function`` of every leaf, and of the leaves at the same place in ``others``.
 
     >>> tree_map(lambda a, b: a + b, {"x": 1, "y": (2, [3])}, {"x": 10, "y": (20, [30])})
     {'x': 11, 'y': (22, [33])}
     """
+    mapped: Any
     if isinstance(tree, dict):
         if any(other.keys() != tree.keys() for other in others):
             raise ValueError(
                 f"trees with different names: {list(tree)} and {[list(other) for other in others]}"
             )
-        return {k: tree_map(function, v, *(other[k] for other in others)) for k, v in tree.items()}
-    if isinstance(tree, tuple | list):
-        return _like(tree, [tree_map(function, *items) for items in zip(tree, *others, strict=True)])
-    return function(tree, *others)
+        mapped = {k: tree_map(function, v, *(other[k] for other in others)) for k, v in tree.items()}
+    elif isinstance(tree, tuple | list):
+        mapped = _like(tree, [tree_map(function, *items) for items in zip(tree, *others, strict=True)])
+    else:
+        mapped = function(tree, *others)
+    return mapped  # type: ignore[no-any-return]  # it has the form of ``tree``
 
 
 def tree_leaves(tree: Tree) -> list[Any]:
@@ -69,7 +81,7 @@ def tree_leaves(tree: Tree) -> list[Any]:
     return [tree]
 
 
-def with_leaves(tree: Tree, leaves: Iterable[Any]) -> Tree:
+def with_leaves(tree: T, leaves: Iterable[Any]) -> T:
     """A tree of the same form with these leaves, in the order of ``tree_leaves``.
 
     >>> with_leaves({"x": 1, "y": (2, [3])}, "abc")
@@ -79,7 +91,7 @@ def with_leaves(tree: Tree, leaves: Iterable[Any]) -> Tree:
     return tree_map(lambda _: next(each), tree)
 
 
-def flatten(tree: Tree) -> tuple[list[Any], Hashable]:
+def flatten(tree: Tree) -> tuple[list[Any], Form]:
     """All leaves, in order, and the form they stand in, equal for trees of one form.
 
     >>> flatten({"x": 1, "y": (2, [3])})[0]
@@ -89,7 +101,7 @@ def flatten(tree: Tree) -> tuple[list[Any], Hashable]:
     return leaves, _form(tree, leaves)
 
 
-def _form(tree: Tree, leaves: list[Any]) -> Hashable:
+def _form(tree: Tree, leaves: list[Any]) -> Form:
     if isinstance(tree, dict):
         return dict, tuple(tree), tuple([_form(value, leaves) for value in tree.values()])
     if isinstance(tree, tuple | list):
@@ -98,7 +110,7 @@ def _form(tree: Tree, leaves: list[Any]) -> Hashable:
     return None
 
 
-def unflatten(leaves: Iterable[Any], form: Any) -> Tree:
+def unflatten(leaves: Iterable[Any], form: Form) -> Any:
     """The tree that ``flatten`` made these of.
 
     >>> unflatten("abc", flatten({"x": 1, "y": (2, [3])})[1])
@@ -107,7 +119,7 @@ def unflatten(leaves: Iterable[Any], form: Any) -> Tree:
     return _filled(form, iter(leaves))
 
 
-def _filled(form: Any, leaves: Iterator[Any]) -> Tree:
+def _filled(form: Form, leaves: Iterator[Any]) -> Any:
     if form is None:
         return next(leaves)
     kind, names, below = form
@@ -117,11 +129,11 @@ def _filled(form: Any, leaves: Iterator[Any]) -> Tree:
     return kind(*items) if hasattr(kind, "_fields") else kind(items)
 
 
-def zeros_like(tree: Tree) -> Tree:
+def zeros_like(tree: T) -> T:
     return tree_map(torch.zeros_like, tree)
 
 
-def where(condition: Tensor, yes: Tree, no: Tree) -> Tree:
+def where(condition: Tensor, yes: T, no: T) -> T:
     """Leaf by leaf ``yes`` if the scalar ``condition`` holds, else ``no``; a leaf that is both stays as it is."""
     return tree_map(lambda a, b: a if a is b else torch.where(condition, a, b), yes, no)
 
@@ -146,7 +158,7 @@ def pick(tree: Mapping[str, Tensor], keep: Callable[[str], bool]) -> Flat:
     return {k: v for k, v in tree.items() if keep(k)}
 
 
-class Rows(Sequence[Tree]):
+class Rows(Sequence[T]):
     """Trees of one form, left as they lie: row i of every leaf of ``stacked`` is tree i's.
 
     >>> rows = Rows({"x": torch.tensor([1, 2, 3])}, 3)
@@ -154,20 +166,24 @@ class Rows(Sequence[Tree]):
     (3, 2, [2, 3])
     """
 
-    def __init__(self, stacked: Tree, count: int) -> None:
+    def __init__(self, stacked: T, count: int) -> None:
         self.stacked, self._count = stacked, count
 
     def __len__(self) -> int:
         return self._count
 
-    def __getitem__(self, which: Any) -> Any:
+    @overload
+    def __getitem__(self, which: SupportsIndex) -> T: ...
+    @overload
+    def __getitem__(self, which: slice) -> Rows[T]: ...
+    def __getitem__(self, which: Any) -> T | Rows[T]:
         found = tree_map(lambda leaf: leaf[which], self.stacked)
         return Rows(found, len(range(self._count)[which])) if isinstance(which, slice) else found
 
-    def __iter__(self) -> Iterator[Tree]:
+    def __iter__(self) -> Iterator[T]:
         return iter(unstack(self.stacked, self._count))
 
-    def at(self, places: Sequence[int]) -> Rows:
+    def at(self, places: Sequence[int]) -> Rows[T]:
         """Copies of some of them, in this order.
 
         >>> [row["x"].item() for row in Rows({"x": torch.tensor([1, 2, 3])}, 3).at([2, 0])]
@@ -179,26 +195,34 @@ class Rows(Sequence[Tree]):
         )
 
 
-def stack(trees: Sequence[Tree]) -> Tree:
+def stack(trees: Sequence[T]) -> T:
     """One tree whose leaves carry a new leading axis, one row per tree."""
-    if isinstance(trees, Rows):
-        return tree_map(Tensor.contiguous, trees.stacked)
+    stacked: T = tree_map(Tensor.contiguous, trees.stacked) if isinstance(trees, Rows) else _stacked(trees)
+    return stacked
+
+
+def _stacked(trees: Sequence[Any]) -> Any:
     first = trees[0]
     if isinstance(first, Tensor):
         return torch.stack(list(trees))
     if isinstance(first, dict):
-        return {key: stack([tree[key] for tree in trees]) for key in first}
-    return _like(first, [stack(column) for column in zip(*trees, strict=True)])
+        return {key: _stacked([tree[key] for tree in trees]) for key in first}
+    return _like(first, [_stacked(column) for column in zip(*trees, strict=True)])
 
 
-def unstack(tree: Tree, count: int) -> list[Tree]:
+def unstack(tree: T, count: int) -> list[T]:
     """The ``count`` trees that ``stack`` would make ``tree`` of; their leaves are views of its rows."""
+    rows: list[T] = _unstacked(tree, count)
+    return rows
+
+
+def _unstacked(tree: Any, count: int) -> list[Any]:
     if isinstance(tree, Tensor):
         return list(tree.unbind())
     if isinstance(tree, dict):
-        columns = {key: unstack(below, count) for key, below in tree.items()}
+        columns = {key: _unstacked(below, count) for key, below in tree.items()}
         return [{key: column[row] for key, column in columns.items()} for row in range(count)]
-    parts = [unstack(below, count) for below in tree]
+    parts = [_unstacked(below, count) for below in tree]
     return [_like(tree, [part[row] for part in parts]) for row in range(count)]
 
 

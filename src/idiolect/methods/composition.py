@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
-import re
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from idiolect import parts
-from idiolect.calls import split_outside_brackets
 from idiolect.core import Method, Part, chain
 from idiolect.errors import UserError
 from idiolect.methods.catalogue import identifier
-from idiolect.methods.resolution import given_options, make_of
+from idiolect.methods.resolution import given_options, make_of, options_of
+from idiolect.options import split_outside_brackets
 
 __all__ = ["method", "pieces"]
 
@@ -59,33 +55,7 @@ def _written(term: str) -> str:
 
 def _piece(term: str) -> Method | Part:
     name, options = given_options(term)
-    return _call(name, make_of(name), options)
-
-
-def _call(name: str, make: Callable[..., Any], options: dict[str, Any]) -> Any:
-    known = inspect.signature(make).parameters
-    for option in options:
-        if option not in known:
-            listed = ", ".join(known) or "it takes none"
-            raise UserError(f"{name} has no option {option!r}; known: {listed}")
-    for option, value in options.items():
-        _refuse_type(name, option, value, known[option].annotation)
-    return make(**options)
-
-
-def _refuse_type(name: str, option: str, value: Any, annotation: Any) -> None:
-    """A value of another kind than the signature says is refused by name."""
-    written = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
-    kinds = re.split(r"\s*\|\s*", written)
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    fits = {
-        "int": isinstance(value, int) and not isinstance(value, bool),
-        "float": number,
-        "str": isinstance(value, str),
-        "None": value is None,
-        "bool": isinstance(value, bool),
-        "tuple[float, ...]": isinstance(value, tuple | list)
-        and all(isinstance(v, int | float) and not isinstance(v, bool) for v in value),
-    }
-    if not any(fits.get(kind, True) for kind in kinds):
-        raise UserError(f"{name}: option {option} must be {written}, got {value!r}")
+    known = options_of(name)
+    known.refuse_unknown(options)
+    known.refuse_wrong_kinds(options)
+    return make_of(name)(**options)

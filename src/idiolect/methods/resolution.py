@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from idiolect.calls import parse_call, split_outside_brackets, write_call
 from idiolect.core import Method, Part
 from idiolect.errors import UserError, unknown_name
 from idiolect.methods.catalogue import METHODS, PARTS, identifier
+from idiolect.options import OptionSchema, parse_call, split_outside_brackets, write_call
 
-__all__ = ["beyond_defaults", "given_options", "make_of", "resolved", "shortest"]
+__all__ = ["beyond_defaults", "given_options", "make_of", "options_of", "resolved", "shortest"]
 
 
 def resolved(text: str) -> list[tuple[str, dict[str, Any]]]:
@@ -25,10 +24,7 @@ def resolved(text: str) -> list[tuple[str, dict[str, Any]]]:
     found = []
     for term in split_outside_brackets(text, "+"):
         name, options = given_options(term)
-        parameters = inspect.signature(make_of(name)).parameters
-        defaults = {key: p.default for key, p in parameters.items() if p.default is not p.empty}
-        whole = {**defaults, **options}
-        found.append((name, {key: _plain(value, parameters.get(key)) for key, value in whole.items()}))
+        found.append((name, options_of(name).with_defaults(options)))
     return found
 
 
@@ -43,8 +39,8 @@ def shortest(text: str) -> str:
 
 def given_options(term: str) -> tuple[str, dict[str, Any]]:
     """Name and options of one term as it is written, with its preset expanded."""
-    name, bracket, rest = term.partition("(")
-    name, options = parse_call(identifier(name) + bracket + rest)
+    name, options = parse_call(term)
+    name = identifier(name)
     if name not in METHODS:
         make_of(name)
         return name, options
@@ -64,37 +60,15 @@ def make_of(name: str) -> Callable[..., Method | Part]:
     raise unknown_name("method", name, [*METHODS, *PARTS])
 
 
+def options_of(name: str) -> OptionSchema:
+    """The options of a method or part: the parameters of its factory."""
+    return OptionSchema.of(name, make_of(name))
+
+
 def beyond_defaults(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Those of a method's options that are not its defaults.
 
     >>> beyond_defaults("fedprox", {"weight": 0.5, "form": "sq_half"})
     {'weight': 0.5}
     """
-    parameters = inspect.signature(make_of(name)).parameters
-    return {
-        key: value
-        for key, value in options.items()
-        if key not in parameters
-        or _plain(value, parameters[key]) != _plain(parameters[key].default, parameters[key])
-    }
-
-
-def _plain(value: Any, parameter: inspect.Parameter | None) -> Any:
-    """The value as JSON holds it; a whole number where the option takes a fraction is written as one."""
-    if isinstance(value, tuple | list):
-        return [_plain(each, parameter) for each in value]
-    if isinstance(value, dict):
-        return {str(key): _plain(each, None) for key, each in value.items()}
-    if isinstance(value, int) and not isinstance(value, bool):
-        return float(value) if parameter and _takes_fractions(parameter) else value
-    if value is None or isinstance(value, bool | float | str):
-        return value
-    return f"{value.__module__}.{value.__qualname__}" if hasattr(value, "__qualname__") else repr(value)
-
-
-def _takes_fractions(parameter: inspect.Parameter) -> bool:
-    if parameter.annotation is parameter.empty:
-        return isinstance(parameter.default, float)
-    written = parameter.annotation
-    words = written if isinstance(written, str) else inspect.formatannotation(written)
-    return "float" in words and "int" not in words
+    return options_of(name).beyond_defaults(options)

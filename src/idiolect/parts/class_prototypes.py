@@ -16,11 +16,13 @@ from idiolect.core import (
     Batch,
     Clock,
     Flat,
+    Flats,
     Forward,
     Initial,
     Loss,
     Measure,
     Message,
+    Mode,
     Model,
     Out,
     Part,
@@ -28,8 +30,8 @@ from idiolect.core import (
     Predictor,
     Results,
     Scene,
+    Slot,
     Stage,
-    Tree,
     View,
 )
 from idiolect.core.part import keeps_options
@@ -45,11 +47,11 @@ STAGE = "prototypes"
 def class_sums() -> Measure:
     """Sum of the features, and number of samples, of every class."""
 
-    def init(model: Model, view: View) -> Tree:
+    def init(model: Model, view: View) -> Slot:
         structure, zero = view.task.structure, view.facts.samples.new_zeros
         return {"sum": zero(structure.n_classes, structure.n_features), "count": zero(structure.n_classes)}
 
-    def add(sums: Tree, model: Model, batch: Batch, view: View) -> Tree:
+    def add(sums: Slot, model: Model, batch: Batch, view: View) -> Slot:
         features = view.predict(model, batch).features
         member = F.one_hot(batch.y, view.task.structure.n_classes).to(features) * batch.mask[:, None]
         return {"sum": sums["sum"] + member.T @ features, "count": sums["count"] + member.sum(0)}
@@ -85,7 +87,7 @@ def class_prototypes(weight: float = 1.0, reduction: str = "mean") -> Part:
     refuse_outside("weight (lambda)", weight, 0)
     refuse_unknown_choice("reduction", reduction, ("mean", "sum"))
 
-    def init_server(shared: Flat, initial: Initial) -> Tree:
+    def init_server(shared: Flat, initial: Initial) -> Slot:
         structure = initial.structure
         like = next(iter(initial.params.values()))
         return {"prototypes": like.new_full((structure.n_classes, structure.n_features), float("nan"))}
@@ -99,7 +101,7 @@ def class_prototypes(weight: float = 1.0, reduction: str = "mean") -> Part:
         known = ~wanted.isnan().any(-1)
         filled = torch.where(known[:, None], wanted, 0)
 
-        def total(params: Tree, batch: Batch, out: Out) -> Tensor:
+        def total(params: Flats, batch: Batch, out: Out) -> Tensor:
             gap = (out.features - filled[batch.y]) ** 2
             each = gap.mean(-1) if reduction == "mean" else gap.sum(-1)
             counted = each * known[batch.y].to(each)
@@ -110,17 +112,17 @@ def class_prototypes(weight: float = 1.0, reduction: str = "mean") -> Part:
     def upload(results: Results, view: View) -> Message:
         return Message(results[STAGE].measured, torch.ones_like(view.facts.weight))
 
-    def scalars(value: Tree) -> int:
+    def scalars(value: Slot) -> int:
         """Rows of observed classes, and their counts."""
         return int((value["count"] > 0).sum()) * (value["sum"].shape[-1] + 1)
 
-    def merge(params: Flat, slot: Tree, mean: Tree, clock: Clock) -> tuple[Flat, Tree]:
+    def merge(params: Flat, slot: Slot, mean: Slot, clock: Clock) -> tuple[Flat, Slot]:
         seen = mean["count"] > 0
         fresh = mean["sum"] / mean["count"].clamp(min=1e-12)[:, None]
         return params, {"prototypes": torch.where(seen[:, None], fresh, slot["prototypes"])}
 
     def nearest(view: View) -> Forward:
-        def forward(params: Tree, buffers: Tree, batch: Batch, train: bool) -> tuple[Out, Tree]:
+        def forward(params: Flats, buffers: Flats, batch: Batch, train: Mode) -> tuple[Out, Flats]:
             out, new = view.task.bare(params, buffers, batch, train)
             prototypes = params["shared"]["prototypes"]
             logits = torch.where(prototypes.isnan().all(), out.logits, nearness(out.features, prototypes))

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from idiolect.core import UPLOAD, Batch, Initial, Loss, Model, Out, Part, Results, Tree, View
+from idiolect.core import UPLOAD, Batch, Flats, Initial, Loss, Model, Out, Part, Results, Slot, View
 from idiolect.core.part import keeps_options
 from idiolect.core.rows import mean_over_rows
 from idiolect.core.trees import where
@@ -37,7 +37,7 @@ def contrastive(weight: float = 1.0, temperature: float = 0.5, previous_init: st
     refuse_outside("temperature (tau)", temperature, 1e-6)
     refuse_unknown_choice("previous_init", previous_init, ("received", "theta0"))
 
-    def init_client(initial: Initial) -> Tree:
+    def init_client(initial: Initial) -> Slot:
         seen = torch.zeros_like(next(iter(initial.params.values())).sum())
         return {"params": initial.params, "buffers": initial.buffers, "seen": seen}
 
@@ -52,7 +52,7 @@ def contrastive(weight: float = 1.0, temperature: float = 0.5, previous_init: st
             return inner
         last = previous(view)
 
-        def total(params: Tree, batch: Batch, out: Out) -> Tensor:
+        def total(params: Flats, batch: Batch, out: Out) -> Tensor:
             near, far = (
                 F.cosine_similarity(out.features, view.predict(model, batch).features.detach()) / temperature
                 for model in (view.received, last)
@@ -62,7 +62,7 @@ def contrastive(weight: float = 1.0, temperature: float = 0.5, previous_init: st
 
         return total
 
-    def finish(results: Results, view: View) -> Tree:
+    def finish(results: Results, view: View) -> Slot:
         trained = results[UPLOAD]
         seen = view.private["seen"] + 1
         return {"params": trained.params["model"], "buffers": trained.buffers["model"], "seen": seen}

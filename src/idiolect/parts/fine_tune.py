@@ -15,8 +15,8 @@ from idiolect.core import (
     Predictor,
     Results,
     Scene,
+    Slot,
     Stage,
-    Tree,
     View,
     as_received,
 )
@@ -46,7 +46,7 @@ def fine_tune(epochs: float = 1, lr_scale: float = 1.0) -> Part:
         tune = Stage("fine tune", "fine_tune", as_received, objective, epochs=epochs, lr_scale=lr_scale)
         return plan._replace(end=(*plan.end, tune))
 
-    def personalise(results: Results, view: View) -> Tree:
+    def personalise(results: Results, view: View) -> Slot:
         tuned = results["fine tune"]
         return {"params": tuned.params["model"], "buffers": tuned.buffers["model"]}
 

@@ -15,16 +15,18 @@ from torch import Tensor
 from idiolect.core import (
     UPLOAD,
     Batch,
+    Flats,
     Forward,
     Initial,
     Loss,
+    Mode,
     Out,
     Part,
     Predictor,
     Results,
     Scene,
+    Slot,
     Structure,
-    Tree,
     View,
 )
 from idiolect.core.part import keeps_options
@@ -72,7 +74,7 @@ def personal_head(gamma: float = 1.0, prior: str = "additive", head_init: str = 
         if not structure.linear_head:
             raise UserError("personal_head needs a network whose classifier is a single linear layer")
 
-    def init_client(initial: Initial) -> Tree:
+    def init_client(initial: Initial) -> Slot:
         structure = initial.structure
         weight = next(iter(initial.params.values())).new_zeros(structure.n_classes, structure.n_features)
         if head_init != "zero":
@@ -80,11 +82,11 @@ def personal_head(gamma: float = 1.0, prior: str = "additive", head_init: str = 
             weight = source[structure.classifier]
         return {"weight": weight}
 
-    def start(params: Tree, buffers: Tree, view: View) -> tuple[Tree, Tree]:
+    def start(params: Flats, buffers: Flats, view: View) -> tuple[Flats, Flats]:
         return {**params, "head": view.private}, buffers
 
     def criterion(inner: Loss, view: View) -> Loss:
-        def total(params: Tree, batch: Batch, out: Out) -> Tensor:
+        def total(params: Flats, batch: Batch, out: Out) -> Tensor:
             balanced = out._replace(logits=PRIORS[prior](out.logits, view.facts.class_counts, gamma))
             personal = out.logits.detach() + F.linear(out.features.detach(), params["head"]["weight"])
             own = view.task.criterion(params, batch, out._replace(logits=personal))
@@ -92,11 +94,11 @@ def personal_head(gamma: float = 1.0, prior: str = "additive", head_init: str = 
 
         return total
 
-    def finish(results: Results, view: View) -> Tree:
+    def finish(results: Results, view: View) -> Slot:
         return results[UPLOAD].params["head"]
 
     def summed(view: View) -> Forward:
-        def forward(params: Tree, buffers: Tree, batch: Batch, train: bool) -> tuple[Out, Tree]:
+        def forward(params: Flats, buffers: Flats, batch: Batch, train: Mode) -> tuple[Out, Flats]:
             out, new = view.task.bare(params, buffers, batch, train)
             return out._replace(logits=out.logits + F.linear(out.features, params["head"]["weight"])), new
 

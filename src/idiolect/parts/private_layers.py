@@ -12,14 +12,15 @@ from dataclasses import replace
 from idiolect.core import (
     UPLOAD,
     Clock,
+    Flats,
     Initial,
     Part,
     Plan,
     Predictor,
     Results,
     Scene,
+    Slot,
     Structure,
-    Tree,
     View,
 )
 from idiolect.core.part import keeps_options
@@ -72,11 +73,11 @@ def private_layers(
                 f"count (K_P) is {count} but the network has {structure.n_units} units; choose 0 to {structure.n_units}"
             )
 
-    def init_client(initial: Initial) -> Tree:
+    def init_client(initial: Initial) -> Slot:
         source = initial.params if head_init == "shared" else initial.draw("private layers", True).params
         return {name: source[name] for name in source if private(name, initial.structure)}
 
-    def start(params: Tree, buffers: Tree, view: View) -> tuple[Tree, Tree]:
+    def start(params: Flats, buffers: Flats, view: View) -> tuple[Flats, Flats]:
         whole = {**params["model"], **view.private}
         ordered = {name: whole[name] for name in view.task.structure.params if name in whole}
         return {**params, "model": ordered}, buffers
@@ -101,7 +102,7 @@ def private_layers(
             before = (head, *before)
         return plan._replace(before=before)
 
-    def finish(results: Results, view: View) -> Tree:
+    def finish(results: Results, view: View) -> Slot:
         trained = results[UPLOAD].params["model"]
         return {name: trained[name] for name in view.private}
 

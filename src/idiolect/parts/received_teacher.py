@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from idiolect.core import Batch, Loss, Out, Part, Tree, View
+from idiolect.core import Batch, Flats, Loss, Out, Part, View
 from idiolect.core.part import keeps_options
 from idiolect.errors import refuse_outside
 from idiolect.parts.transfer import transfer_of
@@ -36,7 +36,7 @@ def received_teacher(
     def loss(inner: Loss, view: View) -> Loss:
         teacher = view.origin if transfer == "prox" else view.received
 
-        def total(params: Tree, batch: Batch, out: Out) -> Tensor:
+        def total(params: Flats, batch: Batch, out: Out) -> Tensor:
             return inner(params, batch, out) + weight * term(params["model"], out, batch, teacher, view)
 
         return total

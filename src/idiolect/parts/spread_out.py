@@ -13,6 +13,7 @@ from torch import Tensor
 from idiolect.core import (
     Batch,
     Clock,
+    Flats,
     Loss,
     Model,
     Out,
@@ -22,7 +23,6 @@ from idiolect.core import (
     Scene,
     Stage,
     Structure,
-    Tree,
     View,
     sgd,
 )
@@ -73,7 +73,7 @@ def spread_out(
         return name == structure.classifier
 
     def objective(view: View) -> Loss:
-        def total(params: Tree, batch: Batch, out: Out) -> Tensor:
+        def total(params: Flats, batch: Batch, out: Out) -> Tensor:
             return spread_loss(params["model"][view.task.structure.classifier], margin)
 
         return total

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.func import grad, vmap
 from torch.overrides import TorchFunctionMode
 
-from idiolect.core import Batch, Flat, Measure, Model, Tree, View
+from idiolect.core import Batch, Flat, Measure, Model, Slot, View
 from idiolect.core.trees import tree_leaves, zeros_like
 
 __all__ = ["squared_gradients"]
@@ -27,10 +27,10 @@ ROWS_AT_ONCE = 32
 def squared_gradients() -> Measure:
     """Sum over the examples of the squared gradient of -log p(y | x), and their number."""
 
-    def init(model: Model, view: View) -> Tree:
+    def init(model: Model, view: View) -> Slot:
         return {"sum": zeros_like(model.params), "rows": torch.zeros_like(view.facts.samples)}
 
-    def add(sums: Tree, model: Model, batch: Batch, view: View) -> Tree:
+    def add(sums: Slot, model: Model, batch: Batch, view: View) -> Slot:
         found = _by_layers(model, batch, view)
         rest = {name: p for name, p in model.params.items() if name not in found}
         found |= _by_examples(rest, model, batch, view) if rest else {}

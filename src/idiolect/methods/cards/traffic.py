@@ -19,6 +19,7 @@ from idiolect.core import (
     Context,
     Facts,
     Flat,
+    Flats,
     Initial,
     Method,
     Model,
@@ -62,7 +63,7 @@ def probe() -> Task:
         features = batch.x @ params["body"].T
         return Out(features, features @ params["head"].T), buffers
 
-    def criterion(params: Tree, batch: Batch, out: Out) -> Tensor:
+    def criterion(params: Flats, batch: Batch, out: Out) -> Tensor:
         return torch.nn.functional.cross_entropy(out.logits, batch.y)
 
     def head(params: Flat, features: Tensor) -> Tensor:
@@ -125,7 +126,7 @@ def _sum(tree: Tree, more: list[str] | None = None) -> str:
     return " + ".join([*found, *(more or [])]) or "0"
 
 
-def _leaves(tree: Tree, name: str = "") -> Iterator[tuple[str, Tensor]]:
+def _leaves(tree: Any, name: str = "") -> Iterator[tuple[str, Tensor]]:
     if isinstance(tree, dict):
         for key, below in tree.items():
             yield from _leaves(below, key)

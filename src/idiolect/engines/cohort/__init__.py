@@ -1,0 +1,1 @@
+"""The cohort engine: all clients of a round as one batched computation."""

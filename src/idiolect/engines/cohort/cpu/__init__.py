@@ -1,0 +1,1 @@
+"""The cohort engine on a CPU: stages as traced steps of blocks of clients."""

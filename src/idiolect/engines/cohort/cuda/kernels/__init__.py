@@ -1,0 +1,1 @@
+"""Triton kernels of the cohort engine; nothing here imports another room."""

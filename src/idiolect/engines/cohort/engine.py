@@ -1,0 +1,180 @@
+"""cohort: all clients as one batched program; parameters stacked, one step of all clients at once.
+
+On a GPU the step of a stage is traced once, compiled, and replayed as CUDA graphs; on a CPU it is vmapped, or traced
+and run without vmap.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice, pairwise
+from math import inf
+from typing import TypeVar
+
+import torch
+
+from idiolect.core import Program, Tree
+from idiolect.engines.cohort.cpu.traced_stages import MANY, FlatSteps
+from idiolect.engines.cohort.cuda.compiled_stages import BACKENDS, Compiled
+from idiolect.engines.cohort.fallback import warn_slower
+from idiolect.engines.contract import Logits, Outcome
+from idiolect.engines.evaluation import evaluate_group
+from idiolect.engines.loop import LoopEngine
+from idiolect.engines.packing import BATCHED_LAYERS, Packing
+from idiolect.engines.stages import round_of_group, settle_group
+from idiolect.engines.workload import Workload
+from idiolect.errors import UserError, refuse_unknown_choice
+from idiolect.federation import Store
+
+__all__ = ["Cohort"]
+
+Row = TypeVar("Row")
+AHEAD = 8  # rounds at most that are planned ahead
+MANY_ROUNDS = {"none": inf, "flat": 0, "auto": MANY}  # from which a CPU traces steps
+
+
+@dataclass
+class Cohort:
+    """Args:
+    chunk: clients computed on at once; the number bounds memory and changes no result.  It is halved whenever the
+        device runs out of memory.
+    compile: ``auto`` compiles on a GPU and traces on a CPU in a run of many rounds; ``inductor`` compiles, ``trace``
+        replays without compiling, ``flat`` traces for a CPU, ``none`` vmaps.
+    """
+
+    work: Workload
+    chunk: int = 128
+    compile: str = "auto"
+    _alone: LoopEngine | None = None
+    _packing: Packing = field(init=False)
+    _compiled: Compiled | None = None
+    _flat: FlatSteps | None = None
+
+    def __post_init__(self) -> None:
+        on_gpu = self.work.y.is_cuda
+        refuse_unknown_choice(
+            "compile", self.compile, ["auto", "none", *BACKENDS, *([] if on_gpu else ["flat"])]
+        )
+        if self.compile in MANY_ROUNDS and not on_gpu:
+            self._flat = FlatSteps(MANY_ROUNDS[self.compile])
+            self._packing = self._flat.packing
+        elif self.compile == "none":
+            self._packing = BATCHED_LAYERS
+        else:
+            self._compiled = Compiled(self.work, "inductor" if self.compile == "auto" else self.compile)
+            self._packing = self._compiled.packing
+
+    def prepare(self, program: Program, clients: list[int]) -> None:
+        """Does nothing: rounds are planned by ``plan_ahead``."""
+
+    def round(
+        self, program: Program, server: Tree, privates: Mapping[int, Tree], observe: bool
+    ) -> Sequence[Outcome]:
+        return self._in_chunks(
+            privates,
+            lambda part: round_of_group(program, self.work, self._packing, server, part, observe),
+            lambda loop: loop.round(program, server, privates, observe),
+        )
+
+    def plan_ahead(self, upcoming: Iterator[tuple[Program, list[int]]]) -> None:
+        """Plans coming rounds for as long as a GPU is busy with this one; on a CPU it does nothing."""
+        if self.work.y.is_cuda:
+            self._plan_while_busy(upcoming)
+
+    def _plan_while_busy(self, upcoming: Iterator[tuple[Program, list[int]]]) -> None:
+        done = torch.cuda.current_stream().record_event()
+        rounds = islice(upcoming, AHEAD)
+        while not done.query() and (coming := next(rounds, None)) is not None:
+            self.look_ahead(*coming, done.query)
+
+    def settle(
+        self, program: Program, phase: str, server: Tree, privates: Mapping[int, Tree]
+    ) -> Sequence[Tree]:
+        return self._in_chunks(
+            privates,
+            lambda part: settle_group(program, self.work, self._packing, phase, server, part),
+            lambda loop: loop.settle(program, phase, server, privates),
+        )
+
+    def evaluate(
+        self, program: Program, server: Tree, privates: Mapping[int, Tree], split: str
+    ) -> Sequence[Logits]:
+        return self._in_chunks(
+            privates,
+            lambda part: evaluate_group(program, self.work, self._packing, server, part, split),
+            lambda loop: loop.evaluate(program, server, privates, split),
+        )
+
+    def look_ahead(
+        self, program: Program, clients: list[int], stop: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Prepares what a coming round needs of the host, where that has nothing else to do; changes no number.
+
+        Args:
+            stop: whether the host has something else to do now; asked where steps are compiled or replayed.
+        """
+        if self._alone is not None or len(clients) > self.chunk:
+            return
+        if self._compiled:
+            self._compiled.look_ahead(program, clients, stop)
+        elif self._flat:
+            self._flat.look_ahead(self.work, program, clients)
+
+    def residence(self, store: Store) -> Store:
+        """Returns the store itself: this engine keeps no rows."""
+        return store
+
+    def close(self) -> None:
+        """Gives back the device's memory."""
+        if self._compiled:
+            self._compiled.forget()
+
+    def _in_chunks(
+        self,
+        privates: Mapping[int, Tree],
+        compute: Callable[[Mapping[int, Tree]], Sequence[Row]],
+        alone: Callable[[LoopEngine], Sequence[Row]],
+    ) -> Sequence[Row]:
+        """``compute`` on as many clients at a time as fit; what cannot be batched at all runs client by client."""
+        while self._alone is None:
+            try:
+                with self.work.precision.allowed():
+                    parts = [compute(part) for part in self._chunks(privates)]
+                    return parts[0] if len(parts) == 1 else [row for part in parts for row in part]
+            except UserError:
+                raise
+            except torch.OutOfMemoryError:
+                pass  # what the attempt holds is freed when this block is left
+            except Exception as error:
+                found = alone(
+                    loop := LoopEngine(self.work)
+                )  # a mistake that is not ours comes up here again, named
+                self._alone = loop
+                warn_slower("the cohort runs client by client, it cannot be batched", error)
+                return found
+            self._make_room(len(privates))
+        return alone(self._alone)
+
+    def _make_room(self, n_clients: int) -> None:
+        """Fewer clients at a time, and nothing kept from before."""
+        if min(self.chunk, n_clients) == 1:
+            raise UserError(
+                "one client alone does not fit into the GPU's memory; use a smaller batch_size, another model "
+                "or --device cpu"
+            )
+        self.chunk = min(self.chunk, n_clients) // 2
+        self.close()
+        gc.collect()
+        if self.work.y.is_cuda:
+            torch.cuda.empty_cache()
+
+    def _chunks(self, privates: Mapping[int, Tree]) -> list[Mapping[int, Tree]]:
+        """Of about equal size."""
+        if len(privates) <= self.chunk:
+            return [privates] if privates else []
+        items = list(privates.items())
+        n_chunks = -(-len(items) // self.chunk)
+        edges = [len(items) * i // n_chunks for i in range(n_chunks + 1)]
+        return [dict(items[a:b]) for a, b in pairwise(edges)]

@@ -14,7 +14,7 @@ from idiolect.cli import TINY
 from idiolect.core import Method, Part, chain
 from idiolect.engines import EngineChoice, LoopEngine
 from idiolect.experiments import Simulation, prepare, with_settings
-from idiolect.methods.cards.kept import KEPT
+from idiolect.methods.cards.method_card import KEPT
 from idiolect.methods.catalogue import METHODS, PARTS
 from idiolect.parts import average, proximal
 

@@ -1,4 +1,4 @@
-"""What one client's work depends on, and where it stands in the middle of a stage."""
+"""The state of a run: what the server keeps, what a client keeps, and where a client is within a round."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from idiolect.core.trees import Flat, Flats, Slot
 
 __all__ = ["UPLOAD", "Context", "Messages", "PrivateState", "ServerState", "State"]
 
-UPLOAD = "upload"  # the result at the upload mark, beside the results under the stages' own names
+UPLOAD = "upload"  # the name, among the results of stages, of the result that is uploaded
 Messages: TypeAlias = dict[str, tuple[Slot, Tensor]]  # by part, and "buffers": (value, weight)
 
 
@@ -32,13 +32,13 @@ class PrivateState(TypedDict):
 
 
 class Context(NamedTuple):
-    """Everything one client's work depends on, as one tree."""
+    """Everything that one client's work depends on, as one tree."""
 
     server: ServerState  # as broadcast
     private: PrivateState
     facts: Facts
     results: dict[str, Result]
-    uploads: dict[str, Slot] = {}  # on the server: by part, every client's own upload
+    uploads: dict[str, Slot] = {}  # on the server: by part, the single uploads of all clients, stacked
 
 
 class State(NamedTuple):

@@ -1,4 +1,4 @@
-"""The gradient function of a stage: bare, then wrapped by the parts that have a say in it."""
+"""The gradient function of a stage: that of the network's loss, wrapped by the parts that change it."""
 
 from __future__ import annotations
 
@@ -11,23 +11,31 @@ from idiolect.core.part import Batch, Forward, Loss, Part, Structure, Task
 from idiolect.core.stage import Stage
 from idiolect.core.trees import Flats, Slot, pick
 
-__all__ = ["Differentiate", "Gradient", "bare_gradient", "join_trained", "split_trained", "wrapped_gradient"]
+__all__ = [
+    "Differentiate",
+    "Gradient",
+    "Objective",
+    "bare_gradient",
+    "join_trained",
+    "split_trained",
+    "wrapped_gradient",
+]
 
-# (objective, params) -> (gradients, (value, what else the objective returns)): an engine's way to differentiate
-Objective: TypeAlias = Callable[[Flats], tuple[Tensor, Flats]]
+Objective: TypeAlias = Callable[[Flats], tuple[Tensor, Flats]]  # params -> (value, buffers)
+# (objective, params) -> (gradients, (value, buffers)): how an engine differentiates an objective
 Differentiate: TypeAlias = Callable[[Objective, Flats], tuple[Flats, tuple[Tensor, Flats]]]
-# (part, hook, arguments before the view) -> what the hook returns
-Ask: TypeAlias = Callable[..., Any]
-# (params, buffers, batches, carry) -> (gradients, buffers, carry, loss)
-Carries: TypeAlias = dict[str, Slot]
-Graded: TypeAlias = tuple[Flats, Flats, Carries, Tensor]
-Gradient: TypeAlias = Callable[[Flats, Flats, tuple[Batch, ...], Carries], Graded]
+Ask: TypeAlias = Callable[..., Any]  # (part, hook, the arguments before the view) -> what the hook returns
+Carries: TypeAlias = dict[str, Slot]  # by part
+Graded: TypeAlias = tuple[Flats, Flats, Carries, Tensor]  # gradients, buffers, carries, loss
+Gradient: TypeAlias = Callable[
+    [Flats, Flats, tuple[Batch, ...], Carries], Graded
+]  # params, buffers, batches, carries
 
 
 def bare_gradient(
     forward: Forward, loss: Loss, stage: Stage, structure: Structure, differentiate: Differentiate
 ) -> Gradient:
-    """The gradient of the loss of the first batch with respect to what the stage trains."""
+    """Returns the gradient function of the loss on the first batch, for the tensors that the stage trains."""
     trained_units = {
         structure.unit_of[n] for n in structure.params if not stage.trainable or stage.trainable(n, structure)
     }
@@ -50,7 +58,7 @@ def bare_gradient(
 def wrapped_gradient(
     stage: Stage, parts: tuple[Part, ...], task: Task, differentiate: Differentiate, ask: Ask
 ) -> Gradient:
-    """The gradient of what the parts make of the network and its loss, by the rules that they set."""
+    """Returns the gradient function of the method: forward pass, loss and gradient as the parts wrap them."""
     forward, loss = task.bare, task.criterion
     for part in parts:
         if part.criterion:
@@ -68,7 +76,7 @@ def wrapped_gradient(
 
 
 def with_own_carry(part: Part, inner: Gradient, ask: Ask) -> Gradient:
-    """``inner`` wrapped by ``part``, which sees its own carry; the others' pass through the calls it makes."""
+    """Wraps ``inner`` by the gradient hook of ``part``, which sees its own carry and no other part's."""
 
     def gradient(params: Flats, buffers: Flats, batches: tuple[Batch, ...], carry: Carries) -> Graded:
         rest = carry
@@ -87,7 +95,7 @@ def with_own_carry(part: Part, inner: Gradient, ask: Ask) -> Gradient:
 
 
 def split_trained(params: Flats, stage: Stage, structure: Structure) -> tuple[Flats, Flats]:
-    """(trained, fixed) tensors of every tree."""
+    """Splits every flat tree into the tensors that the stage trains and those that it leaves alone."""
     trainable = stage.trainable
     if trainable is None:
         return params, {}
@@ -97,7 +105,7 @@ def split_trained(params: Flats, stage: Stage, structure: Structure) -> tuple[Fl
 
 
 def join_trained(trained: Flats, fixed: Flats, order: Flats) -> Flats:
-    """Both again as one, names in the order of the trees they came from."""
+    """Joins what ``split_trained`` split, with names in the order of ``order``."""
     if not fixed:
         return trained
     return {

@@ -1,11 +1,11 @@
-"""Measures: folds over a split of a client's data without an optimiser."""
+"""Measures: quantities accumulated over a split of a client's data, without an optimiser."""
 
 from __future__ import annotations
 
 import torch
 
+from idiolect.core.masked_mean import mean_over_rows
 from idiolect.core.part import Batch, Model, View
-from idiolect.core.rows import mean_over_rows
 from idiolect.core.stage import Measure
 from idiolect.core.trees import Slot, zeros_like
 
@@ -13,7 +13,7 @@ __all__ = ["recalibration", "validation"]
 
 
 def validation() -> Measure:
-    """Mean loss and accuracy of the bare network over the rows read."""
+    """Measures the mean loss and the accuracy of the network that no part has wrapped."""
 
     def init(model: Model, view: View) -> Slot:
         zero = torch.zeros_like(view.facts.samples)
@@ -34,13 +34,13 @@ def validation() -> Measure:
 
 
 def recalibration(momentum: float = 0.1) -> Measure:
-    """Normalisation statistics recomputed for given parameters, as ``buffers`` of the result.
+    """Recomputes normalisation statistics for given parameters; they are ``buffers`` of the result.
 
         running <- sum_b n_b * statistic_b / sum_b n_b       (reset, cumulative average over batches of n_b rows)
 
     Args:
-        momentum: weight of a new batch in the running statistics of the network's layers: run from zero, a
-            layer returns ``momentum * statistic``.
+        momentum: weight of a new batch in the running statistics of the network's layers.  A layer whose running
+            statistic is zero returns ``momentum * statistic``.
     """
 
     def init(model: Model, view: View) -> Slot:

@@ -1,4 +1,4 @@
-"""Local optimisers as values: a pair of pure functions over trees."""
+"""Local optimisers, SGD and Adam, each a pair of pure functions over trees."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def sgd(momentum: float = 0.0, weight_decay: float = 0.0, clip_norm: float | Non
 
 
 def scale_without_momentum(scene: float, own: float = 0.0) -> float:
-    """Factor on a learning rate that was chosen for the momentum ``scene``, where steps have the momentum ``own``.
+    """Returns the factor on a learning rate chosen for the momentum ``scene`` when steps have the momentum ``own``.
 
     In the long run momentum m makes steps 1 / (1 - m) times as long.  Plain steps that long diverge where gradients
     are steep, so the factor is the square root of that.
@@ -63,10 +63,10 @@ def adam(
     weight_decay: float = 0.0,
     anneal_over: int | None = None,
 ) -> Optimiser:
-    """Adam with bias correction, as ``torch.optim.Adam``, its rate cosine-annealed to 0 over some steps.
+    """Adam with bias correction, as ``torch.optim.Adam``, with an optional cosine schedule.
 
     Args:
-        anneal_over: steps after which the rate is 0; None keeps it.
+        anneal_over: steps over which the learning rate falls to 0 along a cosine; None keeps it constant.
     """
 
     def init(params: Flats) -> Slot:

@@ -1,6 +1,7 @@
-"""The server's side of a round: weighted means, summed in client-id order.
+"""The server's side of a round: broadcast, weighted means of the uploads in client-id order, and the merge.
 
-What else it looks at, a part declares (``individual``) and reads in stages on the server.
+The server sees the mean of the uploads alone.  A part that reads single uploads declares it (``individual``) and reads
+them in a stage on the server.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ __all__ = ["broadcast", "init_private", "init_server", "server_round", "weighted
 
 
 def init_server(method: Method, initial: Initial, structure: Structure) -> ServerState:
-    """The server's first state; tensors that a part keeps private are not in it."""
+    """Returns the server's first state, without the tensors that a part keeps private."""
     shared = pick(initial.params, lambda n: not method.is_private(n, structure))
     buffers = pick(initial.buffers, lambda n: not method.is_private(n, structure))
     slots = {p.name: p.init_server(shared, initial) for p in method.parts if p.init_server}
@@ -26,14 +27,14 @@ def init_server(method: Method, initial: Initial, structure: Structure) -> Serve
 
 
 def init_private(method: Method, initial: Initial, structure: Structure, buffers: str) -> PrivateState:
-    """One client's first private state."""
+    """Returns one client's first private state."""
     own = pick(initial.buffers, Sharing(method, structure, buffers).keeps_buffer)
     slots = {p.name: p.init_client(initial) if p.init_client else {} for p in method.parts}
     return {"buffers": own, "slots": slots}
 
 
 def broadcast(method: Method, server: ServerState) -> ServerState:
-    """What travels to a client at the start of a round."""
+    """Returns what travels to a client at the start of a round."""
     slots = {p.name: server["slots"][p.name] for p in method.parts if p.broadcasts}
     return {"params": server["params"], "buffers": server["buffers"], "slots": slots}
 
@@ -52,7 +53,7 @@ def weighted_mean(value: T, weight: Tensor) -> T:
 
 
 def server_round(method: Method, server: ServerState, messages: Messages, clock: Clock) -> ServerState:
-    """The next server state from messages stacked over the cohort."""
+    """Returns the next server state, from messages stacked over the cohort."""
     params, slots = server["params"], dict(server["slots"])
     for part in method.parts:
         if part.merge and part.name in messages:

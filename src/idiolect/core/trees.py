@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 def tree_map(function: Callable[..., Any], tree: T, *others: Any) -> T:
-    """``function`` of every leaf, and of the leaves at the same place in ``others``.
+    """Applies ``function`` to every leaf of ``tree``, together with the leaves at the same place in ``others``.
 
     >>> tree_map(lambda a, b: a + b, {"x": 1, "y": (2, [3])}, {"x": 10, "y": (20, [30])})
     {'x': 11, 'y': (22, [33])}
@@ -69,7 +69,7 @@ def tree_map(function: Callable[..., Any], tree: T, *others: Any) -> T:
 
 
 def tree_leaves(tree: Tree) -> list[Any]:
-    """All leaves, in order.
+    """Returns all leaves, in order.
 
     >>> tree_leaves({"x": 1, "y": (2, [3])})
     [1, 2, 3]
@@ -82,7 +82,7 @@ def tree_leaves(tree: Tree) -> list[Any]:
 
 
 def with_leaves(tree: T, leaves: Iterable[Any]) -> T:
-    """A tree of the same form with these leaves, in the order of ``tree_leaves``.
+    """Returns a tree of the same form with these leaves, in the order of ``tree_leaves``.
 
     >>> with_leaves({"x": 1, "y": (2, [3])}, "abc")
     {'x': 'a', 'y': ('b', ['c'])}
@@ -92,7 +92,7 @@ def with_leaves(tree: T, leaves: Iterable[Any]) -> T:
 
 
 def flatten(tree: Tree) -> tuple[list[Any], Form]:
-    """All leaves, in order, and the form they stand in, equal for trees of one form.
+    """Returns all leaves, in order, and the form of the tree, which compares equal for trees of the same form.
 
     >>> flatten({"x": 1, "y": (2, [3])})[0]
     [1, 2, 3]
@@ -111,7 +111,7 @@ def _form(tree: Tree, leaves: list[Any]) -> Form:
 
 
 def unflatten(leaves: Iterable[Any], form: Form) -> Any:
-    """The tree that ``flatten`` made these of.
+    """Returns the tree that ``flatten`` split into ``leaves`` and ``form``.
 
     >>> unflatten("abc", flatten({"x": 1, "y": (2, [3])})[1])
     {'x': 'a', 'y': ('b', ['c'])}
@@ -134,7 +134,7 @@ def zeros_like(tree: T) -> T:
 
 
 def where(condition: Tensor, yes: T, no: T) -> T:
-    """Leaf by leaf ``yes`` if the scalar ``condition`` holds, else ``no``; a leaf that is both stays as it is."""
+    """Returns ``yes`` where the scalar ``condition`` holds, else ``no``; a leaf that both share is not copied."""
     return tree_map(lambda a, b: a if a is b else torch.where(condition, a, b), yes, no)
 
 
@@ -159,7 +159,7 @@ def pick(tree: Mapping[str, Tensor], keep: Callable[[str], bool]) -> Flat:
 
 
 class Rows(Sequence[T]):
-    """Trees of one form, left as they lie: row i of every leaf of ``stacked`` is tree i's.
+    """A sequence of trees of one form that stay stacked: tree i is row i of every leaf of ``stacked``.
 
     >>> rows = Rows({"x": torch.tensor([1, 2, 3])}, 3)
     >>> len(rows), rows[1]["x"].item(), [row["x"].item() for row in rows[1:]]
@@ -184,7 +184,7 @@ class Rows(Sequence[T]):
         return iter(unstack(self.stacked, self._count))
 
     def at(self, places: Sequence[int]) -> Rows[T]:
-        """Copies of some of them, in this order.
+        """Returns copies of the trees at ``places``, in this order.
 
         >>> [row["x"].item() for row in Rows({"x": torch.tensor([1, 2, 3])}, 3).at([2, 0])]
         [3, 1]
@@ -196,7 +196,7 @@ class Rows(Sequence[T]):
 
 
 def stack(trees: Sequence[T]) -> T:
-    """One tree whose leaves carry a new leading axis, one row per tree."""
+    """Returns one tree whose leaves have a new leading axis, one row per tree."""
     stacked: T = tree_map(Tensor.contiguous, trees.stacked) if isinstance(trees, Rows) else _stacked(trees)
     return stacked
 
@@ -211,7 +211,7 @@ def _stacked(trees: Sequence[Any]) -> Any:
 
 
 def unstack(tree: T, count: int) -> list[T]:
-    """The ``count`` trees that ``stack`` would make ``tree`` of; their leaves are views of its rows."""
+    """Returns the ``count`` trees that are stacked in ``tree``; their leaves are views of its rows."""
     rows: list[T] = _unstacked(tree, count)
     return rows
 
@@ -227,19 +227,21 @@ def _unstacked(tree: Any, count: int) -> list[Any]:
 
 
 def _like(sequence: Any, items: list[Any]) -> Any:
-    """``items`` as a sequence of the same kind."""
+    """Returns ``items`` as a tuple, list or named tuple like ``sequence``."""
     return type(sequence)(*items) if hasattr(sequence, "_fields") else type(sequence)(items)
 
 
 def all_finite(tree: Tree) -> Tensor:
-    """By row of the leading axis, whether every number in it is finite."""
+    """Returns, for each row of the leading axis, whether all its numbers are finite."""
     rows = [leaf.reshape(len(leaf), -1) for leaf in tree_leaves(tree) if leaf.numel()]
-    extremes = [extreme for each in rows for extreme in (each.amin(1), each.amax(1))]  # NaN where a number is
+    extremes = [
+        extreme for each in rows for extreme in (each.amin(1), each.amax(1))
+    ]  # NaN if a number is NaN
     return torch.stack(extremes).isfinite().all(0)
 
 
 def any_nan(trees: Sequence[Tree]) -> Tensor:
-    """For each of several trees of one shape, whether a number in it is NaN."""
+    """Returns, for each of several trees of one form, whether it holds a NaN."""
     if isinstance(trees, Rows):
         stacked = [leaf for leaf in tree_leaves(trees.stacked) if leaf.is_floating_point()]
         found = [leaf.reshape(len(leaf), -1).isnan().any(1) for leaf in stacked]

@@ -10,7 +10,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from idiolect.errors import unknown_name
-from idiolect.methods.resolution import beyond_defaults
+from idiolect.methods.method_text import beyond_defaults
 
 __all__ = ["ParameterGrid", "combinations", "grid", "grids", "with_none"]
 

@@ -30,7 +30,7 @@ def average(step: float = 1.0) -> Part:
         trained = results[UPLOAD].params["model"]
         return Message({name: trained[name] for name in view.origin.params}, view.facts.weight)
 
-    def merge(params: Flat, slot: Slot, mean: Slot, clock: Clock) -> tuple[Flat, Slot]:
+    def merge(params: Flat, slot: Slot, mean: Flat, clock: Clock) -> tuple[Flat, Slot]:
         if step == 1:
             return {**params, **mean}, slot
         return {**params, **{name: params[name] + step * (mean[name] - params[name]) for name in mean}}, slot

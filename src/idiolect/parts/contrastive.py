@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from idiolect.core import UPLOAD, Batch, Flats, Initial, Loss, Model, Out, Part, Results, Slot, View
+from idiolect.core.masked_mean import mean_over_rows
 from idiolect.core.part import keeps_options
-from idiolect.core.rows import mean_over_rows
 from idiolect.core.trees import where
 from idiolect.errors import refuse_outside, refuse_unknown_choice
 
@@ -30,8 +30,8 @@ def contrastive(weight: float = 1.0, temperature: float = 0.5, previous_init: st
         previous_init: the last model at a client's first selection: ``received``, or ``theta0`` (the authors'
             code).
 
-    Deviations: on the features themselves, without the paper's projection head.  With private layers the received
-    model has the client's own in their place.
+    Deviations: the term acts on the features themselves, without the paper's projection head.  With private layers
+    the received model includes the client's own.
     """
     refuse_outside("weight (mu)", weight, 0)
     refuse_outside("temperature (tau)", temperature, 1e-6)

@@ -118,10 +118,10 @@ def control_variates(
         if control == "option_two" and scene.learning_rate * step_scale(scene) == 0:
             raise UserError("control=option_two divides by the learning rate, which must be above 0")
 
-    def init_server(shared: Flat, initial: Initial) -> Slot:
+    def init_server(shared: Flat, initial: Initial) -> Flat:
         return zeros_like(shared)
 
-    def init_client(initial: Initial) -> Slot:
+    def init_client(initial: Initial) -> Flat:
         return zeros_like(initial.params)
 
     def stages(plan: Plan, scene: Scene, clock: Clock) -> Plan:
@@ -149,10 +149,10 @@ def control_variates(
         change = {name: new[name] - view.private[name] for name in view.server}
         return Message(change, torch.ones_like(view.facts.weight))
 
-    def finish(results: Results, view: View) -> Slot:
+    def finish(results: Results, view: View) -> Flat:
         return {**view.private, **CONTROLS[control](results, view, step_scale(view.scene))}
 
-    def merge(params: Flat, slot: Slot, mean: Slot, clock: Clock) -> tuple[Flat, Slot]:
+    def merge(params: Flat, slot: Flat, mean: Flat, clock: Clock) -> tuple[Flat, Flat]:
         rate = clock.cohort_size / clock.population
         return params, {name: slot[name] + rate * mean[name] for name in slot}
 

@@ -1,4 +1,4 @@
-"""Curvature: a quadratic penalty weighted by what matters to the other clients (FedCurv).
+"""Curvature: a quadratic penalty weighted by how much each parameter matters to the other clients (FedCurv).
 
 I_k = mean squared gradient of the log-likelihood at thetahat_k over the local data (diagonal Fisher)
 server   U = sum_j I_j,  V = sum_j I_j thetahat_j        over the last round's participants
@@ -42,7 +42,7 @@ STAGE = "fisher"
 
 @keeps_options
 def curvature(weight: float = 0.1) -> Part:
-    """Keeps each parameter where the other clients' likelihoods are sensitive to it.
+    """Penalises moving the parameters to which the other clients' likelihoods are sensitive.
 
     Args:
         weight: lambda >= 0; plain steps are stable while learning rate * lambda * U stays below 1.
@@ -52,7 +52,7 @@ def curvature(weight: float = 0.1) -> Part:
     """
     refuse_outside("weight (lambda)", weight, 0)
 
-    def init_server(shared: Flat, initial: Initial) -> Slot:
+    def init_server(shared: Flat, initial: Initial) -> Flats:
         return {"importance": zeros_like(shared), "weighted": zeros_like(shared)}
 
     def init_client(initial: Initial) -> Slot:
@@ -85,7 +85,7 @@ def curvature(weight: float = 0.1) -> Part:
 
         return total
 
-    def own(results: Results) -> Slot:
+    def own(results: Results) -> Flats:
         measured, trained = results[STAGE].measured, results[UPLOAD].params["model"]
         importance = {n: total / measured["rows"].clamp(min=1) for n, total in measured["sum"].items()}
         return {"importance": importance, "weighted": {n: f * trained[n] for n, f in importance.items()}}
@@ -96,7 +96,7 @@ def curvature(weight: float = 0.1) -> Part:
     def finish(results: Results, view: View) -> Slot:
         return {**own(results), "round": torch.full_like(view.private["round"], view.clock.round)}
 
-    def merge(params: Flat, slot: Slot, mean: Slot, clock: Clock) -> tuple[Flat, Slot]:
+    def merge(params: Flat, slot: Flats, mean: Flats, clock: Clock) -> tuple[Flat, Flats]:
         return params, tree_map(lambda leaf: leaf * clock.cohort_size, mean)
 
     return Part(

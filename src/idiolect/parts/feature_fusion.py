@@ -26,7 +26,6 @@ from idiolect.core import (
     Part,
     Predictor,
     Results,
-    Slot,
     Task,
     View,
 )
@@ -70,14 +69,14 @@ def feature_fusion(operator: str = "multi", initial_share: float = 0.1, fixed: b
     refuse_outside("initial_share (lam)", initial_share, 0, 1)
     fuse = OPERATORS[operator]
 
-    def init_server(shared: Flat, initial: Initial) -> Slot:
+    def init_server(shared: Flat, initial: Initial) -> Flat:
         d, like = initial.structure.n_features, next(iter(initial.params.values()))
         if operator == "conv":
             one = torch.eye(d, dtype=like.dtype, device=like.device)
             return {"fusion": torch.cat([initial_share * one, (1 - initial_share) * one], 1)}
         return {"fusion": like.new_full((d,) if operator == "multi" else (), initial_share)}
 
-    def fused(task: Task, received: Model, slot: Slot) -> Forward:
+    def fused(task: Task, received: Model, slot: Flat) -> Forward:
         def forward(params: Flats, buffers: Flats, batch: Batch, train: Mode) -> tuple[Out, Flats]:
             out, new = task.forward(params["model"], buffers["model"], batch, train)
             theirs = task.forward(received.params, received.buffers, batch, False)[0].features.detach()
@@ -95,10 +94,10 @@ def feature_fusion(operator: str = "multi", initial_share: float = 0.1, fixed: b
     def upload(results: Results, view: View) -> Message:
         return Message(results[UPLOAD].params.get("fusion", view.server), view.facts.weight)
 
-    def merge(params: Flat, slot: Slot, mean: Slot, clock: Clock) -> tuple[Flat, Slot]:
+    def merge(params: Flat, slot: Flat, mean: Flat, clock: Clock) -> tuple[Flat, Flat]:
         return params, mean
 
-    def shared_model(model: Model, slot: Slot, task: Task) -> Predictor:
+    def shared_model(model: Model, slot: Flat, task: Task) -> Predictor:
         """The averaged extractor plays both roles."""
         params = {"model": model.params, "fusion": slot}
         return Predictor(params, {"model": model.buffers}, fused(task, model, slot))

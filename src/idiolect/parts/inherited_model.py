@@ -57,7 +57,7 @@ def inherited_model(
     rounding: str = "ceil",
     counter: str = "before",
 ) -> Part:
-    """Cuts local training at the upload mark: what follows it is the client's own.
+    """Splits local training at the upload: the stage after it trains the client's own model.
 
     Args:
         transfer: L_kt, ``kd`` (default), ``mmd``, ``l2`` or ``prox``.

@@ -38,7 +38,7 @@ def inherited_teacher(
 
     Args:
         transfer: L_kt, ``mmd`` (the paper's scenes), ``kd``, ``l2`` or ``prox``.
-        transfer_weight: lambda in [0, 1]; 0 leaves the shared model's training alone, 1 lets no label in.
+        transfer_weight: lambda in [0, 1]; 0 leaves the shared model's training alone, 1 ignores the labels.
         temperature, kd_form: tau > 0 and form of ``kd``.
         momentum, schedule, momentum_max, hpm_init, hpm_statistics, counter: see ``Inheritance``.
         inference: ``hpm``, ``personalised`` (the last local model) or ``ensemble`` (mean probability of both).

@@ -134,7 +134,7 @@ def meta_gradient(
 
         return meta
 
-    def personalise(results: Results, view: View) -> Slot:
+    def personalise(results: Results, view: View) -> Flats:
         adapted = results["adapt"]
         return {"params": adapted.params["model"], "buffers": adapted.buffers["model"]}
 

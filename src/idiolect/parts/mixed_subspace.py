@@ -28,7 +28,6 @@ from idiolect.core import (
     Part,
     Predictor,
     Results,
-    Slot,
     Structure,
     View,
 )
@@ -91,7 +90,7 @@ def mixed_subspace(
         first = math.floor(phase_one * clock.rounds + 1e-9)  # 0.29 * 100 is 28.999...
         return min(clock.round, clock.rounds - 1) >= first
 
-    def init_client(initial: Initial) -> Slot:
+    def init_client(initial: Initial) -> Flat:
         return initial.draw(NAME, own_init == "client").params
 
     def start(params: Flats, buffers: Flats, view: View) -> tuple[Flats, Flats]:
@@ -126,7 +125,7 @@ def mixed_subspace(
 
         return total
 
-    def finish(results: Results, view: View) -> Slot:
+    def finish(results: Results, view: View) -> Flat:
         return results[UPLOAD].params.get("own", view.private)
 
     def predictors(view: View, results: Results | None) -> dict[str, Predictor]:

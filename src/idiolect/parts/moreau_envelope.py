@@ -67,7 +67,7 @@ def moreau_envelope(
 
     inside = "the scene's learning rate" if inner_rate is None else f"{inner_rate:g}"
 
-    def init_client(initial: Initial) -> Slot:
+    def init_client(initial: Initial) -> Flats:
         return {"params": initial.params, "buffers": initial.buffers}
 
     def check(structure: Structure, scene: Scene) -> None:
@@ -88,7 +88,7 @@ def moreau_envelope(
         most = 1 / (weight * view.scene.learning_rate) if weight else 1.0
         return view.clock.learning_rate * min(most, 1.0)
 
-    def carry(params: Flats, view: View) -> Slot:
+    def carry(params: Flats, view: View) -> Flats:
         return {"personal": params["model"]}
 
     def gradient(inner: GradientFunction, view: View) -> CarryingGradient:
@@ -110,7 +110,7 @@ def moreau_envelope(
 
         return towards
 
-    def finish(results: Results, view: View) -> Slot:
+    def finish(results: Results, view: View) -> Flats:
         trained = results[UPLOAD]
         return {"params": trained.carry[NAME]["personal"], "buffers": trained.buffers["model"]}
 

@@ -22,7 +22,6 @@ from idiolect.core import (
     Part,
     Predictor,
     Results,
-    Slot,
     View,
 )
 from idiolect.core.part import keeps_options
@@ -56,7 +55,7 @@ def mutual_companion(
     refuse_outside("temperature (tau)", temperature, 1e-6)
     refuse_unknown_choice("companion_init", companion_init, ("fresh", "copy"))
 
-    def init_client(initial: Initial) -> Slot:
+    def init_client(initial: Initial) -> Flats:
         own = initial.params if companion_init == "copy" else initial.draw(NAME, True).params
         return {"params": own, "buffers": initial.buffers}
 
@@ -85,7 +84,7 @@ def mutual_companion(
 
         return total
 
-    def finish(results: Results, view: View) -> Slot:
+    def finish(results: Results, view: View) -> Flats:
         trained = results[UPLOAD]
         return {"params": trained.params["own"], "buffers": trained.buffers["own"]}
 

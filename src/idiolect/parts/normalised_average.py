@@ -53,7 +53,7 @@ def normalised_average(proximal_weight: float = 0.0, global_momentum: float = 0.
     refuse_outside("proximal_weight (mu)", proximal_weight, 0)
     refuse_outside("global_momentum (gmf)", global_momentum, 0, 1)
 
-    def init_server(shared: Flat, initial: Initial) -> Slot:
+    def init_server(shared: Flat, initial: Initial) -> Flat:
         return zeros_like(shared) if global_momentum else {}
 
     def carry(params: Flats, view: View) -> Slot:
@@ -88,7 +88,7 @@ def normalised_average(proximal_weight: float = 0.0, global_momentum: float = 0.
         direction = {name: (origin[name] - trained[name]) / norm.clamp(min=1e-12) for name in origin}
         return Message({"direction": direction, "norm": norm}, view.facts.weight)
 
-    def merge(params: Flat, slot: Slot, mean: Slot, clock: Clock) -> tuple[Flat, Slot]:
+    def merge(params: Flat, slot: Flat, mean: Slot, clock: Clock) -> tuple[Flat, Flat]:
         step = {name: mean["norm"] * d for name, d in mean.get("direction", {}).items()}
         if global_momentum:
             step = slot = {name: global_momentum * slot[name] + d for name, d in step.items()}

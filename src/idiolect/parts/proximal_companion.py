@@ -21,7 +21,6 @@ from idiolect.core import (
     Predictor,
     Results,
     Scene,
-    Slot,
     Stage,
     Trees,
     View,
@@ -52,7 +51,7 @@ def proximal_companion(weight: float = 0.1, epochs: float | None = None, form: s
     if epochs is not None:
         refuse_outside("epochs (E_p)", epochs, 0)
 
-    def init_client(initial: Initial) -> Slot:
+    def init_client(initial: Initial) -> Flats:
         return {"params": initial.params, "buffers": initial.buffers}
 
     def start(received: Trees, results: Results, view: View) -> Trees:
@@ -70,7 +69,7 @@ def proximal_companion(weight: float = 0.1, epochs: float | None = None, form: s
             after=(*plan.after, Stage(STAGE, NAME, start, objective, epochs=epochs, has_minimum=True))
         )
 
-    def finish(results: Results, view: View) -> Slot:
+    def finish(results: Results, view: View) -> Flats:
         trained = results[STAGE]
         return {"params": trained.params["model"], "buffers": trained.buffers["model"]}
 

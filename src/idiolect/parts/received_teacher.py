@@ -28,7 +28,7 @@ def received_teacher(
         temperature, kd_form: of ``kd``.
 
     Deviations: the MMD estimator is the one of FedPHP and MAP (five kernels, bandwidth from the batch).  With private
-    layers the teacher has the client's own in their place, and ``prox`` covers the shared parameters only.
+    layers the teacher includes the client's own, and ``prox`` covers the shared parameters only.
     """
     refuse_outside("weight (lambda)", weight, 0)
     term = transfer_of(transfer, temperature, kd_form)

@@ -36,7 +36,7 @@ STAGE = "spread"
 
 
 def spread_loss(rows: Tensor, margin: float) -> Tensor:
-    """The mean over all K x K pairs, in which a class beside itself counts as nothing; rows is [K, d]."""
+    """Returns the mean over all K x K pairs of ``rows`` [K, d], in which a class paired with itself adds 0."""
     unit = F.normalize(rows, dim=-1)
     distance = (1 - unit @ unit.T) / 2
     others = 1 - torch.eye(len(rows), dtype=rows.dtype, device=rows.device)

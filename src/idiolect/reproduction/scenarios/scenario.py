@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from idiolect.errors import UserError
 from idiolect.experiments.spec import Experiment
 from idiolect.methods.catalogue import METHODS, identifier
-from idiolect.methods.resolution import beyond_defaults
+from idiolect.methods.method_text import beyond_defaults
 from idiolect.options import parse_call, split_outside_brackets, write_call
 
 __all__ = ["ORIGINS", "SETTINGS", "Scenario", "SettingLayer"]

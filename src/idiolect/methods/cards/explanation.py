@@ -1,4 +1,4 @@
-"""A composition explained: its parts in order, what gives way, what it reports, and which predictor stands for it."""
+"""The explanation of a composition: its parts in order, which average is replaced, what it reports, its headline."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from typing import NamedTuple
 
 from idiolect.core import Composition, Placed, compose
 from idiolect.methods.cards.traffic import traffic_notes
-from idiolect.methods.composition import method, pieces
+from idiolect.methods.method_text import method, pieces
 
 __all__ = ["Explanation", "explain", "explanation_page"]
 
 
 class Explanation(NamedTuple):
-    """What becomes of a composition.
+    """What a composition of methods and parts does.
 
     Args:
         parts: (part, the piece that brings it) in order; a later one wraps the earlier ones.
         gives_way: plain averages, and the server update that replaces them.
         shared: parts that several pieces bring with the same options.
-        predictors: that evaluation reports; none where that could not be tried.
+        predictors: those that evaluation reports; empty if they could not be tried.
         headline: the predictor that stands for the composition in tables.
         reason: why it is that one.
-        overrides: what it does otherwise than the scene says.
-        traffic: what is to be said of what it sends and needs.
+        overrides: in words, where it departs from the scene.
+        traffic: remarks about what it sends and which data it needs.
     """
 
     name: str
@@ -38,10 +38,10 @@ class Explanation(NamedTuple):
 
 
 def explain(text: str, predictors: Sequence[str] = ()) -> Explanation:
-    """What ``text`` makes of its methods and parts.
+    """Explains the composition that ``text`` writes.
 
     Args:
-        predictors: the names that a round reports; known once it was tried on some network.
+        predictors: the names that a round reports, known once it was tried on a network.
 
     >>> explain("map + fedadam").gives_way
     ('average of map to server_optimiser of fedadam',)
@@ -66,7 +66,7 @@ def explain(text: str, predictors: Sequence[str] = ()) -> Explanation:
 
 
 def explanation_page(found: Explanation) -> str:
-    """The explanation as a page that reads well as it is and as Markdown."""
+    """Writes the explanation as text that is also Markdown."""
     parts = [f"- {part}" + (f", of {source}" if source else "") for part, source in found.parts]
     overrides = [f"Otherwise than the scene says: {text}." for text in found.overrides]
     paragraphs = [

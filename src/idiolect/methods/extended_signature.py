@@ -1,4 +1,4 @@
-"""A method that takes the options of another one, so that their list stands in one place."""
+"""A decorator for a method that takes all options of another one: it extends the signature by them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Make = Callable[..., Method]
 
 
 def with_options_of(other: Make) -> Callable[[Make], Make]:
-    """Puts the options of ``other`` before a factory's own into its signature, by which methods are configured.
+    """Puts the options of ``other`` into a factory's signature, before its own.
 
-    The factory gets them all as keywords.
+    The signature is what a method is configured by.  The factory gets all options as keywords.
 
     >>> from idiolect.core import chain
     >>> def one(weight: float = 0.1) -> Method: return chain(name=f"one {weight}")

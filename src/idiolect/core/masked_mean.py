@@ -1,4 +1,4 @@
-"""Rows of a batch: means over the real ones, whatever stands in the padding."""
+"""The mean over the real rows of a padded batch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["mean_over_rows"]
 
 
 def mean_over_rows(each: Tensor, mask: Tensor) -> Tensor:
-    """Mean of ``each`` [B] over the rows whose ``mask`` [B] is 1; 0 if there is none.
+    """Returns the mean of ``each`` [B] over the rows whose ``mask`` [B] is 1, or 0 if there is none.
 
     >>> mean_over_rows(torch.tensor([1.0, 3.0, torch.inf]), torch.tensor([1.0, 1.0, 0.0]))
     tensor(2.)

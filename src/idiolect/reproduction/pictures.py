@@ -20,6 +20,7 @@ from idiolect.reports import (
     profile_figure,
     scatter_figure,
     settings_figure,
+    to_csv,
 )
 from idiolect.reports.text_tables import to_csv
 from idiolect.reproduction.compared_number import ComparedNumber

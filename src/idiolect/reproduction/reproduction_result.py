@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from idiolect.records import write_atomically
-from idiolect.reports.text_tables import to_csv, to_latex, to_markdown
+from idiolect.reports import to_csv, to_latex, to_markdown
 from idiolect.reproduction.compared_number import ComparedNumber
 from idiolect.reproduction.quick_experiment import QUICK_NOTE
 from idiolect.reproduction.request import ReproductionRequest

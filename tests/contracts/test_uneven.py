@@ -14,7 +14,7 @@ from torch import Tensor
 from idiolect.core import UPLOAD, Batch, Part, Tree, View, broadcast, chain
 from idiolect.engines import Cohort, Loop, Pool, Workload, packing
 from idiolect.engines.call import Call, amounts, worker_engine
-from idiolect.engines.cohort.cpu.traced_stages import MANY, FlatSteps
+from idiolect.engines.cohort.cpu.traced_stages import MANY_ROUNDS, TracedStages
 from idiolect.engines.group import Outcome
 from idiolect.experiments.setting import Setting
 from idiolect.experiments.simulation import Simulation
@@ -41,11 +41,13 @@ def test_uneven_clients_side_by_side_equal_the_loop(name: str, compile: str) -> 
     assert_equal(states(found), states(loop))
 
 
-@pytest.mark.parametrize("rounds", [2, MANY])
+@pytest.mark.parametrize("rounds", [2, MANY_ROUNDS])
 @pytest.mark.parametrize("name", [SEVERAL_STAGES, PRIVATE, DRAWS])
 def test_uneven_clients_in_a_pool_equal_the_loop(name: str, rounds: int) -> None:
     setting = setting_of(name, rounds=rounds, **UNEVEN)
-    assert isinstance(worker_engine(setting.work, setting.program(0)), Loop if rounds < MANY else Cohort)
+    assert isinstance(
+        worker_engine(setting.work, setting.program(0)), Loop if rounds < MANY_ROUNDS else Cohort
+    )
     found, loop = (play(setting, engine) for engine in (Pool(setting.work, 2), Loop(setting.work)))
     assert_equal(states(found), states(loop))
 
@@ -101,7 +103,7 @@ def test_evaluation_of_uneven_clients_equals_the_loop(monkeypatch: pytest.Monkey
 
 def test_steps_are_traced_for_few_shapes_whoever_takes_part() -> None:
     setting = setting_of("fedavg", **UNEVEN)
-    steps = FlatSteps(many=0)
+    steps = TracedStages(many=0)
     engine = Cohort(setting.work)
     engine._packing = steps.packing
     for clients in itertools.combinations(EVERYBODY, 4):

@@ -22,7 +22,6 @@ from idiolect.reports import (
     settings_figure,
     to_csv,
 )
-from idiolect.reports.text_tables import to_csv
 from idiolect.reproduction.compared_number import ComparedNumber
 from idiolect.reproduction.papers import PaperFigure
 from idiolect.reproduction.request import ReproductionRequest

@@ -10,7 +10,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from idiolect.core import Clock, Initial, Method, Program, Task, Tree, init_private, init_server
+from idiolect.core import (
+    Clock,
+    Initial,
+    Method,
+    PrivateState,
+    Program,
+    ServerState,
+    Task,
+    Tree,
+    init_private,
+    init_server,
+)
 from idiolect.data import Dataset, load
 from idiolect.engines import EngineChoice, Forms, Workload, dry_round, initialiser, make_task
 from idiolect.engines.packing import SINGLE
@@ -20,7 +31,7 @@ from idiolect.evaluation import METRICS, Metric, per_batch_metrics
 from idiolect.experiments.spec import Experiment
 from idiolect.federation import Federation, cohort_size, federate, select
 from idiolect.methods import method
-from idiolect.models import Net, build, is_own, trial
+from idiolect.models import Net, build, check_model, is_registered
 from idiolect.options import parse_call
 from idiolect.partition import partition
 
@@ -119,11 +130,11 @@ class Setting:
             return METRICS
         return METRICS | per_batch_metrics(self.experiment.batch_size)
 
-    def first_server(self) -> Tree:
+    def first_server(self) -> ServerState:
         """Returns the server state before the first round."""
         return init_server(self.method, self.initial(0), self.task.structure)
 
-    def first_private(self, client: int) -> Tree:
+    def first_private(self, client: int) -> PrivateState:
         """Returns the private state of a client that has never trained."""
         return init_private(self.method, self.initial(client), self.task.structure, self.experiment.buffers)
 
@@ -186,7 +197,7 @@ def assemble(
     here = np.arange(len(federation.clients)) if held is None else np.asarray(held, np.int64)
     _refuse_unusable(experiment, chosen, federation, net, here)
     _refuse_inputs(experiment, federation, net)
-    cannot_batch = trial(net, image_shape, inputs.n_classes) if is_own(experiment.model) else ""
+    cannot_batch = check_model(net, image_shape, inputs.n_classes) if is_registered(experiment.model) else ""
     work = where.workload(
         federation,
         seed=experiment.seed,

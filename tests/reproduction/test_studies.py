@@ -15,7 +15,7 @@ from idiolect.data import load
 from idiolect.errors import UserError
 from idiolect.experiments.execution import Execution
 from idiolect.federation import plan_batches
-from idiolect.models import How, build
+from idiolect.models import BatchContext, build
 from idiolect.records import RowBuffer
 from idiolect.reports import features_figure, gather
 from idiolect.reproduction import reproduce
@@ -104,7 +104,7 @@ def test_epochs_are_those_of_plain_torch_on_the_same_batches(model):
         )
         total = torch.zeros_like(head)
         for index, mask, key in zip(*plan, strict=True):
-            how = How(torch.ones(mask.sum()), (True,) * net.n_units, torch.from_numpy(key[mask]))
+            how = BatchContext(torch.ones(mask.sum()), (True,) * net.n_units, torch.from_numpy(key[mask]))
             optimiser.zero_grad()
             F.cross_entropy(net(x[index[mask]], how)[1], y[index[mask]]).backward()
             total += head.grad
@@ -112,7 +112,7 @@ def test_epochs_are_those_of_plain_torch_on_the_same_batches(model):
         now = ours.advance(epoch, now)
         torch.testing.assert_close(ours.head(now), head.detach(), rtol=1e-4, atol=1e-6)
         torch.testing.assert_close(now.gradients, total, rtol=1e-4, atol=1e-5)
-    features, logits, _ = net(torch.from_numpy(samples.server_x), How.plain(60, net.n_units))
+    features, logits, _ = net(torch.from_numpy(samples.server_x), BatchContext.plain(60, net.n_units))
     torch.testing.assert_close(ours.tested(now, at_once=16), (features, logits), rtol=1e-3, atol=1e-4)
 
 

@@ -1,4 +1,4 @@
-"""Whether a dataset is on this machine, and how to get it."""
+"""Availability of a dataset on this machine, and how to get it."""
 
 from __future__ import annotations
 

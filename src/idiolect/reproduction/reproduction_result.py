@@ -67,6 +67,8 @@ def _notes(
     several = len(request.seeds) > 1
     found = [QUICK_NOTE] if request.quick else ["measured, and the paper's number in brackets"]
     found.append(f"preset {request.preset}, {len(request.seeds)} seed{'s' if several else ''}")
+    if request.precision is not None:
+        found.append(f"all runs compute in {request.precision}")
     if several:
         found.append("±: half the 95 % t interval of the mean over seeds")
     if request.grid:

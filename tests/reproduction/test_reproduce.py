@@ -138,7 +138,7 @@ def test_run_options_reach_every_run(stand_in, monkeypatch, tmp_path):
     for execution in made:
         assert {name: getattr(execution, name) for name in options} == options and execution.resume
     with pytest.raises(
-        UserError, match="rounds cannot be set: a reproduction runs the settings of the paper"
+        UserError, match="rounds cannot be set in a reproduction, which runs the settings of the paper"
     ):
         reproduce("map-table2", rounds=3)
 

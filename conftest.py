@@ -4,10 +4,8 @@ from importlib.util import find_spec
 
 NEEDED = {
     "triton": [
-        "src/idiolect/engines/deal_kernel.py",
-        "src/idiolect/layers/launch.py",
-        "src/idiolect/layers/overlap.py",
-        "src/idiolect/layers/triton_kernels.py",
+        f"src/idiolect/engines/cohort/cuda/kernels/{name}.py"
+        for name in ("batch_copy", "convolution", "overlap")
     ],
     "ray": ["src/idiolect/engines/cluster/*"],
     "flwr": [

@@ -19,7 +19,7 @@ from idiolect.core import Batch, Loss, Out, Part, Tree, View, broadcast, chain
 from idiolect.engines import Cohort, LoopEngine, Workload
 from idiolect.engines.cohort.cuda.compiled_stages import COMPILED
 from idiolect.engines.cohort.cuda.lanes import Layout
-from idiolect.engines.cohort.cuda.planning import Planner
+from idiolect.engines.cohort.cuda.stage_plan import Planner
 from idiolect.errors import UserError
 from idiolect.experiments.setting import Setting
 from idiolect.experiments.simulation import Simulation
@@ -63,7 +63,7 @@ def test_programs_of_lanes_equal_loop(
     name: str, layout: tuple[int, bool], local_epochs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "idiolect.engines.cohort.cuda.planning.lay_out", lambda population, n_clients: Layout(*layout)
+        "idiolect.engines.cohort.cuda.stage_plan.choose_layout", lambda population, n_clients: Layout(*layout)
     )
     setting = setting_of(name, participation_rate=1.0, local_epochs=local_epochs)
     cohort, loop = (
@@ -220,7 +220,7 @@ def test_plans_of_past_rounds_are_forgotten() -> None:
     program = setting.program(1)
     stage = program.method.plan(program.scene, program.clock).before[0]
     plan = planner.plan(setting.work, program, stage, group)
-    assert torch.equal(plan.tickets, Planner(setting.work).make(program, stage, group).tickets)
+    assert torch.equal(plan.table, Planner(setting.work).make(program, stage, group).table)
     assert {round for round, _, _ in planner._ahead} == {2}
 
 
@@ -248,7 +248,7 @@ def test_a_plan_that_was_stopped_is_finished(
     made, plan = [], Workload.plan
     monkeypatch.setattr(Workload, "plan", lambda *given: made.append(given[3]) or plan(*given))
     found = planner.plan(setting.work, program, stage, group)
-    assert torch.equal(found.tickets, expected.tickets) and found.with_keys == needs_keys
+    assert torch.equal(found.table, expected.table) and found.with_keys == needs_keys
     assert found.draws.keys() == expected.draws.keys() != set()
     assert all(torch.equal(drawn, expected.draws[part]) for part, drawn in found.draws.items())
     assert made == (group if needs_keys and not knew_keys else group[planned:])
@@ -291,14 +291,15 @@ def test_rounds_are_planned_while_the_device_is_busy(
     monkeypatch.setattr(
         Cohort, "look_ahead", lambda _, program, clients, stop: found.append((program.clock.round, stop))
     )
-    engine._plan_while_busy(Simulation.start(setting, engine)._upcoming())
+    clients = Simulation.start(setting, engine).participants
+    engine._plan_while_busy(clients.upcoming(setting.program(0)))
     assert found == [(round, event.query) for round in planned]
 
 
 def test_plans_ahead_hold_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     setting = setting_of("fedavg")
     planner, group = Planner(setting.work), list(range(6))
-    monkeypatch.setattr("idiolect.engines.cohort.cuda.planning.HELD", 1)
+    monkeypatch.setattr("idiolect.engines.cohort.cuda.stage_plan.AHEAD_BYTES", 1)
     for round in range(3):
         planner.look_ahead(setting.program(round), group)
     assert {round for round, _, _ in planner._ahead} == {0}
@@ -321,7 +322,7 @@ def test_a_group_of_more_steps_than_expected_finds_room(monkeypatch: pytest.Monk
     monkeypatch.setattr(Layout, "most_steps", lambda *_: 0)
     monkeypatch.setattr("idiolect.engines.cohort.cuda.cuda_graphs.TRIALS", 1)
     monkeypatch.setattr(
-        "idiolect.engines.cohort.cuda.planning.lay_out", lambda population, n_clients: Layout(2, True)
+        "idiolect.engines.cohort.cuda.stage_plan.choose_layout", lambda population, n_clients: Layout(2, True)
     )
     setting = setting_of("fedavg", dataset="tiny", participation_rate=0.5, rounds=4)
     cohort, loop = (

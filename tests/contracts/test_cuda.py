@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from idiolect.core import broadcast
 from idiolect.engines import Cohort, EngineChoice, LoopEngine
-from idiolect.engines.cohort.cuda.batch_copies import Dealer, Deck
+from idiolect.engines.cohort.cuda.batch_copies import BatchCopier, BatchTable
 from idiolect.engines.cohort.cuda.lanes import Layout
-from idiolect.engines.cohort.cuda.planning import Planner
+from idiolect.engines.cohort.cuda.stage_plan import Planner
 from idiolect.engines.cohort.fallback import compiling_quietly
 from idiolect.engines.cohort.pooling import plain as plain_pool
 from idiolect.experiments.setting import Setting, prepare
@@ -116,17 +116,17 @@ def _assert_near(found: Tensor, expected: Tensor, tolerance: float) -> None:
     assert float((found.double() - expected).norm() / expected.norm()) < tolerance
 
 
-def test_kernel_deals_what_is_written_plainly() -> None:
+def test_kernel_copies_what_is_written_plainly() -> None:
     setting = on_gpu("perfedavg_hf", local_epochs=6)
     program = setting.program(0)
     stage = program.method.plan(program.scene, program.clock).before[0]
     plan = Planner(setting.work).make(program, stage, [0, 1, 2])
-    deck, cursor = Deck(plan, 0), torch.zeros(1, dtype=torch.int64, device="cuda")
-    deck.lay(plan)
-    one, other = (Dealer(setting.work, plan.shape, deck, cursor) for _ in range(2))
+    table, cursor = BatchTable(plan, 0), torch.zeros(1, dtype=torch.int64, device="cuda")
+    table.load(plan)
+    one, other = (BatchCopier(setting.work, plan.shape, table, cursor) for _ in range(2))
     assert one._by_kernel
-    one.deal(1)
-    other._deal_plainly(1)
+    one.copy(1)
+    other._copy_plainly(1)
     for found, expected in zip((*one.leaves, one.active), (*other.leaves, other.active), strict=True):
         assert torch.equal(found, expected)
     assert any(leaf.any() for leaf in other.leaves)
@@ -214,7 +214,7 @@ def test_programs_of_lanes_equal_loop_on_a_gpu(
     layout: tuple[int, bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "idiolect.engines.cohort.cuda.planning.lay_out", lambda population, n_clients: Layout(*layout)
+        "idiolect.engines.cohort.cuda.stage_plan.choose_layout", lambda population, n_clients: Layout(*layout)
     )
     setting = on_gpu("map", participation_rate=1.0, rounds=5)
     cohort, loop = (
@@ -226,7 +226,7 @@ def test_programs_of_lanes_equal_loop_on_a_gpu(
 
 def test_compiled_lanes_apart_equal_loop_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "idiolect.engines.cohort.cuda.planning.lay_out", lambda population, n_clients: Layout(3, True)
+        "idiolect.engines.cohort.cuda.stage_plan.choose_layout", lambda population, n_clients: Layout(3, True)
     )
     setting = on_gpu("map", participation_rate=1.0, rounds=5)
     cohort, loop = play(setting, Cohort(setting.work)), play(setting, LoopEngine(setting.work))
@@ -239,7 +239,7 @@ def test_lanes_apart_equal_lanes_in_step_in_tf32(monkeypatch: pytest.MonkeyPatch
     for apart in (True, False):
         layout = Layout(3, apart)
         monkeypatch.setattr(
-            "idiolect.engines.cohort.cuda.planning.lay_out",
+            "idiolect.engines.cohort.cuda.stage_plan.choose_layout",
             lambda population, n_clients, chosen=layout: chosen,
         )
         found.append(states(play(setting, Cohort(setting.work))))
@@ -249,7 +249,7 @@ def test_lanes_apart_equal_lanes_in_step_in_tf32(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("layout", [(3, False), (3, True)], ids=str)
 def test_rounds_repeat_bit_for_bit(layout: tuple[int, bool], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "idiolect.engines.cohort.cuda.planning.lay_out", lambda population, n_clients: Layout(*layout)
+        "idiolect.engines.cohort.cuda.stage_plan.choose_layout", lambda population, n_clients: Layout(*layout)
     )
     setting = on_gpu("fedavg", model="lenet_map", dataset="tiny(size=28)", precision="tf32")
     one, other = (states(play(setting, Cohort(setting.work, compile="trace"))) for _ in range(2))

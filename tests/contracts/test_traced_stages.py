@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-import idiolect.engines.cohort.cpu.traced_stages as flat_steps
 from idiolect.core import Batch, Loss, Out, Part, Tree, View, chain
 from idiolect.engines import Cohort, LoopEngine
+from idiolect.engines.cohort.cpu import traced_stages
 from idiolect.parts import average
 
 from .cases import METHODS, spelt
@@ -28,13 +28,15 @@ def test_traced_steps_equal_the_loop(name: str) -> None:
     assert_equal(states(flat), states(loop))
 
 
-@pytest.mark.parametrize(("rounds", "traced"), [(flat_steps.MANY - 1, False), (flat_steps.MANY, True)])
+@pytest.mark.parametrize(
+    ("rounds", "traced"), [(traced_stages.MANY_ROUNDS - 1, False), (traced_stages.MANY_ROUNDS, True)]
+)
 def test_steps_are_traced_where_rounds_are_many(
     rounds: int, traced: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = []
-    trace = flat_steps.traced_step
-    monkeypatch.setattr(flat_steps, "traced_step", lambda *given: calls.append(trace(*given)) or calls[-1])
+    trace = traced_stages.trace_step
+    monkeypatch.setattr(traced_stages, "trace_step", lambda *given: calls.append(trace(*given)) or calls[-1])
     setting = setting_of("fedavg", model="mlpnet(hidden=8)", rounds=rounds)
     found = play(setting, Cohort(setting.work))
     assert_equal(states(found), states(play(setting, LoopEngine(setting.work))))
@@ -59,7 +61,7 @@ def test_step_that_cannot_be_traced_is_vmapped() -> None:
 @pytest.mark.parametrize(("augmentation", "reads"), [("none", False), ("crop_flip", True)])
 def test_keys_are_drawn_only_where_a_step_reads_them(augmentation: str, reads: bool) -> None:
     setting = setting_of("fedavg", model="mlpnet(hidden=8)", augmentation=augmentation)
-    steps = flat_steps.FlatSteps(many=0)
+    steps = traced_stages.TracedStages(many=0)
     engine = Cohort(setting.work)
     engine._packing = steps.packing
     assert_equal(states(play(setting, engine)), states(play(setting, LoopEngine(setting.work))))
@@ -71,7 +73,7 @@ WIDE = {
     "dataset": "tiny(sizes=(120, 30, 60, 150, 90, 50))",
     "batch_size": 32,
     "weight_decay": 0.0,
-}  # batches that a narrow softmax is turned for, and no term between gradient and velocity
+}  # batches that a narrow softmax is transposed for, and no term between gradient and velocity
 
 
 @pytest.mark.parametrize("name", SOME)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from idiolect.core import UPLOAD, Batch, Part, Tree, View, broadcast, chain
 from idiolect.engines import Cohort, LoopEngine, PoolEngine, Workload, packing
-from idiolect.engines.cohort.cpu.traced_stages import MANY, FlatSteps
+from idiolect.engines.cohort.cpu.traced_stages import MANY_ROUNDS, TracedStages
 from idiolect.engines.contract import Outcome
 from idiolect.engines.worker_calls import EngineCall, amounts, worker_engine
 from idiolect.experiments.setting import Setting
@@ -43,12 +43,12 @@ def test_uneven_clients_side_by_side_equal_the_loop(name: str, compile: str) -> 
     assert_equal(states(found), states(loop))
 
 
-@pytest.mark.parametrize("rounds", [2, MANY])
+@pytest.mark.parametrize("rounds", [2, MANY_ROUNDS])
 @pytest.mark.parametrize("name", [SEVERAL_STAGES, PRIVATE, DRAWS])
 def test_uneven_clients_in_a_pool_equal_the_loop(name: str, rounds: int) -> None:
     setting = setting_of(name, rounds=rounds, **UNEVEN)
     assert isinstance(
-        worker_engine(setting.work, setting.program(0)), LoopEngine if rounds < MANY else Cohort
+        worker_engine(setting.work, setting.program(0)), LoopEngine if rounds < MANY_ROUNDS else Cohort
     )
     found, loop = (
         play(setting, engine) for engine in (PoolEngine(setting.work, 2), LoopEngine(setting.work))
@@ -107,7 +107,7 @@ def test_evaluation_of_uneven_clients_equals_the_loop(monkeypatch: pytest.Monkey
 
 def test_steps_are_traced_for_few_shapes_whoever_takes_part() -> None:
     setting = setting_of("fedavg", **UNEVEN)
-    steps = FlatSteps(many=0)
+    steps = TracedStages(many=0)
     engine = Cohort(setting.work)
     engine._packing = steps.packing
     for clients in itertools.combinations(EVERYBODY, 4):

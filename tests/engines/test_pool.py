@@ -21,7 +21,7 @@ from idiolect.core import Batch, Program, broadcast
 from idiolect.core.trees import tree_leaves
 from idiolect.engines import Cohort, EngineChoice, LoopEngine, PoolEngine
 from idiolect.engines.balance import balanced_shares
-from idiolect.engines.cohort.cpu.traced_stages import MANY, FlatSteps
+from idiolect.engines.cohort.cpu.traced_stages import MANY_ROUNDS, TracedStages
 from idiolect.engines.packing import BATCHED
 from idiolect.engines.worker_calls import TRIES, batches_well
 from idiolect.errors import UserError
@@ -118,7 +118,7 @@ def test_an_error_in_a_worker_comes_back_and_the_pool_goes_on(pool: tuple[Settin
 
 
 @pytest.mark.parametrize("other", [range(6), range(1, 5)], ids=["as expected", "others"])
-@pytest.mark.parametrize("rounds", [2, MANY], ids=["vmapped", "traced"])
+@pytest.mark.parametrize("rounds", [2, MANY_ROUNDS], ids=["vmapped", "traced"])
 def test_what_was_expected_is_prepared_and_changes_no_number(rounds: int, other: range) -> None:
     setting = _setting(replace(SCENE, rounds=rounds))
     program, server, privates = _arguments(setting)
@@ -236,8 +236,8 @@ def test_rows_of_odd_size_compute_as_they_do_alone() -> None:
 
 
 def test_a_prepared_stage_is_handed_out_once_and_for_its_round_and_clients_alone() -> None:
-    setting = _setting(replace(SCENE, rounds=MANY))
-    steps, work = FlatSteps(), setting.work
+    setting = _setting(replace(SCENE, rounds=MANY_ROUNDS))
+    steps, work = TracedStages(), setting.work
     program, following = (
         replace(setting.program(round), differentiate=BATCHED.differentiate) for round in (0, 1)
     )
@@ -258,9 +258,9 @@ def test_a_prepared_stage_is_handed_out_once_and_for_its_round_and_clients_alone
 
 
 def test_no_more_is_prepared_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    setting = _setting(replace(SCENE, rounds=MANY))
-    monkeypatch.setattr("idiolect.engines.cohort.cpu.prefetch.READY_BYTES", 1)
-    steps, program = FlatSteps(), replace(setting.program(1), differentiate=BATCHED.differentiate)
+    setting = _setting(replace(SCENE, rounds=MANY_ROUNDS))
+    monkeypatch.setattr("idiolect.engines.cohort.cpu.traced_stages.READY_BYTES", 1)
+    steps, program = TracedStages(), replace(setting.program(1), differentiate=BATCHED.differentiate)
     (stage,) = program.method.plan(program.scene, program.clock).before
     steps.look_ahead(setting.work, program, [0, 1, 2])
     prepared = steps.feed(setting.work, program, stage, [0, 1, 2])
@@ -300,7 +300,7 @@ def test_a_single_worker_does_the_work_of_all() -> None:
         (SCENE, True),
         (CONVOLUTIONAL, False),
         (replace(SCENE, partition="dirichlet_class"), False),
-        (replace(SCENE, partition="dirichlet_class", rounds=MANY), True),
+        (replace(SCENE, partition="dirichlet_class", rounds=MANY_ROUNDS), True),
     ],
     ids=["even", "convolutional", "uneven and short", "uneven and long"],
 )

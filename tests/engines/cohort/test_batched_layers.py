@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from idiolect.engines.cohort import implicit
+from idiolect.engines.cohort import convolution
 from idiolect.engines.cohort.batched_layers import BatchedLayers
 
 
@@ -132,7 +132,7 @@ def test_traced_with_kernels_gradients_are_the_networks_own(name, monkeypatch):
     def serves(x, weight, stride, padding, dilation):  # type: ignore[no-untyped-def]
         return stride == dilation == (1, 1) and weight.shape[2] > 1
 
-    monkeypatch.setattr(implicit, "serves", serves)
+    monkeypatch.setattr(convolution, "kernel_serves", serves)
     with BatchedLayers():
         graph = make_fx(step(net), tracing_mode="fake")(*arguments(net))
     graph.graph.eliminate_dead_code()

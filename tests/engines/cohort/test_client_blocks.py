@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from idiolect.core import Context, Facts, State
-from idiolect.engines.cohort.client_blocks import LARGEST, Block, blocks_of, few_sizes, one_size, run_blocks
+from idiolect.engines.cohort.client_blocks import (
+    LARGEST,
+    ClientBlock,
+    blocks_of,
+    few_sizes,
+    one_size,
+    run_blocks,
+)
 
 SIZES = pytest.mark.parametrize("sizes", [one_size, few_sizes])
 
@@ -46,7 +53,7 @@ def test_states_go_back_to_their_places_and_nothing_given_is_written_to(
     steps, order = [5, 4, 2, 1], [1, 3, 0, 2]  # client 1 makes 5 steps, client 3 makes 4, ...
     context, state = _context(name), _state(torch.zeros(4))
 
-    def run(block: Block, context: Context, state: State) -> State:
+    def run(block: ClientBlock, context: Context, state: State) -> State:
         for _ in range(block.start, block.stop):
             now = state.params["new"]
             state = state._replace(params={"new": now + context.private["name"]}, carry={"before": now})

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.func import grad, vmap
 
-from idiolect.engines.cohort import convolution, implicit
+from idiolect.engines.cohort import convolution
 from idiolect.engines.cohort.pooling import plain as plain_pool
 
 N_CLIENTS = 3
@@ -41,7 +41,7 @@ def test_product_is_the_convolution(kernel, stride, padding, dilation):
     options = (stride, padding, dilation)
 
     def form(x: Tensor, w: Tensor) -> Tensor:
-        return convolution.convolve(x, w, *options)
+        return convolution.convolve_by_slices(x, w, *options)
 
     def meaning(x: Tensor, w: Tensor) -> Tensor:
         return convolution.plain(x, w, *options)
@@ -60,8 +60,8 @@ def kernels(padding: int, pool: int) -> Callable[..., Tensor]:
 
     def form(x: Tensor, w: Tensor, b: Tensor | None = None) -> Tensor:
         if pool == 1:
-            return implicit.convolve(x, w, b, padding)
-        return implicit.convolve_and_pool(x, w, b, padding, pool)
+            return convolution.convolve_by_kernel(x, w, b, padding)
+        return convolution.convolve_and_pool(x, w, b, padding, pool)
 
     return form
 
@@ -109,8 +109,8 @@ def test_clients_may_share_weights_or_images():
 
 def test_kernel_is_for_gpus_that_may_round():
     x, w = torch.zeros(1, 2, 8, 8), torch.zeros(4, 2, 3, 3)
-    assert not implicit.serves(x, w, (1, 1), (0, 0), (1, 1))
-    assert not implicit.serves(x.bfloat16(), w.bfloat16(), (1, 1), (0, 0), (1, 1))
+    assert not convolution.kernel_serves(x, w, (1, 1), (0, 0), (1, 1))
+    assert not convolution.kernel_serves(x.bfloat16(), w.bfloat16(), (1, 1), (0, 0), (1, 1))
 
 
 @pytest.mark.parametrize("pool", [1, 2])

@@ -1,4 +1,4 @@
-"""Which form of a layer runs: PyTorch's own, or one that batches over clients."""
+"""Batched layers: calls of PyTorch's layers are redirected to forms that batch over clients, where there are any."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.overrides import TorchFunctionMode
 
-from idiolect.engines.cohort import convolution, implicit
+from idiolect.engines.cohort import convolution
 from idiolect.engines.cohort.pooling import max_pool
 
 __all__ = ["BatchedLayers"]
@@ -20,18 +20,19 @@ Pair = tuple[int, int]
 
 
 class BatchedLayers(TorchFunctionMode):
-    """While this is entered, layers whose own form is slow under ``vmap`` are computed in a batched form.
+    """While this mode is entered, layers whose own form is slow under ``vmap`` run in a batched form.
 
     It acts on the functions that modules call, so that a network needs no change to run as a cohort.  What no
-    batched form covers (groups, overlapping windows, ...) runs as it is.  Pooling goes before the ReLU and the bias
-    that it directly follows, which then see a quarter of the values: max relu(x + b) = relu(max(x) + b), gradients
-    alike.  The mean over a whole map is taken as one, since its own form sets strides that ``vmap`` cannot follow.
+    batched form covers (groups, overlapping windows, ...) runs as it is.  Pooling is computed before the ReLU and the
+    bias that it directly follows, which then see a quarter of the values: max relu(x + b) = relu(max(x) + b), with the
+    same gradients.  Average pooling of a whole map is computed as a mean, since its own form sets strides that ``vmap``
+    cannot follow.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._last: _Convolved | _Rectified | None = None  # the call before this one, where it matters
-        self._copies: dict[int, Tensor] = {}  # by identity, what should be views
+        self._copies: dict[int, Tensor] = {}  # by identity, copies where the network asked for a view
 
     def __torch_function__(
         self, function: Callable[..., Any], types: Iterable[type], args: Any = (), kwargs: Any = None
@@ -56,7 +57,7 @@ class BatchedLayers(TorchFunctionMode):
         return out
 
     def _viewed(self, x: Tensor, *size: Any) -> Tensor:
-        """Channels lie last in the batched forms, so that a network's view can ask for a copy."""
+        """Views x, or copies it where it cannot be viewed, since channels lie last in the batched forms."""
         try:
             return x.view(*size)
         except (RuntimeError, ValueError):
@@ -66,7 +67,7 @@ class BatchedLayers(TorchFunctionMode):
 
 
 class _Convolved(NamedTuple):
-    """A convolution: what came out, the same before a bias that is added after it, that bias, and the call."""
+    """A convolution: its result, the same before a bias that is added after it, that bias, and the call."""
 
     out: Tensor
     y: Tensor
@@ -75,7 +76,7 @@ class _Convolved(NamedTuple):
 
 
 class _Rectified(NamedTuple):
-    """A ReLU: what came out, what went in, and the convolution that this came from."""
+    """A ReLU: its result, its input, and the convolution that the input came from."""
 
     out: Tensor
     x: Tensor
@@ -84,15 +85,15 @@ class _Rectified(NamedTuple):
 
 def _convolved(*args: Any, **options: Any) -> _Convolved:
     call = _Call(*args, **options)
-    if call.is_implicit:
-        y = implicit.convolve(call.x, call.weight, call.bias, _pair(call.padding)[0])
+    if call.has_kernel:
+        y = convolution.convolve_by_kernel(call.x, call.weight, call.bias, _pair(call.padding)[0])
         return _Convolved(y, y, None, call)
     y = call.run()
     return _Convolved(y if call.bias is None else y + call.bias[:, None, None], y, call.bias, call)
 
 
 def _pooled(x: Tensor, side: int, last: _Convolved | _Rectified | None) -> Tensor:
-    """The largest of each window of x, taken before what was done last where that is the same."""
+    """Pools x before the last operation, where the result is the same, else after it."""
     if last is None or last.out is not x:
         return max_pool(x, side)
     if isinstance(last, _Rectified):
@@ -117,22 +118,22 @@ class _Call(NamedTuple):
         return _pair(self.stride), _pair(self.padding), _pair(self.dilation)
 
     @property
-    def is_implicit(self) -> bool:
+    def has_kernel(self) -> bool:
         usual = self.groups == 1 and not isinstance(self.padding, str) and self.x.dim() == 4
-        return usual and implicit.serves(self.x, self.weight, *self._pairs)
+        return usual and convolution.kernel_serves(self.x, self.weight, *self._pairs)
 
     def run(self) -> Tensor:
-        """Without the bias."""
+        """Convolves without the bias."""
         if self.groups != 1 or isinstance(self.padding, str) or self.x.dim() != 4:
             return torch.conv2d(self.x, self.weight, None, *self[3:])
-        return convolution.convolve(self.x, self.weight, *self._pairs)
+        return convolution.convolve_by_slices(self.x, self.weight, *self._pairs)
 
     def can_pool(self, side: int) -> bool:
-        """Whether convolving and pooling is one kernel; while a step is traced alone, else it was convolved before."""
-        return self.is_implicit and side in (2, 4) and get_proxy_mode() is not None
+        """Whether convolution and pooling are one kernel: only in a trace, where the earlier convolution is dropped."""
+        return self.has_kernel and side in (2, 4) and get_proxy_mode() is not None
 
     def run_pooled(self, side: int) -> Tensor:
-        return implicit.convolve_and_pool(self.x, self.weight, self.bias, _pair(self.padding)[0], side)
+        return convolution.convolve_and_pool(self.x, self.weight, self.bias, _pair(self.padding)[0], side)
 
 
 def _side(
@@ -143,7 +144,7 @@ def _side(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> int:
-    """The side of square windows that do not overlap, or 0 where pooling is anything else."""
+    """Returns the side of square windows that do not overlap, or 0 where pooling is anything else."""
     side = _pair(kernel_size)
     even = side[0] == side[1] and _pair(stride or kernel_size) == side
     usual = _pair(padding) == (0, 0) and _pair(dilation) == (1, 1) and not ceil_mode and not return_indices

@@ -1,4 +1,4 @@
-"""The batches of a group of clients in one stage, longest client first, stacked for any block of the group.
+"""The batches of a group of clients in one stage, stacked for any block of the group, longest client first.
 
 Shapes: U batches of the longest client, C clients, B rows.
 """
@@ -15,17 +15,19 @@ from torch import Tensor
 from idiolect.core import Batch, Program, Stage
 from idiolect.engines.workload import Workload
 
-__all__ = ["CohortBatches", "lay_out", "padded_feed"]
+__all__ = ["CohortBatches", "padded_feed", "stack_batches"]
 
 
 class CohortBatches(NamedTuple):
-    """Args:
-    order: positions in the group as it was given, in the order of the rows here.
-    steps: of each client.
-    per_step: batches that one step reads.
-    arrays: index, mask and key of the rows, each [U, C, B], zeros where a client has none.
-    counts: [U, C] real rows.
-    draws: by part, the draws of each step [T, C, draws].
+    """The batches of all clients of a group.
+
+    Args:
+        order: place of each client of the columns here in the group as it was given.
+        steps: number of steps of each client.
+        per_step: batches that one step reads.
+        arrays: index, mask and key of the rows, each [U, C, B], zeros where a client has none.
+        counts: real rows of each batch [U, C].
+        draws: by part, the draws of each step [T, C, draws].
     """
 
     work: Workload
@@ -37,22 +39,24 @@ class CohortBatches(NamedTuple):
     draws: dict[str, Tensor]
 
     def step(self, t: int, clients: slice, width: int | None = None) -> tuple[Batch, ...]:
-        """What some clients read in step ``t``, cut to ``width`` rows, or to a power of two that holds all."""
+        """Gathers what some clients read in step ``t``, cut to ``width`` rows or the power of two that holds all."""
         drawn = {part: numbers[t, clients] for part, numbers in self.draws.items()}
         found = []
         for u in range(t * self.per_step, (t + 1) * self.per_step):
             rows = slice(width or 1 << int(self.counts[u, clients].max(initial=1) - 1).bit_length())
-            found.append(self.work.gather(*(array[u, clients, rows] for array in self.arrays), drawn))
+            index, mask, key = (array[u, clients, rows] for array in self.arrays)
+            found.append(self.work.gather(index, mask, key, drawn))
         return tuple(found)
 
     def between(
         self, clients: slice, start: int, stop: int, width: int | None = None
     ) -> Iterator[tuple[tuple[Batch, ...], None]]:
+        """Yields what some clients read in the steps ``start <= t < stop``."""
         for t in range(start, stop):
             yield self.step(t, clients, width), None
 
 
-def lay_out(
+def stack_batches(
     work: Workload,
     program: Program,
     stage: Stage,
@@ -60,9 +64,11 @@ def lay_out(
     with_keys: bool = True,
     as_given: bool = False,
 ) -> CohortBatches:
-    """Args:
-    with_keys: the batches hold the keys of their examples.
-    as_given: the clients stay in their order.
+    """Stacks the batches of all clients of a group.
+
+    Args:
+        with_keys: whether batches hold the keys of their examples.
+        as_given: whether the clients stay in their order.
     """
     planned = [work.plan(program, stage, client, with_keys) for client in clients]
     steps = [len(plan.index) // stage.batches_per_step for plan, _ in planned]
@@ -87,11 +93,11 @@ def lay_out(
 def padded_feed(
     work: Workload, program: Program, stage: Stage, clients: list[int]
 ) -> Iterator[tuple[tuple[Batch, ...], Tensor | None]]:
-    """All clients' batches step by step, as given, with who is active [C], if not all.
+    """Yields the batches of all clients step by step, with the clients that are active [C]; None where all are.
 
-    Whoever is done goes on with batches of padding: on a GPU, where a stage can only be vmapped.
+    Clients that are done go on with batches of padding.  A GPU runs a stage so where its step cannot be traced.
     """
-    batches = lay_out(work, program, stage, clients, as_given=True)
+    batches = stack_batches(work, program, stage, clients, as_given=True)
     steps = np.array(batches.steps)
     for t in range(steps.max(initial=0)):
         active = None if t < steps.min() else torch.from_numpy(t < steps).to(work.y.device)
@@ -99,7 +105,7 @@ def padded_feed(
 
 
 def _side_by_side(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """Everybody's rows t next to each other [T, C, ...], zeros for those who have none."""
+    """Stacks the clients' arrays along a second axis [T, C, ...], with zeros where a client has fewer rows."""
     found = np.zeros((max(map(len, arrays)), len(arrays), *arrays[0].shape[1:]), arrays[0].dtype)
     for c, array in enumerate(arrays):
         found[: len(array), c] = array

@@ -1,12 +1,12 @@
-"""Clients of unequal work side by side: whoever is done leaves, and the others go on in smaller blocks.
+"""Blocks of clients that step together: clients that are done leave, and the others go on in smaller blocks.
 
-A group stands in order of its steps, longest first, so that a block is a run of neighbours and those who leave it are
-its last.  No step is made on a client that has none left.
+A group is sorted by its number of steps, longest first, so that a block is a range of rows and the clients that leave
+it are its last.  No step is computed for a client that has none left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -16,24 +16,24 @@ from torch import Tensor
 from idiolect.core import Context, State
 from idiolect.core.trees import Tree, flatten, tree_map, unflatten
 
-__all__ = ["Block", "RunBlock", "blocks_of", "few_sizes", "of_clients", "one_size", "run_blocks"]
+__all__ = ["ClientBlock", "RunBlock", "blocks_of", "few_sizes", "of_clients", "one_size", "run_blocks"]
 
-LARGEST = 8  # clients of one block where sizes shall be few; more at once are hardly faster on a core
+LARGEST = 8  # clients of a block of ``few_sizes``; more at once are hardly faster on a core
 
 
-class Block(NamedTuple):
-    """Neighbours who all make the steps ``start <= t < stop``."""
+class ClientBlock(NamedTuple):
+    """A range of clients that all make the steps ``start <= t < stop``."""
 
     rows: slice
     start: int
     stop: int
 
 
-RunBlock = Callable[[Block, Context, State], State]
+RunBlock = Callable[[ClientBlock, Context, State], State]
 
 
-def blocks_of(steps: Sequence[int], sizes: Callable[[int], list[int]]) -> Iterator[Block]:
-    """The blocks of a group, each after the one whose clients it goes on with.
+def blocks_of(steps: Sequence[int], sizes: Callable[[int], list[int]]) -> Iterator[ClientBlock]:
+    """Yields the blocks of a group, each after the block whose clients it continues.
 
     Args:
         steps: of each client, longest first.
@@ -49,22 +49,22 @@ def blocks_of(steps: Sequence[int], sizes: Callable[[int], list[int]]) -> Iterat
 
 def _blocks(
     steps: Sequence[int], sizes: Callable[[int], list[int]], first: int, last: int, start: int
-) -> Iterator[Block]:
+) -> Iterator[ClientBlock]:
     left = sum(count > start for count in steps[first:last])
     for size in sizes(left) if left else []:
         stop = steps[first + size - 1]
-        yield Block(slice(first, first + size), start, stop)
+        yield ClientBlock(slice(first, first + size), start, stop)
         yield from _blocks(steps, sizes, first, first + size, stop)
         first += size
 
 
 def one_size(n_clients: int) -> list[int]:
-    """All in one block."""
+    """Returns one block of all clients."""
     return [n_clients]
 
 
 def few_sizes(n_clients: int) -> list[int]:
-    """In blocks of powers of two, so that a step is traced for few sizes.
+    """Returns blocks of powers of two, so that a step is traced for few sizes.
 
     >>> few_sizes(21)
     [8, 8, 4, 1]
@@ -77,13 +77,13 @@ def few_sizes(n_clients: int) -> list[int]:
 
 
 def run_blocks(
-    blocks: Iterable[Block], order: list[int], context: Context, state: State, run: RunBlock
+    blocks: Iterable[ClientBlock], order: list[int], context: Context, state: State, run: RunBlock
 ) -> State:
-    """The state of every client after all blocks.
+    """Returns the state of every client after all blocks.
 
     Args:
-        order: where the clients of the blocks stand in context and state.
-        run: the steps of a block on its rows of context and state; the state's memory is its own to write over.
+        order: place in context and state of each client of the blocks.
+        run: the steps of a block on its rows of context and state; it may write over the state.
     """
     leaves, form = flatten(state)
     places = torch.tensor(order, device=context.facts.samples.device)
@@ -94,20 +94,25 @@ def run_blocks(
         held = [leaf.index_select(0, places) for leaf in leaves]
         context = of_clients(lambda leaf: leaf.index_select(0, places), context)
 
-    def after(block: Block, context: Context, own: list[Tensor]) -> list[Tensor]:
-        new, found = flatten(run(block, context, unflatten(own, form)))
+    def after(block: ClientBlock, context: Context, own: list[Tensor]) -> list[Tensor]:
+        new, found = flatten(run(block, context, _state(own, form)))
         if found != form or _kinds(new) != _kinds(own):
             raise TypeError("a step changes the form of the state")
         return new
 
     blocks = list(blocks)
     if [block.rows for block in blocks] == [slice(0, len(order))]:
-        return unflatten(after(blocks[0], context, held), form)
+        return _state(after(blocks[0], context, held), form)
     for block in blocks:
         own = [leaf[block.rows] for leaf in held]
         _write(own, after(block, of_clients(itemgetter(block.rows), context), own))
     back = places.argsort()
-    return unflatten(held if is_sorted else [leaf.index_select(0, back) for leaf in held], form)
+    return _state(held if is_sorted else [leaf.index_select(0, back) for leaf in held], form)
+
+
+def _state(leaves: list[Tensor], form: Hashable) -> State:
+    found: State = unflatten(leaves, form)
+    return found
 
 
 def _kinds(leaves: list[Tensor]) -> list[tuple[torch.Size, torch.dtype]]:
@@ -115,7 +120,10 @@ def _kinds(leaves: list[Tensor]) -> list[tuple[torch.Size, torch.dtype]]:
 
 
 def _write(own: list[Tensor], new: list[Tensor]) -> None:
-    """Copies what is not written over already; what a step took from another place of the state is read first."""
+    """Copies new leaves into old ones, unless a step wrote them in place.
+
+    A new leaf that lies in the memory of another old leaf is copied first.
+    """
     old = {leaf.untyped_storage().data_ptr() for leaf in own}
     moved = [(place, leaf) for place, leaf in zip(own, new, strict=True) if leaf is not place]
     read = [leaf.clone() if leaf.untyped_storage().data_ptr() in old else leaf for _, leaf in moved]
@@ -124,7 +132,7 @@ def _write(own: list[Tensor], new: list[Tensor]) -> None:
 
 
 def of_clients(select: Callable[[Tensor], Tensor], context: Context) -> Context:
-    """``select`` of every leaf that has a row for each client; what the server sent has none."""
+    """Applies ``select`` to every leaf that has a row for each client; the server's leaves have none."""
     own: Tree = (context.private, context.facts, context.results)
     private, facts, results = tree_map(select, own)
     return context._replace(private=private, facts=facts, results=results)

@@ -16,8 +16,8 @@ from typing import TypeVar
 import torch
 
 from idiolect.core import Program, Tree
-from idiolect.engines.cohort.cpu.traced_stages import MANY, FlatSteps
-from idiolect.engines.cohort.cuda.compiled_stages import BACKENDS, Compiled
+from idiolect.engines.cohort.cpu.traced_stages import MANY_ROUNDS, TracedStages
+from idiolect.engines.cohort.cuda.compiled_stages import BACKENDS, CompiledStages
 from idiolect.engines.cohort.fallback import warn_slower
 from idiolect.engines.contract import Logits, Outcome
 from idiolect.engines.evaluation import evaluate_group
@@ -32,7 +32,7 @@ __all__ = ["Cohort"]
 
 Row = TypeVar("Row")
 AHEAD = 8  # rounds at most that are planned ahead
-MANY_ROUNDS = {"none": inf, "flat": 0, "auto": MANY}  # from which a CPU traces steps
+TRACED_FROM = {"none": inf, "flat": 0, "auto": MANY_ROUNDS}  # rounds of a run from which a CPU traces steps
 
 
 @dataclass
@@ -49,21 +49,21 @@ class Cohort:
     compile: str = "auto"
     _alone: LoopEngine | None = None
     _packing: Packing = field(init=False)
-    _compiled: Compiled | None = None
-    _flat: FlatSteps | None = None
+    _compiled: CompiledStages | None = None
+    _traced: TracedStages | None = None
 
     def __post_init__(self) -> None:
         on_gpu = self.work.y.is_cuda
         refuse_unknown_choice(
             "compile", self.compile, ["auto", "none", *BACKENDS, *([] if on_gpu else ["flat"])]
         )
-        if self.compile in MANY_ROUNDS and not on_gpu:
-            self._flat = FlatSteps(MANY_ROUNDS[self.compile])
-            self._packing = self._flat.packing
+        if self.compile in TRACED_FROM and not on_gpu:
+            self._traced = TracedStages(TRACED_FROM[self.compile])
+            self._packing = self._traced.packing
         elif self.compile == "none":
             self._packing = BATCHED_LAYERS
         else:
-            self._compiled = Compiled(self.work, "inductor" if self.compile == "auto" else self.compile)
+            self._compiled = CompiledStages(self.work, "inductor" if self.compile == "auto" else self.compile)
             self._packing = self._compiled.packing
 
     def prepare(self, program: Program, clients: list[int]) -> None:
@@ -119,8 +119,8 @@ class Cohort:
             return
         if self._compiled:
             self._compiled.look_ahead(program, clients, stop)
-        elif self._flat:
-            self._flat.look_ahead(self.work, program, clients)
+        elif self._traced:
+            self._traced.look_ahead(self.work, program, clients)
 
     def residence(self, store: Store) -> Store:
         """Returns the store itself: this engine keeps no rows."""

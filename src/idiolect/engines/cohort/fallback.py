@@ -1,4 +1,4 @@
-"""What an engine says, in one line, when it goes on more slowly than it could."""
+"""Warnings of a fallback: what the engine says, in one line, when it goes on more slowly than it could."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ TRACEBACK = "Traceback (most recent call last)"
 
 
 def warn_slower(sentence: str, error: BaseException) -> None:
-    """Warns of what is slower and why; the warning has no place in the source, which would be a second line."""
+    """Warns of what is slower and why, without a place in the source, which would be a second line."""
     warnings.warn_explicit(f"{sentence}: {reason_of(error)}", UserWarning, "idiolect", 1)
 
 
 def reason_of(error: BaseException) -> str:
-    """What the innermost error says, in one line: compilers wrap it in others and add pages on where it arose.
+    """Returns what the innermost error says, in one line: compilers wrap it in others and add pages to it.
 
     >>> error = RuntimeError("backend='inductor' raised:")
     >>> error.inner_exception = ValueError("Scalar 5000000000 is out of range for type int32\\n\\nat 3:1")
@@ -37,7 +37,7 @@ def reason_of(error: BaseException) -> str:
 
 @contextmanager
 def compiling_quietly() -> Iterator[None]:
-    """Keeps a compiler's advice and its pages on a kernel that fails to itself, unless ``TORCH_LOGS`` asks for them."""
+    """Silences a compiler's warnings and its logs of a kernel that fails, unless ``TORCH_LOGS`` asks for them."""
     loggers = [] if "TORCH_LOGS" in os.environ else [logging.getLogger(name) for name in COMPILER]
     levels = [logger.level for logger in loggers]
     for logger in loggers:

@@ -11,10 +11,8 @@ from torch import Tensor, fx
 
 from idiolect.core import Tree
 from idiolect.core.trees import flatten
-from idiolect.engines.cohort.cpu.graph_rewrites import simplify
-from idiolect.engines.cohort.cpu.in_place import own_memory, write_over
-from idiolect.engines.cohort.cpu.plain_calls import PLAIN, call_plainly
-from idiolect.engines.cohort.cpu.row_major_softmax import turned
+from idiolect.engines.cohort.cpu.graph_rewrites import PLAIN, call_plainly, own_memory, simplify, write_over
+from idiolect.engines.cohort.cpu.row_major_softmax import row_major
 from idiolect.engines.cohort.tracing import graph_of
 
 aten = torch.ops.aten
@@ -79,8 +77,8 @@ def written_to(state: Tree, given: Tree) -> Tree:
 
 def seen_twice(state: Tree, given: Tree) -> Tree:
     p, v = state["p"] + given["b"], state["v"] * 3
-    turned = (p * v.view(2, 3, 3)).mT
-    return {"p": turned.contiguous(), "v": turned.reshape(2, 9)}
+    transposed = (p * v.view(2, 3, 3)).mT
+    return {"p": transposed.contiguous(), "v": transposed.reshape(2, 9)}
 
 
 STEPS = [seen_twice, moved, shared, swapped, looked_at_later, viewed, from_itself, a_constant, written_to]
@@ -130,10 +128,12 @@ def test_draws_stay_apart() -> None:
     )
 
 
-@pytest.mark.parametrize(("rows", "classes", "is_turned"), [(64, 10, True), (64, 40, False), (8, 10, False)])
+@pytest.mark.parametrize(
+    ("rows", "classes", "is_transposed"), [(64, 10, True), (64, 40, False), (8, 10, False)]
+)
 @pytest.mark.parametrize("softmax", [torch.log_softmax, torch.softmax])
-def test_softmax_over_few_classes_is_turned_and_stays_the_same(
-    softmax: Callable[..., Tensor], rows: int, classes: int, is_turned: bool
+def test_softmax_over_few_classes_is_transposed_and_stays_the_same(
+    softmax: Callable[..., Tensor], rows: int, classes: int, is_transposed: bool
 ) -> None:
     def gradient(state: Tree, given: Tree) -> Tree:
         def total(x: Tensor) -> Tensor:
@@ -142,44 +142,46 @@ def test_softmax_over_few_classes_is_turned_and_stays_the_same(
         return {"x": state["x"] + torch.func.grad(total)(state["x"])}
 
     state = {"x": torch.randn(3, rows, classes)}
-    check_turned(gradient, state, {"g": torch.randn(3, rows, classes)}, is_turned)
+    check_transposed(gradient, state, {"g": torch.randn(3, rows, classes)}, is_transposed)
 
 
 @pytest.mark.parametrize(
-    ("rows", "columns", "is_turned"), [(64, 100, True), (64, 96, False), (50, 100, False)]
+    ("rows", "columns", "is_transposed"), [(64, 100, True), (64, 96, False), (50, 100, False)]
 )
-def test_a_product_of_odd_columns_is_turned_and_stays_the_same(
-    rows: int, columns: int, is_turned: bool
+def test_a_product_of_odd_columns_is_transposed_and_stays_the_same(
+    rows: int, columns: int, is_transposed: bool
 ) -> None:
     def step(state: Tree, given: Tree) -> Tree:
         return {"x": state["x"] + torch.bmm(given["a"], given["b"].mT).relu().sum()}
 
     given = {"a": torch.randn(3, rows, 20), "b": torch.randn(3, columns, 20)}
-    check_turned(step, {"x": torch.randn(2)}, given, is_turned)
+    check_transposed(step, {"x": torch.randn(2)}, given, is_transposed)
 
 
 def test_what_a_step_gives_lies_in_memory_as_it_did() -> None:
     def step(state: Tree, given: Tree) -> Tree:
         return {"x": torch.bmm(given["a"], state["x"])}
 
-    check_turned(step, {"x": torch.randn(3, 64, 100)}, {"a": torch.randn(3, 64, 64)}, False)
+    check_transposed(step, {"x": torch.randn(3, 64, 100)}, {"a": torch.randn(3, 64, 64)}, False)
 
 
 def test_a_view_of_rows_that_follow_each_other_keeps_them_so() -> None:
     def step(state: Tree, given: Tree) -> Tree:
         return {"x": state["x"] + torch.bmm(given["a"], given["b"]).view(-1).sum()}
 
-    check_turned(step, {"x": torch.randn(2)}, {"a": torch.randn(3, 64, 5), "b": torch.randn(3, 5, 9)}, False)
+    check_transposed(
+        step, {"x": torch.randn(2)}, {"a": torch.randn(3, 64, 5), "b": torch.randn(3, 5, 9)}, False
+    )
 
 
-def check_turned(step: Step, state: Tree, given: Tree, is_turned: bool) -> None:
+def check_transposed(step: Step, state: Tree, given: Tree, is_transposed: bool) -> None:
     leaves, takes = flatten((state, given))
     module, _ = graph_of(step, leaves, takes)
     expected = module(*leaves)
-    found = turned(module)
+    found = row_major(module)
     found.graph.lint()
     found.recompile()
-    assert (operations(found) != operations(module)) == is_turned
+    assert (operations(found) != operations(module)) == is_transposed
     torch.testing.assert_close(found(*leaves), expected)
     assert [leaf.stride() for leaf in found(*leaves)] == [leaf.stride() for leaf in expected]
 
@@ -189,16 +191,18 @@ def test_memory_that_is_looked_at_by_strides_stays_as_it_is() -> None:
         seen = torch.bmm(given["a"], given["b"]).as_strided((3, 64, 9), (576, 9, 1))
         return {"x": state["x"] + (seen * torch.arange(9)).sum()}
 
-    check_turned(step, {"x": torch.randn(2)}, {"a": torch.randn(3, 64, 5), "b": torch.randn(3, 5, 9)}, False)
+    check_transposed(
+        step, {"x": torch.randn(2)}, {"a": torch.randn(3, 64, 5), "b": torch.randn(3, 5, 9)}, False
+    )
 
 
-def test_a_product_that_must_stay_lets_a_softmax_be_turned() -> None:
+def test_a_product_that_must_stay_lets_a_softmax_be_transposed() -> None:
     def step(state: Tree, given: Tree) -> Tree:
         chances = given["x"].softmax(-1).sum()
         return {"x": torch.bmm(given["a"], state["x"]) + chances}
 
     given = {"a": torch.randn(3, 64, 64), "x": torch.randn(3, 64, 10)}
-    check_turned(step, {"x": torch.randn(3, 64, 100)}, given, True)
+    check_transposed(step, {"x": torch.randn(3, 64, 100)}, given, True)
 
 
 def test_large_constants_are_made_anew() -> None:

@@ -7,14 +7,14 @@ from subprocess import CalledProcessError
 import pytest
 import torch
 
-from idiolect.engines.cohort.cuda.batch_copies import Dealer
+from idiolect.engines.cohort.cuda.batch_copies import BatchCopier
 
 
-class Broken(Dealer):
+class Broken(BatchCopier):
     def __init__(self, error: Exception) -> None:
         self._error = error
 
-    def _deal_by_kernel(self, ahead: int) -> None:
+    def _copy_by_kernel(self, ahead: int) -> None:
         raise self._error
 
 

@@ -43,7 +43,7 @@ def test_leaves_come_back_from_the_lanes_they_were_seated_on():
     memory, others = (LaneMemory.zeros(KINDS, 4, 1, torch.device("cpu")) for _ in range(2))
     leaves, lane_of = drawn(4), torch.tensor([2, 0, 3, 1])
     others.fill(leaves)
-    memory.seat(others, lane_of)
+    memory.copy_rows(others, lane_of)
     assert_holds(memory, {n: leaf[lane_of.argsort()] for n, leaf in leaves.items()})
     for n, leaf in leaves.items():
         assert torch.equal(memory.copied(n, lane_of), leaf) and memory.copied(n, lane_of).is_contiguous()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from idiolect.engines.cohort.cuda.lanes import Layout, assign, lay_out
+from idiolect.engines.cohort.cuda.lanes import Layout, assign, choose_layout
 
 LAYOUTS = [Layout(n_lanes, apart) for n_lanes in (1, 2, 3, 7, 12) for apart in (False, True)]
 
@@ -37,16 +37,16 @@ def log_normal(sigma: float) -> np.ndarray:
 
 
 def test_equal_clients_have_a_lane_each_in_step():
-    assert lay_out([7] * 100, 20) == (20, False)
-    assert lay_out([7] * 90 + [6] * 10, 20) == (20, False)
-    assert lay_out([7] * 90 + [9] * 10, 20) == (20, False)
-    assert lay_out([7] * 90 + [12] * 10, 20) == (20, True)
-    assert [lay_out([10] * 100, n) for n in range(1, 8)] == [(n, False) for n in range(1, 8)]
+    assert choose_layout([7] * 100, 20) == (20, False)
+    assert choose_layout([7] * 90 + [6] * 10, 20) == (20, False)
+    assert choose_layout([7] * 90 + [9] * 10, 20) == (20, False)
+    assert choose_layout([7] * 90 + [12] * 10, 20) == (20, True)
+    assert [choose_layout([10] * 100, n) for n in range(1, 8)] == [(n, False) for n in range(1, 8)]
 
 
 def test_a_little_unequal_clients_have_fewer_lanes_in_step():
     steps = log_normal(0.3)
-    layout = lay_out(steps, 100)
+    layout = choose_layout(steps, 100)
     assert not layout.apart
     jobs = assign(steps, layout)
     assert steps.sum() / (layout.n_lanes * max(job.stop for job in jobs)) > 0.75
@@ -55,18 +55,18 @@ def test_a_little_unequal_clients_have_fewer_lanes_in_step():
 @pytest.mark.parametrize("n_clients", [20, 100])
 def test_very_unequal_clients_have_lanes_apart_that_end_with_the_longest_of_them(n_clients):
     steps = [*log_normal(1.0)[1:], 150]
-    layout = lay_out(steps, n_clients)
+    layout = choose_layout(steps, n_clients)
     assert layout.apart and layout.n_lanes <= n_clients
     assert max(job.stop for job in assign(steps, layout)) == 150
 
 
 def test_one_client_has_one_lane():
-    assert lay_out([5, 50], 1) == (1, False)
+    assert choose_layout([5, 50], 1) == (1, False)
 
 
 def test_the_layout_does_not_depend_on_who_is_drawn():
     population = [1, 2, 3, 50]
-    assert lay_out(population, 2) == lay_out(population[::-1], 2)
+    assert choose_layout(population, 2) == choose_layout(population[::-1], 2)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)

@@ -1,7 +1,7 @@
-"""The batches of a program's steps, put one after the other where its step reads them.
+"""Batch copies: the batches of a lane group's steps, copied one after the other to where its step reads them.
 
-A program stands at a place among the tickets of all programs; a deal copies the rows that the ticket there names.
-Both stay on the device, so that several steps can follow each other without the host.
+A lane group stands at a row of the batch table, which names the examples that a step reads.  Table and position stay on
+the device, so that several steps can follow each other without the host.
 """
 
 from __future__ import annotations
@@ -12,87 +12,93 @@ import torch
 from torch import Tensor
 
 from idiolect.core.trees import tree_leaves
+from idiolect.engines.cohort.cuda.kernels import HAS_TRITON
 from idiolect.engines.cohort.cuda.lane_memory import copy_all
-from idiolect.engines.cohort.cuda.stage_plan import Shape, StagePlan
-from idiolect.engines.cohort.operations import HAS_TRITON
+from idiolect.engines.cohort.cuda.stage_plan import StagePlan, StepShape
 from idiolect.engines.workload import Workload
 
-__all__ = ["Dealer", "Deck"]
+__all__ = ["BatchCopier", "BatchTable"]
 
 
-class Deck:
-    """Room for the tickets and draws of all steps.
+class BatchTable:
+    """Memory on the device for what all steps of a stage read: a row for each step, and its draws.
 
     Args:
         least: steps that there is room for at least.
     """
 
     def __init__(self, plan: StagePlan, least: int) -> None:
-        size = max(least, plan.room, len(plan.tickets))
-        self.tickets = plan.tickets.new_zeros(size, plan.shape.ticket)
+        size = max(least, plan.room, len(plan.table))
+        self.rows = plan.table.new_zeros(size, plan.shape.table_width)
         self.draws = {part: draws.new_zeros(size, *draws.shape[1:]) for part, draws in plan.draws.items()}
 
-    def holds(self, plan: StagePlan) -> bool:
-        return len(plan.tickets) <= len(self.tickets)
+    def has_room(self, plan: StagePlan) -> bool:
+        return len(plan.table) <= len(self.rows)
 
-    def lay(self, plan: StagePlan) -> None:
-        n_steps = len(plan.tickets)
+    def load(self, plan: StagePlan) -> None:
+        """Copies the table and the draws of a plan."""
+        n_steps = len(plan.table)
         copy_all(
-            [self.tickets[:n_steps], *(draws[:n_steps] for draws in self.draws.values())],
-            [plan.tickets, *(plan.draws[part] for part in self.draws)],
+            [self.rows[:n_steps], *(draws[:n_steps] for draws in self.draws.values())],
+            [plan.table, *(plan.draws[part] for part in self.draws)],
         )
 
 
-class Dealer:
-    """Args:
-    cursor: where the program stands among the steps [1].
+class BatchCopier:
+    """Copies the batches of the steps of one lane group.
+
+    Args:
+        cursor: where the lane group stands among the steps [1].
 
     Attributes:
         leaves: of the batches of one step.
         active: which lanes have a client there.
     """
 
-    def __init__(self, work: Workload, shape: Shape, deck: Deck, cursor: Tensor) -> None:
-        self._work, self._shape, self._deck, self.cursor = work, shape, deck, cursor
+    def __init__(self, work: Workload, shape: StepShape, table: BatchTable, cursor: Tensor) -> None:
+        self._work, self._shape, self._table, self.cursor = work, shape, table, cursor
         n_batches, n_lanes, n_rows = shape
-        self._draws = {part: draws.new_zeros(draws.shape[1:]) for part, draws in deck.draws.items()}
+        self._draws = {part: draws.new_zeros(draws.shape[1:]) for part, draws in table.draws.items()}
         blank = torch.zeros(3, n_lanes, n_rows, dtype=torch.int64, device=work.y.device)
-        self._batches = [work.gather(*blank.clone(), self._draws) for _ in range(n_batches)]
+        self._batches = []
+        for _ in range(n_batches):
+            index, mask, key = blank.clone().unbind()
+            self._batches.append(work.gather(index, mask, key, self._draws))
         self.leaves = tree_leaves(self._batches)
         self.active = torch.zeros(n_lanes, dtype=torch.bool, device=work.y.device)
         self._by_kernel = work.y.is_cuda and HAS_TRITON and self._has_kernel()
 
-    def deal(self, ahead: int) -> None:
-        """The batches of the step so many steps ahead of the cursor."""
+    def copy(self, ahead: int) -> None:
+        """Copies the batches of the step that is so many steps ahead of the cursor."""
         if self._draws:
             place = self.cursor + ahead
-            drawn = [draws.index_select(0, place)[0] for draws in self._deck.draws.values()]
+            drawn = [draws.index_select(0, place)[0] for draws in self._table.draws.values()]
             copy_all(list(self._draws.values()), drawn)
-        (self._deal_by_kernel if self._by_kernel else self._deal_plainly)(ahead)
+        (self._copy_by_kernel if self._by_kernel else self._copy_plainly)(ahead)
 
     def _has_kernel(self) -> bool:
-        """Whether Triton has a C compiler that works; without one inductor's kernels fail too, and that is said."""
+        """Whether Triton has a C compiler that works; without one inductor's kernels fail too, with a warning."""
         try:
-            self._deal_by_kernel(0)
+            self._copy_by_kernel(0)
         except torch.OutOfMemoryError:
             raise
         except (RuntimeError, CalledProcessError):
             return False
         return True
 
-    def _deal_by_kernel(self, ahead: int) -> None:
+    def _copy_by_kernel(self, ahead: int) -> None:
         from idiolect.engines.cohort.cuda.kernels.batch_copy import copy_batch  # noqa: PLC0415
 
-        examples, tickets = (self._work.x, self._work.y), self._deck.tickets
+        examples, rows = (self._work.x, self._work.y), self._table.rows
         for number, (x, y, mask, key, _) in enumerate(self._batches):
-            copy_batch(examples, tickets, self.cursor, ahead, number, (x, y, mask, key), self.active)
+            copy_batch(examples, rows, self.cursor, ahead, number, (x, y, mask, key), self.active)
 
-    def _deal_plainly(self, ahead: int) -> None:
-        """The meaning of the kernel."""
+    def _copy_plainly(self, ahead: int) -> None:
+        """Copies in PyTorch what the kernel copies; it defines what the kernel has to do."""
         n_batches, n_lanes, n_rows = self._shape
-        ticket = self._deck.tickets.index_select(0, self.cursor + ahead)[0]
-        rows = ticket[:-n_lanes].view(n_batches, 3, n_lanes, n_rows)
-        for batch, picked in zip(self._batches, rows, strict=True):
-            found = self._work.gather(*picked, batch.draws)
+        row = self._table.rows.index_select(0, self.cursor + ahead)[0]
+        batches = row[:-n_lanes].view(n_batches, 3, n_lanes, n_rows)
+        for batch, (index, mask, key) in zip(self._batches, batches, strict=True):
+            found = self._work.gather(index, mask, key, batch.draws)
             copy_all(list(batch[:4]), list(found[:4]))
-        self.active.copy_(ticket[-n_lanes:] > 0)
+        self.active.copy_(row[-n_lanes:] > 0)

@@ -1,4 +1,7 @@
-"""Stages of a cohort as compiled programs: traced once, then replayed step by step on lanes of clients."""
+"""Compiled stages: steps of a cohort traced and compiled once, then replayed on lanes of clients.
+
+It is how the cohort engine runs on a GPU; with the backend ``trace`` the same steps run uncompiled on any device.
+"""
 
 from __future__ import annotations
 
@@ -15,36 +18,38 @@ from idiolect.engines.cohort.batches import padded_feed
 from idiolect.engines.cohort.cuda.cuda_graphs import Replay
 from idiolect.engines.cohort.cuda.kernels.warm_up import warm_up
 from idiolect.engines.cohort.cuda.lane_memory import copy_all
-from idiolect.engines.cohort.cuda.planning import Planner
-from idiolect.engines.cohort.cuda.stage_plan import StagePlan
-from idiolect.engines.cohort.cuda.traced_step import Step, new_step
+from idiolect.engines.cohort.cuda.stage_plan import Planner, StagePlan
+from idiolect.engines.cohort.cuda.traced_step import TracedStep, trace_step_on_lanes
 from idiolect.engines.cohort.fallback import compiling_quietly, warn_slower
 from idiolect.engines.cohort.fingerprint import ProgramKeys, fingerprint
 from idiolect.engines.cohort.traced_hooks import TracedHooks
+from idiolect.engines.cohort.tracing import traced_or_none
 from idiolect.engines.packing import BATCHED_LAYERS, Packing
 from idiolect.engines.workload import Workload
 
-__all__ = ["BACKENDS", "Compiled"]
+__all__ = ["BACKENDS", "COMPILED", "CompiledStages"]
+
+Options = dict[str, str | int | bool | Callable[..., Any]]
 
 # A kernel for each concatenation: inductor's one for 25 slices computes other numbers (torch 2.11, Triton 3.6), and
 # test_compiled_cohort_equals_loop_on_a_gpu[map] fails.
-INDUCTOR = {"force_pointwise_cat": True}
+INDUCTOR: Options = {"force_pointwise_cat": True}
 # Where lanes are apart, steps are short: fewer kernels, and partial sums added up number by number.
-FEWER_KERNELS = {"combo_kernels": True, "unroll_reductions_threshold": 33}
-# From a step and whether its lanes are apart.
+FEWER_KERNELS: Options = {"combo_kernels": True, "unroll_reductions_threshold": 33}
+# Functions of a step's graph and whether its lanes are apart.
 BACKENDS: dict[str, Callable[[torch.fx.GraphModule, bool], Callable[..., Any]]] = {
     "inductor": lambda graph, apart: torch.compile(
         graph, fullgraph=True, dynamic=False, options=INDUCTOR | (FEWER_KERNELS if apart else {})
     ),
     "trace": lambda graph, apart: graph,
 }
-# By backend, text of the graph and whether lanes are apart; kept over runs.
+# Compiled steps by backend, text of the graph and whether lanes are apart; they are kept over runs.
 COMPILED: dict[Hashable, Callable[..., Any]] = {}
 
 
 @dataclass
-class Compiled:
-    """The steps of one run.  A stage that cannot be traced is vmapped, saying so once.
+class CompiledStages:
+    """The stages of one run.  A stage that cannot be traced runs under vmap, with one warning.
 
     Args:
         backend: ``inductor`` compiles the traced step; ``trace`` runs its operations one by one.
@@ -53,7 +58,7 @@ class Compiled:
     work: Workload
     backend: str
     _keys: ProgramKeys = field(default_factory=ProgramKeys)
-    _steps: dict[Hashable, Step | None] = field(default_factory=dict)
+    _steps: dict[Hashable, TracedStep | None] = field(default_factory=dict)
     _replays: dict[Hashable, Replay] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -65,21 +70,21 @@ class Compiled:
         return BATCHED_LAYERS._replace(feed=self._planner.plan, fold=self.fold, call=hooks.call)
 
     def forget(self) -> None:
-        """Gives back the memory that replays and plans hold, and Python's collector all that it left alone."""
+        """Frees the memory that replays and plans hold; garbage collection looks at all objects again."""
         self._replays.clear()
         self._planner.forget()
         gc.unfreeze()
 
     def look_ahead(self, program: Program, clients: list[int], stop: Callable[[], bool]) -> None:
-        """Plans a coming round while the device is busy with this one; without memory for it, that round does."""
+        """Plans a coming round while the device is busy; where memory is short, that round makes its plans itself."""
         try:
             self._planner.look_ahead(program, clients, stop)
         except torch.OutOfMemoryError:
             self._planner.forget()
 
     def fold(self, program: Program, stage: Stage, context: Context, state: State, plan: StagePlan) -> State:
-        """The state of every client after its steps."""
-        if not plan.programs:
+        """Returns the state of every client after its steps."""
+        if not plan.lane_groups:
             return state
         leaves, form = flatten((context, state))
         kinds = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
@@ -92,20 +97,21 @@ class Compiled:
             plan = self._planner.make(program, stage, plan.clients)
         replay = self._replay(step, plan)
         clock = program.clock
-        moment = (clock.round, clock.learning_rate, stage.lr_scale)
+        numbers = (clock.round, clock.learning_rate, stage.lr_scale)
         clients, shared = {}, {}
         for n, (kind, place) in enumerate(step.roles):
             if kind == "client":
                 clients[n] = leaves[place]
             elif kind == "shared":
                 shared[n] = leaves[place]
-            elif kind == "moment":
-                replay.buffers[n].fill_(moment[place])
+            elif kind == "round":
+                replay.buffers[n].fill_(numbers[place])
         copy_all([replay.buffers[n] for n in shared], list(shared.values()))
-        copy_all(replay.constants, step.traced.constants)
+        copy_all(replay.constants, step.graph.constants)
         for n, leaf in replay.run(plan, clients).items():
             leaves[step.roles[n].place] = leaf
-        return unflatten(leaves[step.state :], step.gives)
+        after: State = unflatten(leaves[step.state :], step.gives)
+        return after
 
     def _step(
         self,
@@ -115,31 +121,35 @@ class Compiled:
         state: State,
         plan: StagePlan,
         form: Hashable,
-    ) -> Step | None:
-        """Args:
-        form: of context and state, with shapes and types of their leaves.
+    ) -> TracedStep | None:
+        """Returns the traced step, or None where it cannot be traced.
+
+        Args:
+            form: of context and state, with shapes and types of their leaves.
         """
         part = (stage.owner, stage.objective, stage.measure, stage.trainable, stage.optimiser)
         key = (self._keys(program), fingerprint(part), plan.shape, form)
         if key not in self._steps:
-            try:
-                self._steps[key] = new_step(program, stage, context, state, plan, self.work)
-            except torch.OutOfMemoryError:
-                raise
-            except Exception as error:
+
+            def warn(error: Exception) -> None:
+                if isinstance(error, torch.OutOfMemoryError):
+                    raise error
                 warn_slower(f"stage {stage.name} of {program.method.name} runs uncompiled", error)
-                self._steps[key] = None
+
+            self._steps[key] = traced_or_none(
+                lambda: trace_step_on_lanes(program, stage, context, state, plan, self.work), warn
+            )
         return self._steps[key]
 
-    def _replay(self, step: Step, plan: StagePlan) -> Replay:
-        """What runs the step; steps of one text share it, whatever numbers they hold."""
-        text = step.traced.text
+    def _replay(self, step: TracedStep, plan: StagePlan) -> Replay:
+        """Returns what runs the step; steps whose graphs have the same text share it, whatever numbers they hold."""
+        text = step.graph.text
         same = (text, tuple(role if role.kind == "batch" else role.kind for role in step.roles), plan.layout)
         if same not in self._replays:
             key = (self.backend, text, plan.layout.apart)
             if key not in COMPILED:
-                warm_up(step.traced.graph)
-                COMPILED[key] = BACKENDS[self.backend](step.traced.graph, plan.layout.apart)
+                warm_up(step.graph.module)
+                COMPILED[key] = BACKENDS[self.backend](step.graph.module, plan.layout.apart)
             try:
                 with compiling_quietly():
                     replay = Replay(COMPILED[key], step, self.work, plan)
@@ -147,14 +157,14 @@ class Compiled:
                 raise
             except Exception as error:
                 warn_slower(f"a step runs without {self.backend}", error)
-                COMPILED[key] = step.traced.graph
+                COMPILED[key] = step.graph.module
                 replay = Replay(COMPILED[key], step, self.work, plan)
             self._replays[same] = replay
-            _rest()
+            _freeze_garbage()
         return self._replays[same]
 
 
-def _rest() -> None:
-    """Python's collector leaves alone what compiling has made: looking it through takes as long as ten rounds."""
+def _freeze_garbage() -> None:
+    """Exempts what compiling has made from garbage collection, where looking at it takes as long as ten rounds."""
     gc.collect()
     gc.freeze()

@@ -1,77 +1,112 @@
-"""A traced step on memory that stays where it is, run again and again: on CUDA as graphs of kernels."""
+"""CUDA graphs: a compiled step, captured on memory that stays where it is and replayed on lanes of clients.
+
+One graph holds one to eight steps of a lane group.  Lane groups run on streams of their own, and the one with the most
+remaining work is launched first.  Elsewhere than on CUDA the same steps are called one by one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, partial
+import heapq
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache, cached_property, partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from idiolect.engines.cohort.cuda.batch_copies import Dealer, Deck
-from idiolect.engines.cohort.cuda.bundles import TRIALS, captured, side_by_side, stream_of
+from idiolect.engines.cohort.cuda.batch_copies import BatchCopier, BatchTable
 from idiolect.engines.cohort.cuda.lane_memory import LaneMemory, copy_all
 from idiolect.engines.cohort.cuda.lanes import Job
-from idiolect.engines.cohort.cuda.stage_plan import StagePlan
-from idiolect.engines.cohort.cuda.traced_step import Step
-from idiolect.engines.cohort.cuda.turns import BUNDLES, turns
+from idiolect.engines.cohort.cuda.stage_plan import LaneGroup, StagePlan
+from idiolect.engines.cohort.cuda.traced_step import TracedStep
 from idiolect.engines.workload import Workload
 
-__all__ = ["Replay"]
+__all__ = ["GRAPH_STEPS", "Replay", "launch_order"]
 
-Acts = Mapping[tuple[int, int], Callable[[], None]]  # what is done before a step, by program and step
+GRAPH_STEPS = (8, 4, 2, 1)  # steps of a graph, which are launched at once
+ROOM, SPARE = 1.25, 64 << 20  # of what a trial run took, and bytes on top, that a capture may take
+TRIALS = (
+    GRAPH_STEPS[0] + 1 + sum(GRAPH_STEPS)
+)  # steps before there is a plan: two trials, and each graph once
+
+# Number of the device's queues: with fewer, lane groups wait for each other.  It is read when CUDA is first used.
+os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
+
+Actions = Mapping[tuple[int, int], Callable[[], None]]  # what is done before a step, by lane group and step
 
 
-class _Program(NamedTuple):
-    """What runs so many steps of some lanes."""
+def launch_order(groups: Sequence[LaneGroup]) -> Iterator[tuple[LaneGroup, int, int]]:
+    """Yields which lane group to launch next, from which step on, and how many steps.
 
-    dealer: Dealer  # whose memory the graphs use
-    bundles: dict[int, Callable[[], Any]]
+    The lane group with the most remaining steps goes first.  A launch ends where a job begins.
+    """
+    ends = [sorted({group.n_steps, *(job.start for job in group.jobs)}) for group in groups]
+    waiting = [(-group.n_steps, place, 0) for place, group in enumerate(groups)]
+    heapq.heapify(waiting)
+    while waiting:
+        _, place, t = waiting[0]
+        group = groups[place]
+        left = next(end for end in ends[place] if end > t) - t
+        count = next(count for count in GRAPH_STEPS if count <= left)
+        yield group, t, count
+        t += count
+        if t < group.n_steps:
+            heapq.heapreplace(waiting, (t - group.n_steps, place, t))
+        else:
+            heapq.heappop(waiting)
+
+
+class _LaneGroupSteps(NamedTuple):
+    """What runs the steps of one lane group."""
+
+    copier: BatchCopier  # whose memory the graphs use
+    run: dict[int, Callable[[], Any]]  # by number of steps
 
 
 class Replay:
-    """A step of all lanes, in one program or in several.
+    """A compiled step on the memory of all lanes, run again and again.
 
     Args:
         run: the compiled step.
 
     Attributes:
-        buffers: what all programs read besides batches and clients' leaves, by number of the input; whoever runs it
-            fills them.
+        buffers: what all lane groups read besides batches and clients' leaves, by number of the input; the caller fills
+            them.
         constants: what they read after all inputs.
     """
 
-    def __init__(self, run: Callable[..., Any], step: Step, work: Workload, plan: StagePlan) -> None:
+    def __init__(self, run: Callable[..., Any], step: TracedStep, work: Workload, plan: StagePlan) -> None:
         self._run, self._roles, self._work = run, step.roles, work
         device, kinds = work.y.device, dict(enumerate(step.kinds))
         self.buffers = {
             n: torch.zeros(kinds[n].shape, dtype=kinds[n].dtype, device=device)
             for n, role in enumerate(step.roles)
-            if role.kind in ("shared", "moment")
+            if role.kind in ("shared", "round")
         }
-        self.constants = [constant.clone() for constant in step.traced.constants]
+        self.constants = [constant.clone() for constant in step.graph.constants]
         clients = [n for n, role in enumerate(step.roles) if role.kind == "client"]
         self._leaves = {n: number for number, n in enumerate(clients)}
         self._kinds = [(kinds[n].shape[1:], kinds[n].dtype) for n in clients]
-        self._changed = step.traced.changed
-        self._lanes = LaneMemory.zeros(self._kinds, plan.layout.n_programs, plan.layout.width, device)
-        self._make_programs(plan)
+        self._changed = step.graph.changed
+        self._lanes = LaneMemory.zeros(self._kinds, plan.layout.n_groups, plan.layout.width, device)
+        self._make_groups(plan)
 
     @cached_property
-    def _seats(self) -> LaneMemory:
+    def _in_client_order(self) -> LaneMemory:
         """Clients in their own order, on their way to the lanes."""
         return self._lanes.clone()
 
-    def _make_programs(self, plan: StagePlan) -> None:
-        self._programs: list[_Program] = []  # the old ones' memory first
-        self._deck, self._cursors = Deck(plan, TRIALS), torch.zeros_like(plan.firsts)
-        self._programs = [self._program(plan, number) for number in range(plan.layout.n_programs)]
+    def _make_groups(self, plan: StagePlan) -> None:
+        self._groups: list[_LaneGroupSteps] = []  # frees the memory of the old ones first
+        self._table, self._cursors = BatchTable(plan, TRIALS), torch.zeros_like(plan.firsts)
+        self._groups = [self._group_steps(plan, number) for number in range(plan.layout.n_groups)]
 
-    def _program(self, plan: StagePlan, number: int) -> _Program:
+    def _group_steps(self, plan: StagePlan, number: int) -> _LaneGroupSteps:
         cursor = self._cursors[number : number + 1]
-        dealer = Dealer(self._work, plan.shape, self._deck, cursor)
-        given = {"batch": dealer.leaves, "active": [dealer.active]}
+        copier = BatchCopier(self._work, plan.shape, self._table, cursor)
+        given = {"batch": copier.leaves, "active": [copier.active]}
         own = self._lanes.row(number)
         inputs = [
             given[role.kind][role.place]
@@ -85,24 +120,24 @@ class Replay:
         def steps(count: int) -> None:
             with torch.no_grad():
                 for ahead in range(count):
-                    dealer.deal(ahead)
+                    copier.copy(ahead)
                     self._run(*inputs, *self.constants)
                 cursor.add_(count)
 
         if not self._work.y.is_cuda:
             steps(1)  # so that what cannot run is known now
-            return _Program(dealer, {count: partial(steps, count) for count in BUNDLES})
-        return _Program(dealer, captured(steps, stream_of(number, self._work.y.device)))
+            return _LaneGroupSteps(copier, {count: partial(steps, count) for count in GRAPH_STEPS})
+        return _LaneGroupSteps(copier, _capture_graphs(steps, _stream_of(number, self._work.y.device)))
 
     def run(self, plan: StagePlan, clients: Mapping[int, Tensor]) -> dict[int, Tensor]:
-        """What the step changes, of every client after its job, by number of the input.
+        """Returns what the step changes, of every client after its job, by number of the input.
 
         Args:
             clients: every client's leaves before.
         """
-        if not self._deck.holds(plan):
-            self._make_programs(plan)
-        self._deck.lay(plan)
+        if not self._table.has_room(plan):
+            self._make_groups(plan)
+        self._table.load(plan)
         self._cursors.copy_(plan.firsts)
         own = {self._leaves[n]: leaf for n, leaf in clients.items()}
         if not plan.has_lane_for_everybody:
@@ -111,13 +146,13 @@ class Replay:
         if plan.lane_of is None:
             self._lanes.fill(own)
         else:
-            self._seats.fill(own)
-            self._lanes.seat(self._seats, plan.lane_of)
-        self._run_programs(plan, {})
+            self._in_client_order.fill(own)
+            self._lanes.copy_rows(self._in_client_order, plan.lane_of)
+        self._run_groups(plan, {})
         return {n: self._lanes.copied(self._leaves[n], plan.lane_of) for n in self._changed}
 
     def _run_in_turn(self, plan: StagePlan, own: Mapping[int, Tensor]) -> LaneMemory:
-        """A lane that is done takes the next client."""
+        """Runs all jobs where clients take turns: a lane that is done takes the next client."""
         before = LaneMemory.zeros(self._kinds, len(plan.clients), 1, self._work.y.device)
         before.fill(own)
         after = before.clone()
@@ -127,29 +162,29 @@ class Replay:
 
         def hand_over(begun: list[Job]) -> None:
             ended = [on_lane[job.lane] for job in begun if job.lane in on_lane]
-            _copy(done, lanes, [(job.client, job.lane) for job in ended])
-            _copy(lanes, waiting, [(job.lane, job.client) for job in begun])
+            _copy_lanes(done, lanes, [(job.client, job.lane) for job in ended])
+            _copy_lanes(lanes, waiting, [(job.lane, job.client) for job in begun])
             on_lane.update({job.lane: job for job in begun})
 
         starting: dict[tuple[int, int], list[Job]] = {}
-        for program in plan.programs:
-            for job in program.jobs:
-                starting.setdefault((program.number, job.start), []).append(job)
-        self._run_programs(plan, {place: partial(hand_over, begun) for place, begun in starting.items()})
-        _copy(done, lanes, [(job.client, job.lane) for job in on_lane.values()])
+        for group in plan.lane_groups:
+            for job in group.jobs:
+                starting.setdefault((group.number, job.start), []).append(job)
+        self._run_groups(plan, {place: partial(hand_over, begun) for place, begun in starting.items()})
+        _copy_lanes(done, lanes, [(job.client, job.lane) for job in on_lane.values()])
         return after
 
-    def _run_programs(self, plan: StagePlan, acts: Acts) -> None:
-        """All programs side by side."""
-        with side_by_side(plan.programs, self._work.y.device) as go_to:
-            for program, t, count in turns(plan.programs):
-                go_to(program.number)
-                if act := acts.get((program.number, t)):
+    def _run_groups(self, plan: StagePlan, actions: Actions) -> None:
+        """Runs all lane groups side by side."""
+        with _streams_of(plan.lane_groups, self._work.y.device) as go_to:
+            for group, t, count in launch_order(plan.lane_groups):
+                go_to(group.number)
+                if act := actions.get((group.number, t)):
                     act()
-                self._programs[program.number].bundles[count]()
+                self._groups[group.number].run[count]()
 
 
-def _copy(
+def _copy_lanes(
     into: Sequence[Sequence[Tensor]], out_of: Sequence[Sequence[Tensor]], pairs: Sequence[tuple[int, int]]
 ) -> None:
     """Copies the second lane of each pair onto the first."""
@@ -157,3 +192,67 @@ def _copy(
         [part[to] for part in into for to, _ in pairs],
         [part[of] for part in out_of for _, of in pairs],
     )
+
+
+@contextmanager
+def _streams_of(groups: Sequence[LaneGroup], device: torch.device) -> Iterator[Callable[[int], None]]:
+    """Gives a function that switches to the stream of a lane group.
+
+    All streams begin after what was launched before, and what follows begins after them.  A single lane group stays on
+    the current stream.
+    """
+    if device.type != "cuda" or len(groups) == 1:
+        yield lambda number: None
+        return
+    streams = {group.number: _stream_of(group.number, device) for group in groups}
+    here = torch.cuda.current_stream(device)
+    before = here.record_event()
+    for stream in streams.values():
+        stream.wait_event(before)
+    try:
+        yield lambda number: torch.cuda.set_stream(streams[number])
+    finally:
+        torch.cuda.set_stream(here)
+        for stream in streams.values():
+            here.wait_stream(stream)
+
+
+@cache
+def _stream_of(number: int, device: torch.device) -> torch.cuda.Stream:
+    """Returns the stream of a lane group; the first have the longest clients and the highest priority.
+
+    A graph's kernels keep the priority of the stream that they were captured on.
+    """
+    stream: Any = torch.cuda.Stream  # PyTorch does not type how it is made
+    _, highest = stream.priority_range()
+    made: torch.cuda.Stream = stream(device, priority=min(0, highest + number))
+    return made
+
+
+def _capture_graphs(steps: Callable[[int], Any], stream: torch.cuda.Stream) -> dict[int, Callable[[], Any]]:
+    """Captures ``steps`` as one CUDA graph for each number of steps; trial runs leave their results in memory.
+
+    A graph's first run is slow, so that each runs once here.  A capture that runs out of memory cannot be undone, so
+    that the memory it needs is asked for before.  It is captured on a stream of its own, because only there is the
+    memory that matrix products use to work in.
+    """
+    stream.wait_stream(torch.cuda.current_stream())
+    try:
+        with torch.cuda.stream(stream):
+            steps(GRAPH_STEPS[0])  # so that no kernel is loaded while a graph is captured
+            held = torch.cuda.memory_allocated()
+            torch.cuda.reset_peak_memory_stats()
+            steps(1)
+    finally:  # what it has begun uses memory of the current stream
+        torch.cuda.current_stream().wait_stream(stream)
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    room = int(ROOM * (torch.cuda.max_memory_allocated() - held)) + SPARE
+    torch.empty(room, dtype=torch.uint8, device="cuda")
+    graphs, pool = {}, torch.cuda.graph_pool_handle()
+    for count in GRAPH_STEPS:
+        graphs[count] = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graphs[count], stream=stream, pool=pool):
+            steps(count)
+        graphs[count].replay()
+    return {count: graph.replay for count, graph in graphs.items()}

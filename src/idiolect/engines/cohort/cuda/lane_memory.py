@@ -1,6 +1,6 @@
-"""The leaves of clients on lanes: those of one program, or of one client, follow each other in one row of memory.
+"""Memory of the clients on lanes: all leaves of one lane group, or of one client, lie in one row.
 
-So a client that has a program to itself is one row, and moving it is one copy for each type.
+A client that has a lane group to itself is one row, so that moving it takes one copy for each type.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from torch import Tensor
 __all__ = ["Kind", "LaneMemory", "copy_all", "on_lanes"]
 
 ALIGNED = 64  # numbers; a leaf begins at a multiple, where kernels read several at once
-KERNEL = 4  # dimensions of a convolution's kernel; its channels lie last, as batched layers read and make it
+KERNEL = (
+    4  # dimensions of a convolution's kernel, whose channels lie last, as batched layers read and make it
+)
 
 Kind = tuple[torch.Size, torch.dtype]  # of one lane's part of a leaf
 
@@ -41,7 +43,7 @@ class LaneMemory:
         return cls(kinds, width, memory)
 
     def row(self, number: int) -> list[Tensor]:
-        """The leaves of its lanes."""
+        """Returns the leaves of the lanes of one row."""
         return [self._leaf(n, slice(number, number + 1)) for n in range(len(self._kinds))]
 
     def _leaf(self, n: int, which: slice) -> Tensor:
@@ -51,18 +53,19 @@ class LaneMemory:
         return on_lanes(numbers.view(len(rows) * self._width, size.numel()), size)
 
     def fill(self, leaves: Mapping[int, Tensor]) -> None:
+        """Copies leaves of all lanes into the memory, by their number."""
         copy_all([self.leaves[n] for n in leaves], list(leaves.values()))
 
-    def seat(self, others: LaneMemory, lane_of: Tensor) -> None:
-        """Takes all that others hold, each row of theirs to the lane that is for it; a lane is a row of both.
+    def copy_rows(self, others: LaneMemory, lane_of: Tensor) -> None:
+        """Copies every row of ``others`` to the lane that ``lane_of`` names; a lane must be a row of both.
 
-        A copy for each type: one for each leaf would keep the host busy and the device waiting.
+        It takes one copy for each type: one for each leaf would keep the host busy and the device waiting.
         """
         for dtype, numbers in self._memory.items():
             numbers.index_copy_(0, lane_of, others._memory[dtype])
 
     def copied(self, n: int, lane_of: Tensor | None) -> Tensor:
-        """One leaf, elsewhere and without gaps.
+        """Returns a contiguous copy of one leaf.
 
         Args:
             lane_of: the lane of each of its rows; None for the lanes in their order.
@@ -76,20 +79,20 @@ class LaneMemory:
         return LaneMemory(self._kinds, self._width, memory)
 
     def lanes(self, by_leaf: bool) -> list[Sequence[Tensor]]:
-        """What a lane is made of, each of all lanes: its row of each type, or ``by_leaf`` its part of every leaf."""
+        """Returns the parts of all lanes: by type, the rows of lanes, or ``by_leaf`` the lanes' parts of each leaf."""
         parts = self.leaves if by_leaf else self._memory.values()
         return [part.unbind() for part in parts]
 
 
 def on_lanes(numbers: Tensor, size: torch.Size) -> Tensor:
-    """[L, numbers] as a leaf [L, *size]; the channels of a convolution's kernel lie last."""
+    """Views [L, numbers] as a leaf [L, *size]; the channels of a convolution's kernel lie last."""
     if len(size) < KERNEL:
-        return numbers.unflatten(1, size) if size else numbers.squeeze(1)
-    return numbers.unflatten(1, (*size[:-3], *size[-2:], size[-3])).movedim(-1, -3)
+        return torch.unflatten(numbers, 1, size) if size else numbers.squeeze(1)
+    return torch.unflatten(numbers, 1, (*size[:-3], *size[-2:], size[-3])).movedim(-1, -3)
 
 
 def _layout(kinds: Sequence[Kind], width: int) -> tuple[list[int], dict[torch.dtype, int]]:
-    """Where each leaf begins in a row of its type, and how long rows are."""
+    """Returns where each leaf begins in a row of its type, and how long rows are."""
     places: list[int] = []
     sizes: dict[torch.dtype, int] = {}
     for size, dtype in kinds:
@@ -99,7 +102,7 @@ def _layout(kinds: Sequence[Kind], width: int) -> tuple[list[int], dict[torch.dt
 
 
 def copy_all(into: Sequence[Tensor], out_of: Sequence[Tensor]) -> None:
-    """Those of one type at once: together with others each would be copied on its own."""
+    """Copies tensors grouped by dtype, because a mixed batch falls back to one copy per tensor."""
     for dtype in {tensor.dtype for tensor in into}:
         torch._foreach_copy_(
             [tensor for tensor in into if tensor.dtype == dtype],

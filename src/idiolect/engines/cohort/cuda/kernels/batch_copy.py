@@ -1,5 +1,8 @@
 """Triton kernel that copies one batch of a step: all that the step reads of it, in one launch."""
 
+# Triton may be missing, and its kernel language has no types:
+# mypy: disable-error-code="import-not-found, no-untyped-def, untyped-decorator"
+
 from __future__ import annotations
 
 import torch
@@ -16,7 +19,7 @@ BLOCK = 1024  # numbers that one grid program copies
 
 def copy_batch(
     examples: tuple[Tensor, Tensor],
-    tickets: Tensor,
+    table: Tensor,
     cursor: Tensor,
     ahead: int,
     number: int,
@@ -27,6 +30,8 @@ def copy_batch(
 
     Args:
         examples: x and y of all examples, from which rows are copied.
+        table: a row for each step: index, mask and key of each batch, then the flags of active lanes.
+        cursor: the row of the table that the lane group stands at [1].
         batch: x, y, mask and key of the batch [lanes, rows, ...], which are written.
         active: flags of the lanes [lanes], which are written.
     """
@@ -36,22 +41,22 @@ def copy_batch(
     x_size, y_size = x_pool[0].numel(), y_pool[0].numel()
     pieces = triton.cdiv(x_size, BLOCK)
     _copy_batch[(n_lanes * n_rows, pieces + 1)](
-        tickets, cursor, x_pool, y_pool, x, y, mask, key, active.view(torch.uint8),
-        ahead, number, tickets.shape[1], x_size, y_size, pieces, n_lanes, n_rows, BLOCK, num_warps=4,
+        table, cursor, x_pool, y_pool, x, y, mask, key, active.view(torch.uint8),
+        ahead, number, table.shape[1], x_size, y_size, pieces, n_lanes, n_rows, BLOCK, num_warps=4,
         **overlap(x.device),
     )  # fmt: skip
 
 
 @triton.jit(do_not_specialize=["ahead", "number"], do_not_specialize_on_alignment=["cursor"])
 def _copy_batch(
-    tickets, cursor, x_pool, y_pool, x, y, mask, key, active, ahead, number, ticket_size,
+    table, cursor, x_pool, y_pool, x, y, mask, key, active, ahead, number, table_width,
     X: tl.constexpr, Y: tl.constexpr, PIECES: tl.constexpr, LANES: tl.constexpr, ROWS: tl.constexpr,
     BLOCK: tl.constexpr, OVERLAPS: tl.constexpr,
 ):  # fmt: skip
     follow(OVERLAPS)
     row, piece = tl.program_id(0), tl.program_id(1)
-    ticket = tickets + (tl.load(cursor) + ahead) * ticket_size
-    batch = ticket + number * 3 * LANES * ROWS
+    step = table + (tl.load(cursor) + ahead) * table_width
+    batch = step + number * 3 * LANES * ROWS
     index = tl.load(batch + row)
     if piece < PIECES:
         n = piece * BLOCK + tl.arange(0, BLOCK)
@@ -63,5 +68,5 @@ def _copy_batch(
         tl.store(mask + row, tl.load(batch + LANES * ROWS + row).to(mask.dtype.element_ty))
         tl.store(key + row, tl.load(batch + 2 * LANES * ROWS + row))
         first = (number == 0) & (row < LANES)
-        there = tl.load(ticket + ticket_size - LANES + row, mask=first, other=0)
+        there = tl.load(step + table_width - LANES + row, mask=first, other=0)
         tl.store(active + row, (there > 0).to(tl.uint8), mask=first)

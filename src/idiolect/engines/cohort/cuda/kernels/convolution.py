@@ -1,4 +1,4 @@
-"""Convolutions of a cohort in Triton: patches are gathered while they are multiplied.
+"""Triton kernels of a cohort's convolutions, their gradients and unpooling, and how they are launched.
 
     y[c, b, h, w, :]   = sum_{i, j} x[c, b, h + i - p, w + j - p, :] @ weight[c, i, j]           (``_convolution``)
     gx[c, b, h, w, :]  = sum_{i, j} g[c, b, h - i + p, w - j + p, :] @ weight[c, i, j]^T         (``_gradients``)
@@ -6,24 +6,137 @@
     gb[c]              = sum_{b, h, w} g[c, b, h, w, :]                                          (there as well)
     out[n, h, w, :]    = g[n, h / k, w / k, :] where the place within the window is the winner   (``_unpool``)
 
-c counts clients, whose weights may lie apart.  The patches that a matrix product would need side by side are never
-written to memory: for a 3x3 kernel that is nine times the image.  With POOL the largest of each window is written
-alone.  Sums run in float32, in an order that does not depend on the device's load, so results repeat bit for bit.
+c counts clients, whose weights may lie apart.  Patches are gathered while they are multiplied and never written to
+memory: for a 3x3 kernel that is nine times the image.  With POOL only the largest value of each window is written.
+Sums run in float32, in an order that does not depend on the device's load, so that results repeat bit for bit.
 """
+
+# Triton may be missing, and its kernel language has no types:
+# mypy: disable-error-code="import-not-found, no-untyped-def, untyped-decorator"
 
 from __future__ import annotations
 
+import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
-from idiolect.engines.cohort.cuda.kernels.overlap import follow
+from idiolect.engines.cohort.cuda.kernels.overlap import follow, overlap
+from idiolect.engines.cohort.cuda.kernels.tiles import (
+    MULTIPROCESSORS,
+    Tile,
+    backward_tile,
+    carrying_tile,
+    forward_tile,
+    too_long,
+)
 
-__all__ = ["_convolution", "_gradients", "_unpool"]
+__all__ = ["convolution", "gradients", "unpool"]
+
+# Grid programs that fill the device, from which gradients by x are a kernel of their own.
+BUSY = 4 * MULTIPROCESSORS
+NO_PIXELS = Tile(16, 16, 16, warps=1)
+
+
+def convolution(
+    x: Tensor,
+    w: Tensor,
+    side: int,
+    padding: int,
+    pool: int = 1,
+    backward: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Convolves x [C, B, H, W, I], of any strides, with w [C, O, side side I], contiguous for each client.
+
+    Args:
+        backward: w is [C, I, side side O], and carries a gradient by its result x back to its input.
+        pool: side of the windows of which only the largest value is written, a power of two; 1 writes all.
+
+    Returns:
+        The values [C, B, H', W', O], and which place of its window each came from; nothing where there are no windows.
+    """
+    n_clients, n_rows, height, width, n_in = x.shape
+    n_out = w.shape[2] // side**2 if backward else w.shape[1]
+    height_out, width_out = height + 2 * padding - side + 1, width + 2 * padding - side + 1
+    y = x.new_empty(n_clients, n_rows, height_out // pool, width_out // pool, n_out)
+    winner = torch.empty(y.shape if pool > 1 else 0, dtype=torch.uint8, device=x.device)
+    n_positions = y[0, ..., 0].numel() * pool * pool
+    if n_rows > 1 and too_long(x[0].numel(), n_positions * n_out):
+        halves = [convolution(half, w, side, padding, pool, backward) for half in x.tensor_split(2, 1)]
+        return torch.cat([y for y, _ in halves], 1), torch.cat(
+            [winner for _, winner in halves], int(pool > 1)
+        )
+    tile_of = carrying_tile if backward else forward_tile
+    tile = tile_of(x.dtype, n_out, side * side * n_in, n_clients * n_positions)
+    grid = (triton.cdiv(n_positions, tile.positions), triton.cdiv(n_out, tile.out), n_clients)
+    _convolution[grid](
+        x, w, y, winner, n_positions, w.stride(0), *x.stride(),
+        height, width, height_out, width_out, n_in, n_out, side, padding, pool, backward,
+        tile.positions, tile.depth, tile.out, num_warps=tile.warps, num_stages=tile.stages,
+        **overlap(x.device),
+    )  # fmt: skip
+    return y, winner
+
+
+def gradients(
+    x: Tensor, w: Tensor | None, g: Tensor, side: int, padding: int, tile: Tile | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Differentiates the convolution of x [C, B, H, W, I], of any strides, whose result has the gradient g.
+
+
+    Args:
+        g: [C, B, H', W', O].
+        w: [C, O, side side I], contiguous for each client; None where the gradient by x is not asked for.
+
+    Returns:
+        Gradients by x [C, B, H, W, I] or nothing, by weights [P, C, O, side side I] and by bias [P, C, O], of which P
+        parts have to be added up.
+    """
+    n_clients, n_rows, height, width, n_in = x.shape
+    _, _, height_out, width_out, n_out = g.shape
+    n_positions, n_pixels = n_rows * height_out * width_out, n_rows * height * width
+    depth = side * side * n_in
+    if n_rows > 1 and too_long(x[0].numel(), g[0].numel()):
+        pairs = zip(x.tensor_split(2, 1), g.tensor_split(2, 1), strict=True)
+        halves = [gradients(a, w, b.contiguous(), side, padding, tile) for a, b in pairs]
+        parts = [list(found) for found in zip(*halves, strict=True)]
+        return torch.cat(parts[0], 0 if w is None else 1), torch.cat(parts[1]), torch.cat(parts[2])
+    tile = tile or backward_tile(x.dtype, depth, n_out, n_clients, n_positions)
+    n_parts = triton.cdiv(n_positions, tile.part)
+    programs = (triton.cdiv(depth, tile.depth) + 1) * triton.cdiv(n_out, tile.out) * n_parts
+    pixels = NO_PIXELS
+    if w is not None:
+        if n_clients * programs > BUSY:
+            by_x, _ = convolution(g, w, side, side - 1 - padding, backward=True)
+            return by_x, *gradients(x, None, g, side, padding, tile)[1:]
+        pixels = carrying_tile(x.dtype, n_in, side * side * n_out, n_clients * n_pixels)
+        programs += triton.cdiv(n_pixels, pixels.positions) * triton.cdiv(n_in, pixels.out)
+    by_x = x.new_empty(0 if w is None else x.shape)
+    by_weights = torch.empty(n_parts, n_clients, n_out, depth, dtype=torch.float32, device=x.device)
+    by_bias = torch.empty(n_parts, n_clients, n_out, dtype=torch.float32, device=x.device)
+    _gradients[(programs, n_clients)](
+        x, by_x if w is None else w, g, by_x, by_weights, by_bias,
+        n_positions, n_pixels, tile.part, n_parts, 0 if w is None else w.stride(0), *x.stride(),
+        height, width, height_out, width_out, n_in, n_out, side, padding,
+        tile.positions, tile.depth, tile.out, tile.taps_first, pixels.positions, pixels.depth, pixels.out,
+        num_warps=max(tile.warps, pixels.warps), num_stages=tile.stages, **overlap(x.device),
+    )  # fmt: skip
+    return by_x, by_weights, by_bias
+
+
+def unpool(g: Tensor, winner: Tensor, side: int, height: int, width: int) -> Tensor:
+    """Spreads g [N, h, w, C], contiguous, over [N, H, W, C]: each value goes to the place of its window that won."""
+    out = g.new_empty(g.shape[0], height, width, g.shape[3])
+    block = 1024
+    _unpool[(triton.cdiv(out.numel(), block),)](
+        g, winner, out, out.numel(), height, width, g.shape[3], side, block, num_warps=4, **overlap(g.device)
+    )
+    return out
 
 
 @triton.jit
 def _taps(start, IN: tl.constexpr, SIDE: tl.constexpr, BLOCK_K: tl.constexpr, AXIS: tl.constexpr):
-    """Row, column and channel of the taps start, start + 1, ... of a patch, along the other axis than ``AXIS``."""
+    """Returns row, column and channel of the taps from start on of a patch, along the other axis than ``AXIS``."""
     if IN % BLOCK_K == 0:  # they are channels of one tap
         tap, channel = start // IN, tl.multiple_of(start % IN, BLOCK_K) + tl.arange(0, BLOCK_K)
     else:
@@ -34,7 +147,7 @@ def _taps(start, IN: tl.constexpr, SIDE: tl.constexpr, BLOCK_K: tl.constexpr, AX
 
 @triton.jit
 def _places(p, HEIGHT: tl.constexpr, WIDTH: tl.constexpr, POOL: tl.constexpr):
-    """Image, row and column of positions in maps of HEIGHT x WIDTH; with POOL those of one window follow each other."""
+    """Returns image, row and column of positions in maps of HEIGHT x WIDTH; with POOL, window by window."""
     if POOL == 1:
         image, place = p // (HEIGHT * WIDTH), p % (HEIGHT * WIDTH)
         row, column = place // WIDTH, place % WIDTH
@@ -53,7 +166,7 @@ def _patches(
     HEIGHT: tl.constexpr, WIDTH: tl.constexpr, HEIGHT_OUT: tl.constexpr, WIDTH_OUT: tl.constexpr,
     SIDE: tl.constexpr, PADDING: tl.constexpr, POOL: tl.constexpr,
 ):  # fmt: skip
-    """What the patches at positions p hold at the taps (i, j, channel), which lie along the other axis."""
+    """Loads what the patches at positions p hold at the taps (i, j, channel), which lie along the other axis."""
     image, row, column = _places(p, HEIGHT_OUT, WIDTH_OUT, POOL)
     corner = image * stride_b + (row - PADDING) * stride_h + (column - PADDING) * stride_w
     real = (p < n_positions) & (i < SIDE)
@@ -72,13 +185,13 @@ def _weights(
     OUT: tl.constexpr,
     SIDE: tl.constexpr,
     BLOCK_K: tl.constexpr,
-    TURNED: tl.constexpr,
+    BACKWARD: tl.constexpr,
 ):
-    """[BLOCK_K, o] of the weights of taps start, start + 1, ...; TURNED they carry a gradient from IN back to OUT."""
+    """Loads the weights [BLOCK_K, o] of taps from start on; BACKWARD they carry a gradient from IN back to OUT."""
     depth: tl.constexpr = SIDE * SIDE * IN
     k = start + tl.arange(0, BLOCK_K)
     kept = (k < depth)[:, None] & (o < OUT)[None, :]
-    if TURNED:  # w is [IN, SIDE, SIDE, OUT]
+    if BACKWARD:  # w is [IN, SIDE, SIDE, OUT]
         place = (k % IN * SIDE * SIDE + (SIDE * SIDE - 1 - k // IN))[:, None] * OUT + o[None, :]
     else:  # w is [OUT, SIDE, SIDE, IN]
         place = k[:, None] + o[None, :] * depth
@@ -91,7 +204,7 @@ def _convolution(
     n_positions, weight_stride, stride_c, stride_b, stride_h, stride_w, stride_i,
     HEIGHT: tl.constexpr, WIDTH: tl.constexpr, HEIGHT_OUT: tl.constexpr, WIDTH_OUT: tl.constexpr,
     IN: tl.constexpr, OUT: tl.constexpr, SIDE: tl.constexpr, PADDING: tl.constexpr, POOL: tl.constexpr,
-    TURNED: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_O: tl.constexpr,
+    BACKWARD: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_O: tl.constexpr,
     OVERLAPS: tl.constexpr,
 ):  # fmt: skip
     follow(OVERLAPS)
@@ -109,7 +222,7 @@ def _convolution(
             x, p[:, None], i, j, channel, n_positions, stride_b, stride_h, stride_w, stride_i,
             HEIGHT, WIDTH, HEIGHT_OUT, WIDTH_OUT, SIDE, PADDING, POOL,
         )  # fmt: skip
-        weight = _weights(w, start, o, IN, OUT, SIDE, BLOCK_K, TURNED)
+        weight = _weights(w, start, o, IN, OUT, SIDE, BLOCK_K, BACKWARD)
         total = tl.dot(patch, weight, total, input_precision="tf32")
     out = client * (n_positions // window) * OUT
     if POOL > 1:
@@ -197,7 +310,7 @@ def _gradients(
     BLOCK_P: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_O: tl.constexpr, TAPS_FIRST: tl.constexpr,
     PIXELS: tl.constexpr, PIXELS_K: tl.constexpr, PIXELS_I: tl.constexpr, OVERLAPS: tl.constexpr,
 ):  # fmt: skip
-    """One launch: programs by weights for each part of the positions, then those by bias, then those by x."""
+    """One launch: grid programs by weights for each part of the positions, then those by bias, then those by x."""
     follow(OVERLAPS)
     client, number = tl.program_id(1).to(tl.int64), tl.program_id(0)
     depth: tl.constexpr = SIDE * SIDE * IN

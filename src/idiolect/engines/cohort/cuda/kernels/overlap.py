@@ -1,9 +1,12 @@
-"""Kernels that are launched before the one before has ended, where the GPU can do that.
+"""Overlapping kernels: a kernel is launched before the previous one has ended (programmatic dependent launch).
 
-Small kernels take less time than what lies between them.  One of ours after one of ours is on its multiprocessors
-already when that ends; after another it is launched as the last blocks of that end.  It waits before it reads or writes
-anything, and so ends after the one before: whoever waits for it has waited for both.
+Small kernels take less time than the gaps between them.  A kernel of ours that follows one of ours is on its
+multiprocessors already when that ends; after another kernel it is launched as the last blocks of that end.  It waits
+before it reads or writes anything, and so ends after the previous one: whoever waits for it has waited for both.
 """
+
+# Triton may be missing, and its kernel language has no types:
+# mypy: disable-error-code="import-not-found, no-untyped-def, untyped-decorator"
 
 from __future__ import annotations
 
@@ -16,12 +19,12 @@ import triton.language as tl
 
 __all__ = ["follow", "overlap"]
 
-HOPPER = (9, 0)
+HOPPER = (9, 0)  # compute capability of the first GPUs that can overlap kernels so
 
 
 @triton.jit
 def follow(OVERLAPS: tl.constexpr):
-    """What the kernel before has written is there from now on, and the next may be launched."""
+    """Waits for what the previous kernel writes, and allows the next to be launched."""
     if OVERLAPS:
         tl.extra.cuda.gdc_wait()
         tl.extra.cuda.gdc_launch_dependents()
@@ -29,6 +32,6 @@ def follow(OVERLAPS: tl.constexpr):
 
 @cache
 def overlap(device: torch.device) -> dict[str, Any]:
-    """What a kernel is launched with that begins with ``follow``; no other kernel may be."""
+    """Returns the launch options of a kernel that begins with ``follow``; no other kernel may be launched with them."""
     can = torch.version.cuda is not None and torch.cuda.get_device_capability(device) >= HOPPER
     return {"OVERLAPS": True, "launch_pdl": True} if can else {"OVERLAPS": False}

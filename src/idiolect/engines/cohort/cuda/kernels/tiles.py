@@ -1,6 +1,6 @@
-"""What one program of a kernel works on at a time.
+"""Tiles: how much one grid program of a convolution kernel works on at a time.
 
-Chosen by timing on one NVIDIA H200, for 1, 2, 3, 6 and 20 clients of 64 rows.
+Sizes were chosen by timing on one NVIDIA H200, for 1, 2, 3, 6 and 20 clients of 64 rows.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ __all__ = [
     "too_long",
 ]
 
-MULTIPROCESSORS = 132  # of that GPU: with fewer programs some of them have nothing to do
-LIMIT = 1 << 31  # numbers of one client that the kernels can count; more are computed in parts
+MULTIPROCESSORS = 132  # of that GPU: with fewer grid programs some of them have nothing to do
+LIMIT = 1 << 31  # numbers of one client that the kernels can index; more are computed in parts
 
 
 class Tile(NamedTuple):
-    """What one program of a kernel works on at a time; ``part`` of the positions add up to one partial sum."""
+    """Sizes that one grid program works on at a time; ``part`` of the positions add up to one partial sum."""
 
     positions: int
     depth: int
@@ -37,12 +37,12 @@ class Tile(NamedTuple):
 
 
 def too_long(*numbers: int) -> bool:
-    """Whether the kernels cannot count the numbers of one client."""
+    """Returns whether one client has more numbers than the kernels can index."""
     return max(numbers) >= LIMIT
 
 
 def forward_tile(dtype: torch.dtype, n_out: int, depth: int, n_positions: int) -> Tile:
-    """Smaller where there is little to do.
+    """Returns the tile of a convolution, smaller where there is little to do.
 
     Args:
         n_positions: of all clients.
@@ -59,7 +59,7 @@ def forward_tile(dtype: torch.dtype, n_out: int, depth: int, n_positions: int) -
 
 
 def carrying_tile(dtype: torch.dtype, n_in: int, depth: int, n_pixels: int) -> Tile:
-    """Of a gradient that is carried back to pixels of ``n_in`` channels.
+    """Returns the tile of a gradient that is carried back to pixels of ``n_in`` channels.
 
     Args:
         n_pixels: of all clients.
@@ -75,7 +75,7 @@ def carrying_tile(dtype: torch.dtype, n_in: int, depth: int, n_pixels: int) -> T
 
 
 def backward_tile(dtype: torch.dtype, depth: int, n_out: int, n_clients: int, n_positions: int) -> Tile:
-    """Positions in more parts where there is little to do."""
+    """Returns the tile of a gradient by weights, with positions in more parts where there is little to do."""
     wide = _wide(n_out)
     if depth <= 32:
         tile = Tile(64, 32, 32, part=2048)
@@ -90,7 +90,7 @@ def backward_tile(dtype: torch.dtype, depth: int, n_out: int, n_clients: int, n_
 
 
 def count_parts(x: Tensor, g: Tensor, side: int) -> int:
-    """Partial sums that make up the gradient by weights."""
+    """Returns the number of partial sums that make up the gradient by weights."""
     n_clients, n_rows = x.shape[:2]
     if n_rows > 1 and too_long(x[0].numel(), g[0].numel()):
         halves = zip(x.tensor_split(2, 1), g.tensor_split(2, 1), strict=True)

@@ -1,4 +1,4 @@
-"""Compiling the Triton kernels of a step ahead of its first run, several at a time."""
+"""Warm-up: the Triton kernels of a step are compiled ahead of its first run, several at a time."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from torch import Tensor, fx
 __all__ = ["warm_up"]
 
 THREADS = 8
-SEVERAL = 24  # rows along the first axis up to which a kernel's form depends on their number
-APART = 64  # numbers of which clients' weights lie a multiple apart on lanes, which a kernel makes use of
-FEW = 16  # taken of more: as few as give it the same form
+SEVERAL = 24  # rows along the first axis up to which a compiled kernel depends on their number
+APART = 64  # clients' weights lie a multiple of so many numbers apart on lanes, which a compiled kernel makes use of
+FEW = 16  # rows that stand for more: as few as compile to the same kernel
 
 
 def warm_up(graph: fx.GraphModule) -> None:
-    """Runs every operation of ours in ``graph`` once, on memory as it is; elsewhere than on CUDA, none."""
+    """Runs every operator of ours on CUDA in ``graph`` once, on uninitialised memory."""
     ours = [node for node in graph.graph.nodes if getattr(node.target, "namespace", "") == "idiolect"]
     on_gpu = [node for node in ours if node.meta["val"][0].is_cuda]
     with ThreadPoolExecutor(THREADS) as pool:
@@ -26,11 +26,14 @@ def warm_up(graph: fx.GraphModule) -> None:
 
 
 def _run(node: fx.Node) -> None:
-    """Where there is no memory for it beside others, the kernel is compiled when it is first run."""
+    """Runs one operator; where memory is short, its kernel is compiled later, when it first runs."""
     with suppress(torch.OutOfMemoryError):
-        arguments = [_uninitialised(a.meta["val"]) if isinstance(a, fx.Node) else a for a in node.args]
+        arguments: list[Any] = [
+            _uninitialised(a.meta["val"]) if isinstance(a, fx.Node) else a for a in node.args
+        ]
+        run: Any = node.target
         with torch.cuda.device(arguments[0].device):
-            node.target(*arguments)  # type: ignore[operator]
+            run(*arguments)
 
 
 def _uninitialised(like: Any) -> Tensor:

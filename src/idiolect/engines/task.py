@@ -12,7 +12,7 @@ from torch.func import functional_call
 
 from idiolect.core import Batch, Flat, Initial, Model, Out, Structure, Task, Tree, derive
 from idiolect.core.masked_mean import mean_over_rows
-from idiolect.models import How, MaskedBatchNorm, Net, build, crop_and_flip, initialise
+from idiolect.models import BatchContext, MaskedBatchNorm, Net, build, crop_and_flip, initialise
 
 __all__ = ["AUGMENTATIONS", "initialiser", "make_task", "structure_of"]
 
@@ -64,7 +64,7 @@ def make_task(
     ) -> tuple[Out, Flat]:
         modes = (train,) * n_units if isinstance(train, bool) else train
         tensors = {**narrow(params), **buffers}
-        how = How(batch.mask, modes, batch.key)
+        how = BatchContext(batch.mask, modes, batch.key)
         x = batch.x.flatten(1).long() if tokens else _as(batch.x, compute)
         features, logits, encoded = functional_call(net, tensors, (x, how), tie_weights=tied)
         dtype = compute and batch.mask.dtype
@@ -80,7 +80,7 @@ def make_task(
 
     def head(params: Flat, features: Tensor) -> Tensor:
         ones = torch.ones_like(features[:, 0])
-        how = How(ones, (False,) * n_units, ones.long())
+        how = BatchContext(ones, (False,) * n_units, ones.long())
         last = f"units.{n_units - 1}."
         own = {name.removeprefix(last): p for name, p in narrow(params).items() if name.startswith(last)}
         inputs = (_as(features, compute), how.mask, False, how.key)

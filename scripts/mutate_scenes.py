@@ -27,7 +27,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "idiolect"
-TESTS = ("tests/experiments/published", "tests/experiments/test_papers.py")
+TESTS = ("tests/reproduction/published", "tests/reproduction/test_papers.py")
 
 # Keys whose values are prose or names.
 PROSE = {"caption", "notes", "note", "what", "about", "title", "citation", "label", "id"}
@@ -119,12 +119,12 @@ class Copy:
     def __init__(self, folder: Path) -> None:
         shutil.copytree(PACKAGE, folder / "idiolect", ignore=shutil.ignore_patterns("__pycache__"))
         sys.path.insert(0, str(folder))
-        names = ("scenarios.reader", "papers.read_tables", "papers.read_figures")
-        scenes, tables, figures = (importlib.import_module(f"idiolect.experiments.{name}") for name in names)
+        names = ("scenarios.catalogue", "papers.catalogue")
+        scenes, reported = (importlib.import_module(f"idiolect.reproduction.{name}") for name in names)
         assert Path(scenes.__file__).is_relative_to(folder), scenes.__file__
         self.folder, self.report = folder, folder / "report.txt"
         self._scenes = scenes.read_scenarios
-        self._reported = (tables.read_paper, tables.read_tables, figures.read_figures)
+        self._reported = (reported.read_paper, reported.read_tables, reported.read_figures)
 
     def read(self, file: str, text: str) -> Any:
         """What the package makes of a file's text."""
@@ -174,8 +174,8 @@ def verdict(leaf: Leaf, value: Any, document: Any, copy: Copy) -> tuple[str, str
 
 
 def main(seed: int, count: int) -> int:
-    folders = ("scenarios", "papers")
-    paths = [path for name in folders for path in sorted((PACKAGE / "experiments" / name).glob("*.toml"))]
+    folders = ("reproduction/scenarios", "reproduction/papers", "experiments")
+    paths = [path for name in folders for path in sorted((PACKAGE / name).glob("*.toml"))]
     documents = {str(path.relative_to(PACKAGE)): tomllib.loads(path.read_text("utf-8")) for path in paths}
     found = [leaf for file, document in documents.items() for leaf in leaves(file, document)]
     draw, verdicts = random.Random(seed), Counter[str]()

@@ -1,6 +1,6 @@
-"""Writes the results of ``idiolect bench --json`` into docs/performance.md, one table for each document.
+"""Writes the results of ``idiolect bench --json`` into docs/measurements.md, one table for each document.
 
-idiolect bench --peers --json > cpu.json
+python benchmarks/peers.py --json > cpu.json
 python scripts/write_performance.py cpu.json
 """
 
@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 
 from idiolect.bench import Report, notes_of, rows_of_table
-from idiolect.bench.floor import Peaks
+from idiolect.bench.roofline import Peaks
 from idiolect.version import __version__
 
-PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
+PAGE = Path(__file__).parent.parent / "docs" / "measurements.md"
 BEGIN, END = "<!-- results -->", "<!-- end of results -->"
 
 

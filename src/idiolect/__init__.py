@@ -17,12 +17,14 @@ from idiolect.version import __version__
 
 if TYPE_CHECKING:
     from idiolect.core import chain
-    from idiolect.experiments import Comparison, Experiment, compare, reproduce, run, scenario, sweep
+    from idiolect.experiments import Comparison, Execution, Experiment, compare, run, sweep
     from idiolect.methods import method, register
     from idiolect.models import from_module, register_model
+    from idiolect.reproduction import reproduce, scenario
 
 __all__ = [
     "Comparison",
+    "Execution",
     "Experiment",
     "UserError",
     "__version__",
@@ -42,8 +44,10 @@ _HOMES = {
     "chain": "idiolect.core",
     **dict.fromkeys(("method", "register"), "idiolect.methods"),
     **dict.fromkeys(("from_module", "register_model"), "idiolect.models"),
-    **dict.fromkeys(("Comparison", "Experiment", "compare", "run"), "idiolect.experiments"),
-    **dict.fromkeys(("reproduce", "scenario", "sweep"), "idiolect.experiments"),
+    **dict.fromkeys(
+        ("Comparison", "Execution", "Experiment", "compare", "run", "sweep"), "idiolect.experiments"
+    ),
+    **dict.fromkeys(("reproduce", "scenario"), "idiolect.reproduction"),
 }
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-from idiolect.bench.cell import WORKLOADS, Cell
-from idiolect.bench.floor import Peaks
+from idiolect.bench.measurement import BenchRow, Turn
 from idiolect.bench.report import Report, lines_of
-from idiolect.bench.row import Row, Turn
+from idiolect.bench.roofline import Peaks
+from idiolect.bench.workloads import WORKLOADS, BenchCell
 
 torch.set_num_threads(1)
 
@@ -23,26 +23,26 @@ def small_bn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def small() -> Callable[..., Cell]:
+def small() -> Callable[..., BenchCell]:
     """A cell of float64 with 3 of 5 clients, 20 images each in batches of 8."""
 
-    def make(**changes: Any) -> Cell:
+    def make(**changes: Any) -> BenchCell:
         sizes = {"clients": 3, "population": 5, "samples": 20, "batch_size": 8}
-        return Cell(**{"workload": "dnn", "precision": "float64", **sizes, **changes})
+        return BenchCell(**{"workload": "dnn", "precision": "float64", **sizes, **changes})
 
     return make
 
 
 @pytest.fixture
-def measured() -> Callable[..., list[Row]]:
+def measured() -> Callable[..., list[BenchRow]]:
     """Rows of one cell as the bench leaves them: the plain loop takes 2, 4 and 2 s, the others as given."""
 
-    def make(**seconds: list[float]) -> list[Row]:
-        cell, rows = Cell(), []
+    def make(**seconds: list[float]) -> list[BenchRow]:
+        cell, rows = BenchCell(), []
         for runner, times in {"plain": [2.0, 4.0, 2.0], **seconds}.items():
             threads = 1 if runner == "plain" else 2
             facts = {"phases": ["round"], "engine": runner, "reason": "as asked", "parameters": 5}
-            row = Row(cell, runner, threads, facts, resident=10**6)
+            row = BenchRow(cell, runner, threads, facts=facts, resident=10**6)
             row.turns["round"] = [Turn(time, 140) for time in times]
             rows.append(row)
         rows[0].work["round"] = {"flops": 200, "bytes": 30, "steps": 140}
@@ -52,12 +52,12 @@ def measured() -> Callable[..., list[Row]]:
 
 
 @pytest.fixture
-def report(measured: Callable[..., list[Row]]) -> Report:
+def report(measured: Callable[..., list[BenchRow]]) -> Report:
     """Two engines, of which ``auto`` is the slower, and a peer that is not there."""
     peaks = Peaks(100.0, 10.0)
     rows = measured(loop=[4.0, 8.0, 4.0], pool=[1.0, 2.0, 1.0], auto=[4.0, 4.0, 4.0])
     rows[3].facts["engine"] = "loop"
-    rows.append(Row(Cell(), "pfl", 2, refused="not installed; pip install 'pfl==0.6.0'"))
+    rows.append(BenchRow(BenchCell(), "pfl", 2, refused="not installed; pip install 'pfl==0.6.0'"))
     machine = {"cpu": "a processor", "cores": 2, "torch": "2.0", "load_at_start": 0.0}
     report = Report(machine, {"float32": peaks}, lines_of(rows, peaks))
     json.dumps(report.as_dict())

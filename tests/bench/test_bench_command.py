@@ -44,7 +44,7 @@ def test_one_command_measures_engines_beside_the_plain_loop(call):
 
 def test_table_and_notes_are_printed(call, monkeypatch, report):
     asked = []
-    monkeypatch.setattr("idiolect.cli.bench.bench", lambda grid, say: asked.append(grid) or report)
+    monkeypatch.setattr("idiolect.cli.bench.bench", lambda grid, say, peers_of: asked.append(grid) or report)
     code, out, _ = call(
         "--clients", "20,100,20", "--method", "map,superfed-mm", "--sizes", "equal,lognormal", "--seed", "3"
     )
@@ -59,7 +59,7 @@ def test_table_and_notes_are_printed(call, monkeypatch, report):
 
 @pytest.mark.parametrize("words", [(), ("--json",)])
 def test_bench_without_an_engine_that_was_timed_ends_with_an_error(call, monkeypatch, report, words):
-    monkeypatch.setattr("idiolect.cli.bench.bench", lambda grid, say: report)
+    monkeypatch.setattr("idiolect.cli.bench.bench", lambda grid, say, peers_of: report)
     for line in report.lines:
         line["refused"] = line["refused"] or ("it failed" if line["runner"] in ("loop", "pool") else None)
     assert call(*words)[0] == 0

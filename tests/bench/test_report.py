@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from idiolect.bench import notes_of, rows_of_table
-from idiolect.bench.cell import Cell
-from idiolect.bench.floor import Peaks
+from idiolect.bench.measurement import Peer, Turn, rows_of
 from idiolect.bench.report import lines_of
-from idiolect.bench.row import PEERS, Turn, rows_of
+from idiolect.bench.roofline import Peaks
+from idiolect.bench.workloads import BenchCell
 
 KEYS = {
     "workload", "model", "method", "clients", "population", "samples", "batch_size", "sizes", "precision", "device",
@@ -135,17 +135,13 @@ def test_note_says_where_rounding_carries_models_apart(report):
 
 
 def test_plain_loop_stands_first_with_one_and_with_all_threads():
-    rows = rows_of(Cell(), ["pool", "auto"], peers=True, cores=4)
+    peer = Peer("a peer", "theirs", ("true",))
+    rows = rows_of(BenchCell(), ["pool", "auto"], [peer], cores=4)
     assert [(row.runner, row.threads) for row in rows[:4]] == [
         ("plain", 1), ("plain", 4), ("pool", 4), ("auto", 4)
     ]  # fmt: skip
-    assert [row.runner for row in rows[4:]] == list(PEERS)
-    assert [row.runner for row in rows_of(Cell(), [], peers=False, cores=1)] == ["plain"]
-
-
-@pytest.mark.parametrize("change", [{"method": "map"}, {"sizes": "lognormal"}, {"precision": "float64"}])
-def test_peers_are_timed_only_where_their_work_is_the_same(change):
-    assert not any(row.runner in PEERS for row in rows_of(Cell(**change), [], peers=True, cores=2))
+    assert [(row.runner, row.peer) for row in rows[4:]] == [("a peer", peer)]
+    assert [row.runner for row in rows_of(BenchCell(), [], [], cores=1)] == ["plain"]
 
 
 def test_document_becomes_the_page_of_results(report, tmp_path, monkeypatch):

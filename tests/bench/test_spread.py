@@ -2,7 +2,7 @@
 
 import pytest
 
-from idiolect.bench.spread import paired_ratio, spread_of
+from idiolect.bench.report import paired_ratio, spread_of
 
 
 def test_median_of_even_count_lies_between_the_middle_two():

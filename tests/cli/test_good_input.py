@@ -13,9 +13,9 @@ import pytest
 
 from idiolect import data, methods
 from idiolect import run as run_method
-from idiolect.calls import split_outside_brackets
 from idiolect.experiments import Silent
-from idiolect.records import Hold
+from idiolect.options import split_outside_brackets
+from idiolect.records import WriteLock
 
 from ..child_process import child_process
 
@@ -168,9 +168,9 @@ def test_ctrl_c_says_what_is_kept(small, tmp_path):
 def test_run_beside_a_live_one_is_refused(words, idiolect, refused, small, tmp_path):
     partial = _interrupt(tmp_path / "out", small)
     before = {path: path.stat().st_mtime_ns for path in sorted(partial.rglob("*"))}
-    live = Hold(partial)
+    live = WriteLock(partial)
     answer = idiolect("run", "--method", "fedper", *small, "--out", tmp_path / "out", *words)
-    live.let_go()
+    live.release()
     refused(answer, str(partial), "another process")
     assert {path: path.stat().st_mtime_ns for path in sorted(partial.rglob("*"))} == before
 

@@ -18,9 +18,9 @@ import typer
 
 from idiolect import cli, data, methods, models
 from idiolect import partition as partitions
-from idiolect.calls import parse_call
 from idiolect.engines import place
 from idiolect.experiments import Experiment, compare, run, with_settings
+from idiolect.options import parse_call
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"

@@ -8,8 +8,8 @@ import pytest
 
 from idiolect.core import UPLOAD, Batch, Model, Predictor, Result, Tree
 from idiolect.engines.evaluation import group_context
-from idiolect.engines.group import run_round
 from idiolect.engines.packing import SINGLE
+from idiolect.engines.stages import run_round
 from idiolect.engines.workload import in_order
 
 from .midway import Midway, answers, midway

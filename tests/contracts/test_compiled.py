@@ -16,7 +16,7 @@ from torch import Tensor
 
 import idiolect.engines.cohort.engine as cohort_module
 from idiolect.core import Batch, Loss, Out, Part, Tree, View, broadcast, chain
-from idiolect.engines import Cohort, Loop, Workload
+from idiolect.engines import Cohort, LoopEngine, Workload
 from idiolect.engines.cohort.cuda.compiled_stages import COMPILED
 from idiolect.engines.cohort.cuda.lanes import Layout
 from idiolect.engines.cohort.cuda.stage_plan import Planner
@@ -66,7 +66,10 @@ def test_programs_of_lanes_equal_loop(
         "idiolect.engines.cohort.cuda.stage_plan.choose_layout", lambda population, n_clients: Layout(*layout)
     )
     setting = setting_of(name, participation_rate=1.0, local_epochs=local_epochs)
-    cohort, loop = play(setting, Cohort(setting.work, compile="trace")), play(setting, Loop(setting.work))
+    cohort, loop = (
+        play(setting, Cohort(setting.work, compile="trace")),
+        play(setting, LoopEngine(setting.work)),
+    )
     assert_equal(states(cohort), states(loop))
 
 
@@ -82,7 +85,8 @@ def test_every_traced_cohort_equals_loop(name: str) -> None:
 def test_compiled_cohort_equals_loop() -> None:
     setting = setting_of("map", model="lenet_map", dataset="tiny(size=28)")
     compiled, loop = (
-        play(setting, engine) for engine in (Cohort(setting.work, compile="inductor"), Loop(setting.work))
+        play(setting, engine)
+        for engine in (Cohort(setting.work, compile="inductor"), LoopEngine(setting.work))
     )
     assert_equal(states(compiled), states(loop))
 
@@ -118,7 +122,7 @@ def test_chunks_shrink_until_they_fit(compile: str, monkeypatch: pytest.MonkeyPa
             raise torch.OutOfMemoryError("no room")
         return compute(*arguments)
 
-    expected = one_round(setting, Loop(setting.work))
+    expected = one_round(setting, LoopEngine(setting.work))
     monkeypatch.setattr(cohort_module, "round_of_group", with_little_memory)
     engine = Cohort(setting.work, compile=compile)
     assert_equal(one_round(setting, engine), expected)
@@ -145,7 +149,7 @@ def test_what_cannot_be_batched_runs_client_by_client_and_says_so(monkeypatch: p
     engine = Cohort(setting.work)
     with pytest.warns(UserWarning, match="client by client, it cannot be batched: vmap: not this one"):
         found = one_round(setting, engine)
-    assert_equal(found, one_round(setting, Loop(setting.work)))
+    assert_equal(found, one_round(setting, LoopEngine(setting.work)))
     one_round(setting, engine)  # says it once
 
 
@@ -161,7 +165,7 @@ def test_stage_that_cannot_be_traced_is_vmapped_and_says_so() -> None:
     engine = Cohort(setting.work, compile="trace")
     with pytest.warns(UserWarning, match="stage main of average . by_round runs uncompiled"):
         found = one_round(setting, engine)
-    assert_equal(found, one_round(setting, Loop(setting.work)))
+    assert_equal(found, one_round(setting, LoopEngine(setting.work)))
     one_round(setting, engine)  # says it once
 
 
@@ -195,7 +199,7 @@ def test_step_that_inductor_cannot_compile_is_traced_and_says_so_in_one_line(
     sentence = "a step runs without inductor: Scalar 5000000000 is out of range for type int32"
     assert text == f"idiolect:1: UserWarning: {sentence}\n"
     assert not logged.buffer
-    assert_equal(found, one_round(setting, Loop(setting.work)))
+    assert_equal(found, one_round(setting, LoopEngine(setting.work)))
 
 
 def test_plans_made_ahead_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,7 +291,7 @@ def test_rounds_are_planned_while_the_device_is_busy(
     monkeypatch.setattr(
         Cohort, "look_ahead", lambda _, program, clients, stop: found.append((program.clock.round, stop))
     )
-    Simulation.start(setting, engine)._plan_ahead(engine)
+    engine._plan_while_busy(Simulation.start(setting, engine)._upcoming())
     assert found == [(round, event.query) for round in planned]
 
 
@@ -310,7 +314,7 @@ def test_without_memory_a_round_is_not_planned_ahead(monkeypatch: pytest.MonkeyP
     with monkeypatch.context() as patch:
         patch.setattr(Planner, "make", runs_out)
         engine.look_ahead(setting.program(0), list(range(6)))
-    assert_equal(one_round(setting, engine), one_round(setting, Loop(setting.work)))
+    assert_equal(one_round(setting, engine), one_round(setting, LoopEngine(setting.work)))
 
 
 def test_a_group_of_more_steps_than_expected_finds_room(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -320,7 +324,10 @@ def test_a_group_of_more_steps_than_expected_finds_room(monkeypatch: pytest.Monk
         "idiolect.engines.cohort.cuda.stage_plan.choose_layout", lambda population, n_clients: Layout(2, True)
     )
     setting = setting_of("fedavg", dataset="tiny", participation_rate=0.5, rounds=4)
-    cohort, loop = play(setting, Cohort(setting.work, compile="trace")), play(setting, Loop(setting.work))
+    cohort, loop = (
+        play(setting, Cohort(setting.work, compile="trace")),
+        play(setting, LoopEngine(setting.work)),
+    )
     assert_equal(states(cohort), states(loop))
 
 
@@ -331,4 +338,4 @@ def test_keys_reach_the_step_that_reads_them() -> None:
     engine = Cohort(setting.work, compile="trace")
     assert engine._compiled is not None
     engine._compiled._planner.reads_keys["main"] = False
-    assert_equal(one_round(setting, engine), one_round(setting, Loop(setting.work)))
+    assert_equal(one_round(setting, engine), one_round(setting, LoopEngine(setting.work)))

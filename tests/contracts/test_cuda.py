@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from idiolect.core import broadcast
-from idiolect.engines import Cohort, Loop, Where
+from idiolect.engines import Cohort, EngineChoice, LoopEngine
 from idiolect.engines.cohort.cuda.batch_copies import BatchCopier, BatchTable
 from idiolect.engines.cohort.cuda.lanes import Layout
 from idiolect.engines.cohort.cuda.stage_plan import Planner
@@ -40,7 +40,7 @@ LAYERS = [
 
 
 def on_gpu(method: str, **settings: Any) -> Setting:
-    return prepare(experiment_of(method, **settings), Where("cohort", "cuda", "as asked"))
+    return prepare(experiment_of(method, **settings), EngineChoice("cohort", "cuda", "as asked"))
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 2e-3), (torch.bfloat16, 2e-2)])
@@ -135,14 +135,17 @@ def test_kernel_copies_what_is_written_plainly() -> None:
 @pytest.mark.parametrize("name", METHODS)
 def test_cohort_equals_loop_on_a_gpu(name: str) -> None:
     setting = on_gpu(spelt(name))
-    cohort, loop = play(setting, Cohort(setting.work, compile="trace")), play(setting, Loop(setting.work))
+    cohort, loop = (
+        play(setting, Cohort(setting.work, compile="trace")),
+        play(setting, LoopEngine(setting.work)),
+    )
     assert_equal(states(cohort), states(loop))
 
 
 @pytest.mark.parametrize("name", ["fedavg", "map"])
 def test_compiled_cohort_equals_loop_on_a_gpu(name: str) -> None:
     setting = on_gpu(name)
-    cohort, loop = play(setting, Cohort(setting.work)), play(setting, Loop(setting.work))
+    cohort, loop = play(setting, Cohort(setting.work)), play(setting, LoopEngine(setting.work))
     assert_equal(states(cohort), states(loop))
 
 
@@ -177,7 +180,10 @@ def dropping() -> Iterator[None]:
 def test_augmented_steps_equal_loop_on_a_gpu(step: str, compile: str) -> None:
     """A step that runs without inductor would warn, and warnings are errors."""
     setting = on_gpu("fedavg", **STEPS[step])
-    cohort, loop = play(setting, Cohort(setting.work, compile=compile)), play(setting, Loop(setting.work))
+    cohort, loop = (
+        play(setting, Cohort(setting.work, compile=compile)),
+        play(setting, LoopEngine(setting.work)),
+    )
     assert_equal(states(cohort), states(loop))
 
 
@@ -185,7 +191,7 @@ def test_augmented_steps_equal_loop_on_a_gpu(step: str, compile: str) -> None:
 @pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-4), ("tf32", 1e-2), ("bf16", 1e-1)])
 def test_augmented_steps_are_compiled_in_every_precision(precision: str, tolerance: float) -> None:
     setting = on_gpu("fedavg", **STEPS["all"], precision=precision)
-    cohort, loop = play(setting, Cohort(setting.work)), play(setting, Loop(setting.work))
+    cohort, loop = play(setting, Cohort(setting.work)), play(setting, LoopEngine(setting.work))
     assert_equal(states(cohort), states(loop), tolerance)
 
 
@@ -211,7 +217,10 @@ def test_programs_of_lanes_equal_loop_on_a_gpu(
         "idiolect.engines.cohort.cuda.stage_plan.choose_layout", lambda population, n_clients: Layout(*layout)
     )
     setting = on_gpu("map", participation_rate=1.0, rounds=5)
-    cohort, loop = play(setting, Cohort(setting.work, compile="trace")), play(setting, Loop(setting.work))
+    cohort, loop = (
+        play(setting, Cohort(setting.work, compile="trace")),
+        play(setting, LoopEngine(setting.work)),
+    )
     assert_equal(states(cohort), states(loop))
 
 
@@ -220,7 +229,7 @@ def test_compiled_lanes_apart_equal_loop_on_a_gpu(monkeypatch: pytest.MonkeyPatc
         "idiolect.engines.cohort.cuda.stage_plan.choose_layout", lambda population, n_clients: Layout(3, True)
     )
     setting = on_gpu("map", participation_rate=1.0, rounds=5)
-    cohort, loop = play(setting, Cohort(setting.work)), play(setting, Loop(setting.work))
+    cohort, loop = play(setting, Cohort(setting.work)), play(setting, LoopEngine(setting.work))
     assert_equal(states(cohort), states(loop))
 
 

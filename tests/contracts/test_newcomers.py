@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from idiolect.engines import Cohort, Loop
+from idiolect.engines import Cohort, LoopEngine
 from idiolect.evaluation import METRICS
 from idiolect.experiments.newcomers import join
 from idiolect.experiments.setting import Setting
@@ -81,7 +81,7 @@ def test_steps_traced_for_members_are_not_those_of_newcomers(compile: str) -> No
     setting = setting_of(method, model="mlpnet(hidden=8)", newcomers=COUNT)
     cohort = Cohort(setting.work, compile=compile)
     run = play(setting, cohort)
-    ours, theirs = (join(setting, e, run.server, run.round) for e in (cohort, Loop(setting.work)))
+    ours, theirs = (join(setting, e, run.server, run.round) for e in (cohort, LoopEngine(setting.work)))
     assert setting.program(0).clock.cohort_size == COUNT
     assert_equal(ours.privates, theirs.privates)
 

@@ -11,7 +11,7 @@ import pytest
 
 from idiolect import methods
 from idiolect.cli import TINY
-from idiolect.engines import Loop, Where
+from idiolect.engines import EngineChoice, LoopEngine
 from idiolect.errors import UserError
 from idiolect.experiments import Simulation, prepare, with_settings
 
@@ -35,10 +35,10 @@ SMALLER = {
 def tried(text: str) -> str:
     """Two rounds and the end of the run; the sentence of a refusal, which must come before them."""
     try:
-        setting = prepare(with_settings(TINY, {"method": text}), Where("loop", "cpu", ""))
+        setting = prepare(with_settings(TINY, {"method": text}), EngineChoice("loop", "cpu", ""))
     except UserError as error:
         return str(error)
-    run = Simulation.start(setting, Loop(setting.work))
+    run = Simulation.start(setting, LoopEngine(setting.work))
     run.advance()
     run.advance()
     run.finish()

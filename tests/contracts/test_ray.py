@@ -12,8 +12,8 @@ import pytest
 
 from idiolect.core import Batch
 from idiolect.engines import ENGINES, Cohort, Engine
-from idiolect.engines.call import worker_engine
 from idiolect.engines.cohort.cpu.traced_stages import MANY
+from idiolect.engines.worker_calls import worker_engine
 from idiolect.errors import UserError
 from idiolect.experiments.setting import Setting
 from idiolect.experiments.simulation import Simulation

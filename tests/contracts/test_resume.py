@@ -24,6 +24,7 @@ SOME = (
     "persfl(lambdas=(0.0, 1.0), temperatures=(1.0,), epochs=1)",
     "superfed_mm",
 )
+ON_DISK = idiolect.Execution(checkpoint_every=1, store="disk", store_cache=0)
 CALLS = {"after the last round": TINY.rounds, "after the last stages": TINY.rounds + 1}
 
 
@@ -65,7 +66,7 @@ def assert_same_record(found: Run, out: Path, method: str) -> None:
     assert checkpoint is not None and checkpoint[0] == TINY.rounds
     mark = checkpoint[1].pop("private")
     assert_exact(checkpoint[1], expected.state())
-    placement = place_private_state(expected.setting, folder, 1, "disk", 0)
+    placement = place_private_state(expected.setting, folder, ON_DISK)
     store = open_private_state(expected.setting, placement, folder)
     store.restore(mark)
     assert len(store) == len(expected.store)

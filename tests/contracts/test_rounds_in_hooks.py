@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from idiolect.core import Part, chain
-from idiolect.engines import Cohort, Loop
-from idiolect.engines.cohort.traced_number import Unknown
+from idiolect.engines import Cohort, LoopEngine
+from idiolect.engines.cohort.tracing import TracedNumber
 from idiolect.parts import average
 
 from .sameness import assert_equal, states
@@ -43,7 +43,7 @@ def test_round_in_a_hook(use: Callable[[Any], Any]) -> None:
     setting = setting_of("fedavg", model="mlpnet(hidden=8)")
     part = Part("counter", init_client=init_client, finish=finish)
     setting = replace(setting, method=chain(average(), part))
-    loop = states(play(setting, Loop(setting.work)))
+    loop = states(play(setting, LoopEngine(setting.work)))
     for how in ("flat", "trace"):
         assert_equal(states(play(setting, Cohort(setting.work, compile=how))), loop)
 
@@ -51,4 +51,4 @@ def test_round_in_a_hook(use: Callable[[Any], Any]) -> None:
 @pytest.mark.parametrize("ask", [bool, int, float, str, hash, repr, lambda u: u in {1}, lambda u: [1, 2][u]])
 def test_value_is_refused(ask: Callable[[Any], Any]) -> None:
     with pytest.raises(TypeError):
-        ask(Unknown(torch.tensor(1.0)))
+        ask(TracedNumber(torch.tensor(1.0)))

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from idiolect.core import Batch, Loss, Out, Part, Tree, View, chain
-from idiolect.engines import Cohort, Loop
+from idiolect.engines import Cohort, LoopEngine
 from idiolect.engines.cohort.cpu import traced_stages
 from idiolect.parts import average
 
@@ -24,7 +24,7 @@ SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in METHODS if name n
 @pytest.mark.parametrize("name", [*SOME, *SLOW])
 def test_traced_steps_equal_the_loop(name: str) -> None:
     setting = setting_of(spelt(name), model="mlpnet(hidden=8)")
-    flat, loop = (play(setting, e) for e in (Cohort(setting.work, compile="flat"), Loop(setting.work)))
+    flat, loop = (play(setting, e) for e in (Cohort(setting.work, compile="flat"), LoopEngine(setting.work)))
     assert_equal(states(flat), states(loop))
 
 
@@ -39,7 +39,7 @@ def test_steps_are_traced_where_rounds_are_many(
     monkeypatch.setattr(traced_stages, "trace_step", lambda *given: calls.append(trace(*given)) or calls[-1])
     setting = setting_of("fedavg", model="mlpnet(hidden=8)", rounds=rounds)
     found = play(setting, Cohort(setting.work))
-    assert_equal(states(found), states(play(setting, Loop(setting.work))))
+    assert_equal(states(found), states(play(setting, LoopEngine(setting.work))))
     assert bool(calls) == traced
     assert None not in calls
     assert len(calls) <= 8, "shapes are few, whatever the clients' sizes"
@@ -55,7 +55,7 @@ def test_step_that_cannot_be_traced_is_vmapped() -> None:
     setting = setting_of("fedavg", model="mlpnet(hidden=8)")
     setting = replace(setting, method=chain(average(), Part("by_round", loss=loss)))
     flat = play(setting, Cohort(setting.work, compile="flat"))
-    assert_equal(states(flat), states(play(setting, Loop(setting.work))))
+    assert_equal(states(flat), states(play(setting, LoopEngine(setting.work))))
 
 
 @pytest.mark.parametrize(("augmentation", "reads"), [("none", False), ("crop_flip", True)])
@@ -64,7 +64,7 @@ def test_keys_are_drawn_only_where_a_step_reads_them(augmentation: str, reads: b
     steps = traced_stages.TracedStages(many=0)
     engine = Cohort(setting.work)
     engine._packing = steps.packing
-    assert_equal(states(play(setting, engine)), states(play(setting, Loop(setting.work))))
+    assert_equal(states(play(setting, engine)), states(play(setting, LoopEngine(setting.work))))
     assert list(steps._reads_keys.values()) == [reads]
 
 
@@ -79,7 +79,7 @@ WIDE = {
 @pytest.mark.parametrize("name", SOME)
 def test_steps_of_wide_batches_equal_the_loop(name: str) -> None:
     setting = setting_of(name, **WIDE)
-    flat, loop = (play(setting, e) for e in (Cohort(setting.work, compile="flat"), Loop(setting.work)))
+    flat, loop = (play(setting, e) for e in (Cohort(setting.work, compile="flat"), LoopEngine(setting.work)))
     assert_equal(states(flat), states(loop))
 
 

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from idiolect.core import UPLOAD, Batch, Part, Tree, View, broadcast, chain
-from idiolect.engines import Cohort, Loop, Pool, Workload, packing
-from idiolect.engines.call import Call, amounts, worker_engine
+from idiolect.engines import Cohort, LoopEngine, PoolEngine, Workload, packing
 from idiolect.engines.cohort.cpu.traced_stages import MANY_ROUNDS, TracedStages
-from idiolect.engines.group import Outcome
+from idiolect.engines.contract import Outcome
+from idiolect.engines.worker_calls import Call, amounts, worker_engine
 from idiolect.experiments.setting import Setting
 from idiolect.experiments.simulation import Simulation
 from idiolect.parts import average
@@ -37,7 +37,9 @@ SEVERAL_STAGES, PRIVATE, DRAWS, MEASURED = "map", "fedper", "superfed_mm", "pers
 @pytest.mark.parametrize("name", [SEVERAL_STAGES, PRIVATE, DRAWS, MEASURED])
 def test_uneven_clients_side_by_side_equal_the_loop(name: str, compile: str) -> None:
     setting = setting_of(spelt(name), **UNEVEN)
-    found, loop = (play(setting, e) for e in (Cohort(setting.work, compile=compile), Loop(setting.work)))
+    found, loop = (
+        play(setting, e) for e in (Cohort(setting.work, compile=compile), LoopEngine(setting.work))
+    )
     assert_equal(states(found), states(loop))
 
 
@@ -46,9 +48,11 @@ def test_uneven_clients_side_by_side_equal_the_loop(name: str, compile: str) -> 
 def test_uneven_clients_in_a_pool_equal_the_loop(name: str, rounds: int) -> None:
     setting = setting_of(name, rounds=rounds, **UNEVEN)
     assert isinstance(
-        worker_engine(setting.work, setting.program(0)), Loop if rounds < MANY_ROUNDS else Cohort
+        worker_engine(setting.work, setting.program(0)), LoopEngine if rounds < MANY_ROUNDS else Cohort
     )
-    found, loop = (play(setting, engine) for engine in (Pool(setting.work, 2), Loop(setting.work)))
+    found, loop = (
+        play(setting, engine) for engine in (PoolEngine(setting.work, 2), LoopEngine(setting.work))
+    )
     assert_equal(states(found), states(loop))
 
 
@@ -69,7 +73,7 @@ def counting(work: Workload) -> Counting:
 
 
 def one_round(
-    setting: Setting, engine: Cohort | Loop, clients: Iterable[int] = EVERYBODY
+    setting: Setting, engine: Cohort | LoopEngine, clients: Iterable[int] = EVERYBODY
 ) -> Sequence[Outcome]:
     sent = broadcast(setting.method, setting.first_server())
     return engine.round(setting.program(0), sent, {c: setting.first_private(c) for c in clients}, False)
@@ -98,7 +102,7 @@ def test_evaluation_of_uneven_clients_equals_the_loop(monkeypatch: pytest.Monkey
     )
     found = Cohort(setting.work).evaluate(*arguments)
     assert looked_at == [6, 2, 2, 1, 1], "600 and 1200 rows in batches of 256; the others have one batch"
-    assert_equal(found, Loop(setting.work).evaluate(*arguments))
+    assert_equal(found, LoopEngine(setting.work).evaluate(*arguments))
 
 
 def test_steps_are_traced_for_few_shapes_whoever_takes_part() -> None:
@@ -153,7 +157,7 @@ def test_a_state_that_changes_its_form_runs_client_by_client(kind: str, compile:
     setting = replace(setting_of("fedavg", **UNEVEN), method=chain(average(), odd(kind)))
     with pytest.warns(UserWarning, match="client by client"):
         found = one_round(setting, Cohort(setting.work, compile=compile))
-    assert_equal(list(found), list(one_round(setting, Loop(setting.work))))
+    assert_equal(list(found), list(one_round(setting, LoopEngine(setting.work))))
 
 
 def test_measures_of_uneven_clients_equal_the_loop() -> None:
@@ -163,7 +167,7 @@ def test_measures_of_uneven_clients_equal_the_loop() -> None:
         "learning_rate": 1e-4,
     }
     setting = setting_of(spelt(MEASURED), **sizes)
-    found, loop = (play(setting, e) for e in (Cohort(setting.work, compile="flat"), Loop(setting.work)))
+    found, loop = (play(setting, e) for e in (Cohort(setting.work, compile="flat"), LoopEngine(setting.work)))
     assert_equal(states(found), states(loop))
 
 
@@ -175,7 +179,7 @@ def test_a_step_that_reads_keys_later_does_not_read_zeros(monkeypatch: pytest.Mo
     one_round(setting, engine, [1])  # one step of one client
     with pytest.warns(UserWarning, match="client by client"):
         found = one_round(setting, engine)
-    assert_exact(list(found), list(one_round(setting, Loop(setting.work))))
+    assert_exact(list(found), list(one_round(setting, LoopEngine(setting.work))))
 
 
 def test_an_engine_put_in_later_goes_on_to_the_last_digit() -> None:

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from idiolect.data import Dataset, load
-from idiolect.engines import Cohort, Engine, Loop, Pool, Where
+from idiolect.engines import Cohort, Engine, EngineChoice, LoopEngine, PoolEngine
 from idiolect.experiments import Experiment
 from idiolect.experiments.setting import Setting, prepare
 from idiolect.experiments.simulation import Simulation
@@ -127,17 +127,17 @@ def experiment_of(method: str, **settings: Any) -> Experiment:
 @lru_cache(maxsize=16)
 def setting_of(method: str, **settings: Any) -> Setting:
     """A setting holds no state of a run, so that tests share it."""
-    return prepare(experiment_of(method, **settings), Where("loop", "cpu", "as asked"))
+    return prepare(experiment_of(method, **settings), EngineChoice("loop", "cpu", "as asked"))
 
 
 def make_engine(name: str, setting: Setting) -> Engine:
     """``loop``, ``cohort``, ``pool``, or with a number: ``cohort 2`` in chunks of 2, ``pool 3`` with 3 workers."""
     kind, _, number = name.partition(" ")
     if kind == "loop":
-        return Loop(setting.work)
+        return LoopEngine(setting.work)
     if kind == "cohort":
         return Cohort(setting.work, int(number or 128))
-    return Pool(setting.work, int(number or 2))
+    return PoolEngine(setting.work, int(number or 2))
 
 
 def play(setting: Setting, engine: Engine) -> Simulation:

@@ -8,7 +8,13 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from idiolect.deploy.surroundings import end, environment, free_port, marked, program
+from idiolect.deploy.processes import (
+    deployment_processes,
+    flower_environment,
+    flower_program,
+    free_port,
+    stop_processes,
+)
 
 from ..child_process import child_process
 
@@ -91,19 +97,21 @@ def seconds_of_rounds(folder: Path, parameters: int, rounds: int) -> list[float]
         f'[superlink]\ndefault = "b"\n\n[superlink.b]\naddress = "127.0.0.1:{port}"\ninsecure = true\n'
     )
     link = ["--insecure", "--port", str(port), "--disable-runtime-dependency-installation"]
-    commands = [[program("flower-superlink"), *link]]
+    commands = [[flower_program("flower-superlink"), *link]]
     for _ in range(3):
         node = ["--insecure", "--superlink", f"127.0.0.1:{port}", "--port", str(free_port())]
-        commands.append([program("flower-supernode"), *node])
+        commands.append([flower_program("flower-supernode"), *node])
     with ExitStack() as processes, open(folder / "baseline.log", "ab") as log:
         processes.callback(_end_what_they_started, folder)
         for command in commands:
-            started = child_process(command, env=environment(folder, folder), stdout=log, stderr=log)
+            started = child_process(command, env=flower_environment(folder, folder), stdout=log, stderr=log)
             processes.enter_context(started)
             time.sleep(3)
         config = f'out="{out}" parameters={parameters} rounds={rounds}'
-        words = [program("flwr"), "run", str(app), "b", "-c", config]
-        subprocess.run(words, env=environment(folder, folder), check=True, capture_output=True, timeout=120)
+        words = [flower_program("flwr"), "run", str(app), "b", "-c", config]
+        subprocess.run(
+            words, env=flower_environment(folder, folder), check=True, capture_output=True, timeout=120
+        )
         until = time.monotonic() + 60 * rounds
         while time.monotonic() < until:
             found = json.loads(out.read_text()) if out.exists() and out.stat().st_size else []
@@ -114,5 +122,5 @@ def seconds_of_rounds(folder: Path, parameters: int, rounds: int) -> list[float]
 
 
 def _end_what_they_started(folder: Path) -> None:
-    end(folder)
-    assert marked(folder) == {}
+    stop_processes(folder)
+    assert deployment_processes(folder) == {}

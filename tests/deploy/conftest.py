@@ -13,8 +13,8 @@ import torch
 from idiolect.experiments import Experiment
 
 if TYPE_CHECKING:
-    from idiolect.deploy.init import Options
-    from idiolect.deploy.plan import Deployment
+    from idiolect.deploy.configuration import Deployment
+    from idiolect.deploy.deployment_folder import DeploymentOptions
 
 torch.set_num_threads(1)
 
@@ -39,19 +39,21 @@ Deploy = Callable[..., "Deployment"]
 @pytest.fixture
 def deploy(tmp_path: Path) -> Iterator[Deploy]:
     """Writes a deployment; whatever it started is ended, and must have ended, when the test is over."""
-    from idiolect.deploy.init import Options, init  # noqa: PLC0415 - not there without the extra
-    from idiolect.deploy.surroundings import end, free_port, marked  # noqa: PLC0415
+    from idiolect.deploy.deployment_folder import DeploymentOptions, create_deployment  # noqa: PLC0415
+    from idiolect.deploy.processes import deployment_processes, free_port, stop_processes  # noqa: PLC0415
 
     made: list[Deployment] = []
 
-    def write(options: Options | None = None, **settings: Any) -> Deployment:
+    def write(options: DeploymentOptions | None = None, **settings: Any) -> Deployment:
         address = f"127.0.0.1:{free_port()}"
-        options = options or Options(plain=True, wait=0.5, grace=0.2, deadline=20, min_sites=1)
+        options = options or DeploymentOptions(plain=True, wait=0.5, grace=0.2, deadline=20, min_sites=1)
         folder = tmp_path / f"deployment-{len(made)}"
-        made.append(init(replace(EXPERIMENT, **settings), folder, replace(options, address=address)))
+        made.append(
+            create_deployment(replace(EXPERIMENT, **settings), folder, replace(options, address=address))
+        )
         return made[-1]
 
     yield write
     for deployment in made:
-        end(deployment.folder)
-        assert marked(deployment.folder) == {}
+        stop_processes(deployment.folder)
+        assert deployment_processes(deployment.folder) == {}

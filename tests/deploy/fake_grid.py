@@ -10,11 +10,10 @@ from typing import Any
 from flwr.app import Message
 from flwr.supercore.task_identity import TaskIdentity
 
-from idiolect.deploy.carrier import record_of, sealed_of
-from idiolect.deploy.letters import Sealed
+from idiolect.deploy.messages import SignedMessage, from_record, to_record
 from idiolect.deploy.site import Site
 
-Change = Callable[[Sealed], Sealed]
+Change = Callable[[SignedMessage], SignedMessage]
 
 
 @dataclass
@@ -22,14 +21,14 @@ class FakeGrid:
     """Args:
     sites: by node.
     away: nodes that are not connected.
-    change: what happens to a letter on its way up.
-    log: every letter that passed, both ways.
+    change: what happens to a message on its way up.
+    log: every message that passed, both ways.
     """
 
     sites: dict[int, Site]
     away: set[int] = field(default_factory=set)
-    change: Change = lambda letter: letter
-    log: list[Sealed] = field(default_factory=list)
+    change: Change = lambda message: message
+    log: list[SignedMessage] = field(default_factory=list)
     replies: dict[str, Any] = field(default_factory=dict)
     since: dict[int, str] = field(default_factory=dict)
 
@@ -48,12 +47,12 @@ class FakeGrid:
         for message in messages:
             identity = f"m{len(self.log)}"
             identities.append(identity)
-            letter, node = sealed_of(message.content), message.metadata.dst_node_id
-            self.log.append(letter)
+            request, node = from_record(message.content), message.metadata.dst_node_id
+            self.log.append(request)
             if node not in self.away:
-                answer = self.change(self.sites[node].reply(letter))
+                answer = self.change(self.sites[node].reply(request))
                 self.log.append(answer)
-                self.replies[identity] = self._reply(record_of(answer), identity)
+                self.replies[identity] = self._reply(to_record(answer), identity)
         return identities
 
     def pull_messages(self, identities: Iterable[str]) -> list[Any]:

@@ -10,12 +10,12 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from idiolect.deploy.named import named
-from idiolect.deploy.plan import Deployment, read_plan
+from idiolect.deploy.configuration import Deployment, read_plan
 from idiolect.deploy.progress import read_progress
 from idiolect.deploy.server import run_folder, run_server
 from idiolect.deploy.site import Site
-from idiolect.engines import Loop, Where
+from idiolect.deploy.tensor_names import flatten
+from idiolect.engines import EngineChoice, LoopEngine
 from idiolect.experiments import Experiment, Simulation, prepare
 from idiolect.records import find_checkpoint, finished_folder, partial_folder, read_run
 
@@ -23,7 +23,7 @@ from .fake_grid import FakeGrid
 
 
 def grid_of(deployment: Deployment) -> FakeGrid:
-    return FakeGrid({100 + m.client: Site.open(deployment.site_folder(m)) for m in deployment.members})
+    return FakeGrid({100 + m.client: Site.open(deployment.site_folder(m)) for m in deployment.sites})
 
 
 def play(deployment: Deployment, grid: FakeGrid | None = None) -> dict[str, Any]:
@@ -42,12 +42,12 @@ def folder_of(deployment: Deployment, done: bool = True) -> Path:
 def server_of(deployment: Deployment, done: bool = True) -> dict[str, Tensor]:
     found = find_checkpoint(folder_of(deployment, done))
     assert found is not None
-    return named(found[1]["server"])
+    return flatten(found[1]["server"])
 
 
 def simulated(experiment: Experiment) -> Simulation:
-    setting = prepare(experiment, Where("loop", "cpu", "as asked"))
-    simulation = Simulation.start(setting, Loop(setting.work))
+    setting = prepare(experiment, EngineChoice("loop", "cpu", "as asked"))
+    simulation = Simulation.start(setting, LoopEngine(setting.work))
     for _ in range(experiment.rounds):
         simulation.advance()
     simulation.finish()
@@ -57,7 +57,7 @@ def simulated(experiment: Experiment) -> Simulation:
 def assert_parity(deployment: Deployment) -> None:
     """Equal server states (float64, relative 1e-9), and every row of every client the same."""
     simulation = simulated(read_plan(deployment.server).experiment)
-    assert_close(server_of(deployment), named(simulation.server))
+    assert_close(server_of(deployment), flatten(simulation.server))
     keys = [name for name in simulation.rows.table().column_names if name != "value"]
     expected = simulation.rows.table().to_pandas().set_index(keys).sort_index()
     found = read_run(folder_of(deployment)).rows.drop(columns=["run", "method", "seed"])

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from idiolect.deploy.local import running
-from idiolect.deploy.plan import Deployment
+from idiolect.deploy.configuration import Deployment
+from idiolect.deploy.processes import running
 from idiolect.deploy.status import status
 
 from ..child_process import child_process
@@ -57,7 +57,7 @@ def wait_for(holds: Callable[[], bool], what: str, seconds: float = PATIENCE) ->
 
 
 def site_says(deployment: Deployment, site: int, words: str) -> Callable[[], bool]:
-    log = deployment.site_folder(deployment.members[site]) / "site.log"
+    log = deployment.site_folder(deployment.sites[site]) / "site.log"
     return lambda: log.exists() and words in log.read_text()
 
 

@@ -12,21 +12,22 @@ import pytest
 
 pytest.importorskip("flwr", reason="deployment needs the extra flower")
 
-from idiolect.deploy import coordinator
-from idiolect.deploy.init import Options, add_site
-from idiolect.deploy.named import named
-from idiolect.deploy.plan import read_plan
+from idiolect.deploy.configuration import read_plan
+from idiolect.deploy.deployment_folder import DeploymentOptions, add_site
+from idiolect.deploy.participants import DeployedSites
 from idiolect.deploy.progress import read_progress
 from idiolect.deploy.server import run_server
 from idiolect.deploy.site import Site
+from idiolect.deploy.tensor_names import flatten
 from idiolect.errors import UserError
+from idiolect.experiments.round import FederatedRun
 from idiolect.records import find_checkpoint
 
 from .conftest import PERSFL, Deploy
 from .fake_grid import FakeGrid
 from .played import assert_close, assert_parity, folder_of, grid_of, play, server_of, simulated
 
-TWO = Options(plain=True, wait=0.3, grace=0.2, min_sites=2)
+TWO = DeploymentOptions(plain=True, wait=0.3, grace=0.2, min_sites=2)
 
 
 class Killed(BaseException):
@@ -35,19 +36,21 @@ class Killed(BaseException):
 
 def kill_in_round(monkeypatch: pytest.MonkeyPatch, round: int, step: str) -> None:
     """The server is lost in this round before ``step`` of it."""
-    whole = getattr(coordinator.Coordinator, step)
+    owner: type = FederatedRun if hasattr(FederatedRun, step) else DeployedSites
+    whole = getattr(owner, step)
 
-    def killed(self: coordinator.Coordinator, *arguments: Any, **options: Any) -> Any:
-        if self.round == round:
+    def killed(self: Any, *arguments: Any, **options: Any) -> Any:
+        sites = self.participants if owner is FederatedRun else self
+        if sites.progress.round == round:
             raise Killed
         return whole(self, *arguments, **options)
 
-    monkeypatch.setattr(coordinator.Coordinator, step, killed)
+    monkeypatch.setattr(owner, step, killed)
 
 
 @pytest.mark.parametrize(
     ("method", "step"),
-    [("map", "_uploads"), ("map", "_write_round"), (PERSFL, "_follow"), (PERSFL, "_write_round")],
+    [("map", "_uploads"), ("map", "_record_round"), (PERSFL, "follow_up"), (PERSFL, "_record_round")],
 )
 def test_server_killed_anywhere_goes_on_after_the_last_complete_round(
     deploy: Deploy, monkeypatch: pytest.MonkeyPatch, method: str, step: str
@@ -85,14 +88,14 @@ def away(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Has a node be away in some rounds."""
 
     def arrange(grid: FakeGrid, node: int, *rounds: int) -> None:
-        whole = coordinator.Coordinator.advance
+        whole = FederatedRun.advance
 
-        def advance(self: coordinator.Coordinator) -> None:
+        def advance(self: FederatedRun[DeployedSites]) -> None:
             grid.away = {node} if self.round in rounds else set()
             whole(self)
 
-        monkeypatch.setattr(coordinator.Coordinator, "advance", advance)
-        monkeypatch.setattr("idiolect.deploy.link.LOOK_AROUND", 0.0)
+        monkeypatch.setattr(FederatedRun, "advance", advance)
+        monkeypatch.setattr("idiolect.deploy.connection.NODES_SECONDS", 0.0)
 
     return arrange
 
@@ -145,8 +148,8 @@ def test_site_added_later_joins_by_the_methods_rule(deploy: Deploy) -> None:
     play(deployment)
     before = server_of(deployment)
     larger = add_site(deployment, read_plan(deployment.server), "late")
-    member = larger.members[-1]
-    source = larger.site_folder(larger.members[0]) / "data" / "data.npz"
+    member = larger.sites[-1]
+    source = larger.site_folder(larger.sites[0]) / "data" / "data.npz"
     shutil.copyfile(source, larger.site_folder(member) / "data" / "data.npz")
     found = play(larger, grid_of(larger))
     assert found["status"] == "finished"
@@ -158,7 +161,7 @@ def test_site_added_later_joins_by_the_methods_rule(deploy: Deploy) -> None:
 def test_damaged_store_is_refused_at_the_start_and_goes_on_from_the_backup(deploy: Deploy) -> None:
     deployment = deploy(TWO)
     play(deployment)
-    folder = deployment.site_folder(deployment.members[0])
+    folder = deployment.site_folder(deployment.sites[0])
     store = Site.open(folder).store
     path = next(iter(sorted(store.folder.glob("state-2-*"))))
     path.write_bytes(path.read_bytes()[:-4] + b"\7\7\7\7")
@@ -176,7 +179,7 @@ def test_lost_store_is_refused_and_not_replaced_in_silence(
         kill_in_round(patch, 1, "advance")
         with pytest.raises(Killed):
             run_server(grid_of(deployment), deployment.folder)
-    shutil.rmtree(deployment.site_folder(deployment.members[0]) / "private")
+    shutil.rmtree(deployment.site_folder(deployment.sites[0]) / "private")
     found = play(deployment, grid_of(deployment))
     assert found["status"] == "finished"
     assert any("site-0 refused: the private state of round 1 is not in" in event for event in found["events"])
@@ -188,13 +191,13 @@ def test_restored_backup_is_reported(deploy: Deploy, monkeypatch: pytest.MonkeyP
         kill_in_round(patch, 3, "advance")
         with pytest.raises(Killed):
             run_server(grid_of(deployment), deployment.folder)
-    Site.open(deployment.site_folder(deployment.members[0])).store.step_back()
+    Site.open(deployment.site_folder(deployment.sites[0])).store.step_back()
     found = play(deployment, grid_of(deployment))
     assert any("site-0 goes on from round 2, where the server knew round 3" in e for e in found["events"])
 
 
 def test_site_that_starts_again_is_asked_again(deploy: Deploy) -> None:
-    """A letter taken by a process that is gone goes out again to the one that comes after it."""
+    """A message taken by a process that is gone goes out again to the one that comes after it."""
     deployment = deploy(method="map")
     grid = Forgetful(grid_of(deployment).sites)
     found = play(deployment, grid)
@@ -203,7 +206,7 @@ def test_site_that_starts_again_is_asked_again(deploy: Deploy) -> None:
 
 
 class Forgetful(FakeGrid):
-    """The second letter for round 2 is answered into the void, and the site starts again."""
+    """The second message for round 2 is answered into the void, and the site starts again."""
 
     lost: bool = False
 
@@ -226,6 +229,6 @@ def test_progress_names_every_site(deploy: Deploy) -> None:
     assert set(found["sites"]) == {"site-0", "site-1", "site-2"}
     assert all({"round", "loss", "accuracy", "digest"} <= site.keys() for site in found["sites"].values())
     assert (
-        named(simulated(read_plan(deployment.server).experiment).server).keys()
+        flatten(simulated(read_plan(deployment.server).experiment).server).keys()
         == server_of(deployment).keys()
     )

@@ -11,14 +11,14 @@ import pytest
 
 pytest.importorskip("flwr", reason="deployment needs the extra flower")
 
-from idiolect.deploy.init import Options
+from idiolect.deploy.configuration import Deployment, read_site, write_site
+from idiolect.deploy.deployment_folder import DeploymentOptions
 from idiolect.deploy.keys import write_certificates, write_key_pair
-from idiolect.deploy.named import named
-from idiolect.deploy.plan import Deployment, read_site, write_site
 from idiolect.deploy.private_store import PrivateStore
+from idiolect.deploy.processes import deployment_processes
 from idiolect.deploy.site import Site
 from idiolect.deploy.status import status
-from idiolect.deploy.surroundings import marked
+from idiolect.deploy.tensor_names import flatten
 from idiolect.errors import UserError
 from idiolect.records import find_checkpoint
 
@@ -29,14 +29,14 @@ from .real import idiolect, is_at, kill, site_says, start_run, up, wait_for
 
 pytestmark = pytest.mark.slow
 
-OPTIONS = Options(wait=60, grace=90, deadline=300, min_sites=3)
+OPTIONS = DeploymentOptions(wait=60, grace=90, deadline=300, min_sites=3)
 
 
 def finish(deployment: Deployment) -> None:
     done = idiolect("deploy", "run", deployment.folder)
     assert done.returncode == 0, done.stderr
     assert idiolect("deploy", "down", deployment.folder).returncode == 0
-    assert marked(deployment.folder) == {}
+    assert deployment_processes(deployment.folder) == {}
 
 
 @pytest.mark.parametrize("method", ["fedper", "map", "scamap", PERSFL, "superfed_mm", "ditto"])
@@ -54,10 +54,12 @@ def test_killed_server_goes_on_after_the_last_complete_round(deploy: Deploy) -> 
         wait_for(is_at(deployment, 2), "two rounds")
         wait_for(site_says(deployment, 0, "train, round 3"), "the third round")
         loop = next(
-            process for process, command in marked(deployment.folder).items() if "flwr-serverapp" in command
+            process
+            for process, command in deployment_processes(deployment.folder).items()
+            if "flwr-serverapp" in command
         )
         kill(deployment, "server")
-        wait_for(lambda: loop not in marked(deployment.folder), "the end of the server's loop")
+        wait_for(lambda: loop not in deployment_processes(deployment.folder), "the end of the server's loop")
         _, err = run.communicate(timeout=60)
     assert run.returncode == 2 and "go on with idiolect deploy run" in err
     found = find_checkpoint(folder_of(deployment, done=False))
@@ -65,12 +67,8 @@ def test_killed_server_goes_on_after_the_last_complete_round(deploy: Deploy) -> 
     up(deployment)
     finish(deployment)
     assert_parity(deployment)
-    assert (deployment.site_folder(deployment.members[0]) / "site.log").read_text().count(
-        "train, round 3"
-    ) == 2
-    assert (deployment.site_folder(deployment.members[0]) / "site.log").read_text().count(
-        "train, round 2"
-    ) == 1
+    assert (deployment.site_folder(deployment.sites[0]) / "site.log").read_text().count("train, round 3") == 2
+    assert (deployment.site_folder(deployment.sites[0]) / "site.log").read_text().count("train, round 2") == 1
 
 
 def test_site_without_a_registered_key_and_wrong_certificate_are_refused(
@@ -78,7 +76,7 @@ def test_site_without_a_registered_key_and_wrong_certificate_are_refused(
 ) -> None:
     deployment = deploy(replace(OPTIONS, min_sites=1, wait=30, grace=3), rounds=1)
     up(deployment, 1)
-    unregistered, mistrustful = (deployment.site_folder(member) for member in deployment.members[1:])
+    unregistered, mistrustful = (deployment.site_folder(member) for member in deployment.sites[1:])
     write_key_pair(unregistered)
     write_certificates(tmp_path / "other", ["127.0.0.1"])
     shutil.copyfile(tmp_path / "other" / "ca.crt", mistrustful / "ca.crt")
@@ -89,7 +87,7 @@ def test_site_without_a_registered_key_and_wrong_certificate_are_refused(
         done = idiolect("deploy", "site", folder)
         assert done.returncode == 2
         assert sentence in done.stderr
-        assert marked(folder) == {}
+        assert deployment_processes(folder) == {}
     finish(deployment)
     assert set(status(deployment)["sites"]["site-0"]) >= {"round"}
     assert "round" not in status(deployment)["sites"]["site-1"]
@@ -99,9 +97,9 @@ def test_wire_of_a_whole_run_holds_no_private_tensor(deploy: Deploy) -> None:
     """A plain run through a tap: shared tensors are found in it, private ones are not, at no round."""
     deployment = deploy(replace(OPTIONS, plain=True), rounds=3, evaluate_every=1)
     private: dict[bytes, str] = {}
-    stores = {m.name: Site.open(deployment.site_folder(m)).store for m in deployment.members}
+    stores = {m.name: Site.open(deployment.site_folder(m)).store for m in deployment.sites}
     with Tap(int(deployment.address.rpartition(":")[2])) as tap:
-        for member in deployment.members:
+        for member in deployment.sites:
             config = read_site(deployment.site_folder(member))
             write_site(replace(config, address=f"127.0.0.1:{tap.port}"))
         up(deployment)
@@ -132,7 +130,7 @@ def held(stores: dict[str, PrivateStore]) -> dict[bytes, str]:
                 tree = store.read(version)
             except UserError:
                 continue
-            for name, tensor in named(tree).items():
+            for name, tensor in flatten(tree).items():
                 content = tensor.contiguous().numpy().tobytes()
                 half = len(content) // 2
                 for piece in (content, content[:half], content[half:]):
@@ -143,6 +141,6 @@ def held(stores: dict[str, PrivateStore]) -> dict[bytes, str]:
 
 def initial_body(deployment: Deployment) -> list[bytes]:
     """What the server sends first."""
-    site = Site.open(deployment.site_folder(deployment.members[0]))
+    site = Site.open(deployment.site_folder(deployment.sites[0]))
     shared = site.setting.first_server()["params"]
     return [tensor.contiguous().numpy().tobytes() for tensor in shared.values() if tensor.any()]

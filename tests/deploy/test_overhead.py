@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("flwr", reason="deployment needs the extra flower")
 
-from idiolect.deploy.init import Options
-from idiolect.deploy.plan import read_plan
+from idiolect.deploy.configuration import read_plan
+from idiolect.deploy.deployment_folder import DeploymentOptions
 from idiolect.deploy.progress import read_progress
 from idiolect.deploy.server import server_setting
 
@@ -25,7 +25,7 @@ MOST = 1.2
 @pytest.mark.slow
 def test_round_costs_no_more_than_a_round_of_flowers_own_fedavg(deploy: Deploy, tmp_path: Path) -> None:
     deployment = deploy(
-        Options(plain=True, wait=60, min_sites=3),
+        DeploymentOptions(plain=True, wait=60, min_sites=3),
         method="fedavg",
         dataset="fashion-mnist-12k",
         partition="iid",

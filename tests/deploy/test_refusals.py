@@ -11,21 +11,19 @@ import torch
 
 pytest.importorskip("flwr", reason="deployment needs the extra flower")
 
-from idiolect.deploy.carrier import record_of, sealed_of
-from idiolect.deploy.disclosure import individual_uploads
-from idiolect.deploy.init import Options, init
+from idiolect.deploy.configuration import individual_uploads, read_site, write_site
+from idiolect.deploy.deployment_folder import DeploymentOptions, create_deployment
 from idiolect.deploy.keys import write_key_pair
-from idiolect.deploy.letters import Sealed
-from idiolect.deploy.plan import read_site, write_site
+from idiolect.deploy.messages import SignedMessage, from_record, to_record
 from idiolect.deploy.site import Site
 from idiolect.deploy.superlink import OnlySitesFromOutside
 from idiolect.errors import UserError
 from idiolect.methods import method
 from idiolect.methods.catalogue import METHODS
 
-from .asking import Server
 from .conftest import EXPERIMENT, Deploy
 from .played import grid_of, play
+from .server_requests import Server
 
 
 @pytest.fixture
@@ -33,7 +31,7 @@ def server(deploy: Deploy) -> Server:
     return Server(deploy())
 
 
-def test_letter_of_the_server_is_answered(server: Server) -> None:
+def test_message_of_the_server_is_answered(server: Server) -> None:
     assert "loss" in server.ask()
 
 
@@ -63,17 +61,17 @@ def test_site_refuses_a_parameter_of_unexpected_shape_and_keeps_its_state(server
     assert server.site.store.versions() == []
 
 
-def test_site_refuses_a_tampered_letter(server: Server) -> None:
-    letter = server.letter()
-    answer = server.open(server.site.reply(letter._replace(body=letter.body[:-1] + b"\1")))
+def test_site_refuses_a_tampered_message(server: Server) -> None:
+    message = server.message()
+    answer = server.open(server.site.reply(message._replace(body=message.body[:-1] + b"\1")))
     assert "does not carry the signature of the server" in answer.header["refused"]
     assert server.site.store.versions() == []
 
 
-def test_site_refuses_a_repeated_letter(server: Server) -> None:
-    letter = server.letter()
-    assert "loss" in server.open(server.site.reply(letter)).header
-    assert "repetition" in server.open(server.site.reply(letter)).header["refused"]
+def test_site_refuses_a_repeated_message(server: Server) -> None:
+    message = server.message()
+    assert "loss" in server.open(server.site.reply(message)).header
+    assert "repetition" in server.open(server.site.reply(message)).header["refused"]
 
 
 OWN = """
@@ -88,9 +86,9 @@ if "mine" not in METHODS:
 def test_own_method_is_deployed_and_a_changed_one_does_not_start(deploy: Deploy, tmp_path: Path) -> None:
     own = tmp_path / "mine.py"
     own.write_text(OWN)
-    deployment = deploy(Options(plain=True, wait=0.5, code=own), method="mine")
+    deployment = deploy(DeploymentOptions(plain=True, wait=0.5, code=own), method="mine")
     assert play(deployment)["status"] == "finished"
-    folder = deployment.site_folder(deployment.members[0])
+    folder = deployment.site_folder(deployment.sites[0])
     (folder / "own.py").write_text(OWN + "# changed\n")
     with pytest.raises(UserError, match=r"the method's code is .* where site-0 agreed to"):
         Site.open(folder)
@@ -99,7 +97,7 @@ def test_own_method_is_deployed_and_a_changed_one_does_not_start(deploy: Deploy,
 
 def test_site_of_another_experiment_does_not_start(deploy: Deploy) -> None:
     deployment = deploy()
-    config = read_site(deployment.site_folder(deployment.members[0]))
+    config = read_site(deployment.site_folder(deployment.sites[0]))
     write_site(replace(config, experiment="another"))
     with pytest.raises(UserError, match="knows the experiment another and not"):
         Site.open(config.folder)
@@ -109,10 +107,10 @@ def test_server_leaves_out_an_answer_that_was_tampered_with(deploy: Deploy) -> N
     deployment = deploy()
     grid = grid_of(deployment)
 
-    def change(letter: Sealed) -> Sealed:
-        if b'"loss"' in letter.header and b"site-1" in letter.header:
-            return letter._replace(body=letter.body[:-1] + bytes([letter.body[-1] ^ 1]))
-        return letter
+    def change(message: SignedMessage) -> SignedMessage:
+        if b'"loss"' in message.header and b"site-1" in message.header:
+            return message._replace(body=message.body[:-1] + bytes([message.body[-1] ^ 1]))
+        return message
 
     grid.change = change
     found = play(deployment, grid)
@@ -122,21 +120,21 @@ def test_server_leaves_out_an_answer_that_was_tampered_with(deploy: Deploy) -> N
 
 
 def test_node_without_a_members_key_stays_a_stranger(deploy: Deploy) -> None:
-    deployment = deploy(Options(plain=True, wait=0.3, grace=0.1, min_sites=2))
+    deployment = deploy(DeploymentOptions(plain=True, wait=0.3, grace=0.1, min_sites=2))
     grid = grid_of(deployment)
-    write_key_pair(deployment.site_folder(deployment.members[2]))
+    write_key_pair(deployment.site_folder(deployment.sites[2]))
     found = play(deployment, grid)
     assert found["status"] == "finished"
     assert any("signature of site-2" in event for event in found["events"])
     assert "round" not in found["sites"].get("site-2", {})
 
 
-def test_message_that_is_no_letter_is_refused(deploy: Deploy) -> None:
+def test_record_that_is_no_message_of_ours_is_refused(deploy: Deploy) -> None:
     server = Server(deploy())
-    record = record_of(server.letter())
+    record = to_record(server.message())
     del record["envelope"]
-    with pytest.raises(UserError, match="no letter"):
-        sealed_of(record)
+    with pytest.raises(UserError, match="not made by Idiolect"):
+        from_record(record)
 
 
 def test_method_that_looks_at_single_uploads_says_so() -> None:
@@ -147,15 +145,18 @@ def test_method_that_looks_at_single_uploads_says_so() -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (Options(plain=True, address="192.168.0.7:9093"), "plain connections are for trials on loopback"),
-        (Options(address="nowhere"), "address must be host:port"),
-        (Options(min_sites=4), "min_sites must be in"),
-        (Options(code=Path("missing.py")), "there is no file missing.py"),
+        (
+            DeploymentOptions(plain=True, address="192.168.0.7:9093"),
+            "plain connections are for trials on loopback",
+        ),
+        (DeploymentOptions(address="nowhere"), "address must be host:port"),
+        (DeploymentOptions(min_sites=4), "min_sites must be in"),
+        (DeploymentOptions(code=Path("missing.py")), "there is no file missing.py"),
     ],
 )
-def test_init_refuses_and_leaves_nothing(tmp_path: Path, options: Options, sentence: str) -> None:
+def test_init_refuses_and_leaves_nothing(tmp_path: Path, options: DeploymentOptions, sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
-        init(EXPERIMENT, tmp_path / "made", options)
+        create_deployment(EXPERIMENT, tmp_path / "made", options)
     assert not (tmp_path / "made").exists()
 
 

@@ -6,10 +6,10 @@ import pytest
 
 pytest.importorskip("flwr", reason="deployment needs the extra flower")
 
-from idiolect.deploy.init import Options
+from idiolect.deploy.deployment_folder import DeploymentOptions
+from idiolect.deploy.processes import deployment_processes
 from idiolect.deploy.site import Site
 from idiolect.deploy.status import status
-from idiolect.deploy.surroundings import marked
 
 from .conftest import Deploy
 from .played import assert_parity
@@ -20,7 +20,7 @@ LONG_ENOUGH = 150  # local epochs: half a second or more of training, to be kill
 
 def test_site_killed_in_a_round_goes_on_from_its_own_model(deploy: Deploy) -> None:
     deployment = deploy(
-        Options(wait=60, grace=60, deadline=120, min_sites=3),
+        DeploymentOptions(wait=60, grace=60, deadline=120, min_sites=3),
         method="map",
         rounds=2,
         local_epochs=LONG_ENOUGH,
@@ -36,7 +36,7 @@ def test_site_killed_in_a_round_goes_on_from_its_own_model(deploy: Deploy) -> No
     assert run.returncode == 0, err
     assert "round 2/2" in err and "finished, round 2 of 2" in out
     assert any("site-1 asked again" in event for event in status(deployment)["events"])
-    store = Site.open(deployment.site_folder(deployment.members[1])).store
+    store = Site.open(deployment.site_folder(deployment.sites[1])).store
     assert [version.round for version in store.versions()] == [0, 1]
     assert status(deployment)["sites"]["site-1"]["base_digest"] == before
     assert_parity(deployment)
@@ -45,6 +45,6 @@ def test_site_killed_in_a_round_goes_on_from_its_own_model(deploy: Deploy) -> No
         text = log.read_text(errors="replace")
         assert not any(secret in text for secret in secrets)
         assert "PRIVATE KEY" not in text
-    assert len(marked(deployment.folder)) >= 8
+    assert len(deployment_processes(deployment.folder)) >= 8
     assert idiolect("deploy", "down", deployment.folder).returncode == 0
-    assert marked(deployment.folder) == {}
+    assert deployment_processes(deployment.folder) == {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from idiolect.core.trees import Rows
-from idiolect.engines.collected import Collected
+from idiolect.engines.pool.engine import Collected
 
 
 def rows(*numbers: float) -> Rows:

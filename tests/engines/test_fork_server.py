@@ -18,8 +18,8 @@ import pytest
 import torch
 
 from idiolect.core import Part, broadcast
-from idiolect.engines import Pool, Where
-from idiolect.engines.fork_server import ForkServer, fork_server
+from idiolect.engines import EngineChoice, PoolEngine
+from idiolect.engines.pool.fork_server import ForkServer, fork_server
 from idiolect.errors import UserError
 from idiolect.experiments import Experiment
 from idiolect.experiments.setting import Setting, prepare
@@ -38,10 +38,10 @@ SCENE = Experiment(
 
 @pytest.fixture
 def setting() -> Setting:
-    return prepare(SCENE, Where("pool", "cpu", "as asked"))
+    return prepare(SCENE, EngineChoice("pool", "cpu", "as asked"))
 
 
-def _round(engine: Pool, setting: Setting) -> list[Any]:
+def _round(engine: PoolEngine, setting: Setting) -> list[Any]:
     sent = broadcast(setting.method, setting.first_server())
     first = {client: setting.first_private(client) for client in range(4)}
     return list(engine.round(setting.program(0), sent, first, False))
@@ -81,7 +81,7 @@ def _interrupt_before_the_answer_is_read(server: ForkServer) -> Iterator[None]:
 
 def test_an_interrupted_request_ends_the_server_and_the_pool_goes_on_with_another(setting: Setting) -> None:
     said: list[str] = []
-    engine = Pool(setting.work, 2, said.append)
+    engine = PoolEngine(setting.work, 2, said.append)
     try:
         expected = _round(engine, setting)
         server, workers = engine._running[0].home, [worker.process for worker in engine._running]
@@ -118,7 +118,7 @@ def test_what_cannot_be_sent_is_named_in_a_sentence_and_leaves_no_memory(setting
     method = replace(setting.method, parts=(*setting.method.parts, Part("locked", finish=finish)))
     program = replace(setting.program(0), method=method)
     sent = broadcast(setting.method, setting.first_server())
-    engine, before = Pool(setting.work, 2), _open_files()
+    engine, before = PoolEngine(setting.work, 2), _open_files()
     with pytest.raises(UserError) as raised:
         engine.round(program, sent, {0: setting.first_private(0)}, False)
     assert str(raised.value) == (
@@ -131,7 +131,7 @@ def test_what_cannot_be_sent_is_named_in_a_sentence_and_leaves_no_memory(setting
 def test_a_finished_pool_leaves_no_memory(setting: Setting) -> None:
     fork_server()
     before = _open_files()
-    engine = Pool(setting.work, 2)
+    engine = PoolEngine(setting.work, 2)
     _round(engine, setting)
     assert len(_open_files()) > len(before)
     engine.close()
@@ -148,5 +148,5 @@ def test_a_worker_that_cannot_be_started_leaves_no_memory(
     monkeypatch.setattr(ForkServer, "start", start)
     before = _open_files()
     with pytest.raises(UserError, match="no worker today"):
-        _round(Pool(setting.work, 2), setting)
+        _round(PoolEngine(setting.work, 2), setting)
     assert _open_files() == before

@@ -18,10 +18,10 @@ import pytest
 import torch
 
 from idiolect.core import broadcast
-from idiolect.engines import Loop, Pool, Where, place
-from idiolect.engines.fork_server import ForkServer
-from idiolect.engines.shared_memory import file_behind, mapped, shared_copy, shared_empty
-from idiolect.engines.worker import Luggage
+from idiolect.engines import EngineChoice, LoopEngine, PoolEngine, place
+from idiolect.engines.pool.fork_server import ForkServer
+from idiolect.engines.pool.shared_memory import file_behind, mapped, shared_copy, shared_empty
+from idiolect.engines.pool.worker import Luggage
 from idiolect.errors import UserError
 from idiolect.experiments import Experiment
 from idiolect.experiments.setting import Setting, prepare
@@ -78,7 +78,7 @@ print("equal")
 
 
 def _setting(**settings: Any) -> Setting:
-    return prepare(replace(SCENE, **settings), Where("pool", "cpu", "as asked"))
+    return prepare(replace(SCENE, **settings), EngineChoice("pool", "cpu", "as asked"))
 
 
 def _round(engine: Any, setting: Setting) -> list[Any]:
@@ -126,7 +126,7 @@ def test_a_module_that_nothing_can_import_travels_by_value(
     setting = _setting(dataset="synthetic", clients=4)
     forward = module.doubled(setting.task.forward)
     setting = replace(setting, task=setting.task._replace(forward=forward))
-    engine = Pool(setting.work, 1)
+    engine = PoolEngine(setting.work, 1)
     try:
         assert len(_round(engine, setting)) == 4
     finally:
@@ -142,7 +142,7 @@ def test_a_worker_that_cannot_unpack_says_why() -> None:
     forward, broken = setting.task.forward, Broken()
     task = setting.task._replace(forward=lambda *given: (broken, forward(*given))[1])
     setting = replace(setting, task=task)
-    engine = Pool(setting.work, 2)
+    engine = PoolEngine(setting.work, 2)
     with pytest.raises(RuntimeError, match="No module named 'no_module_of_this_name'"):
         _round(engine, setting)
 
@@ -179,7 +179,7 @@ def test_a_worker_sees_no_gpu_and_none_of_its_parents_threads() -> None:
 
     parent = os.getpid()
     setting = replace(setting, task=setting.task._replace(forward=looking))
-    engine = Pool(setting.work, 1)
+    engine = PoolEngine(setting.work, 1)
     try:
         assert len(_round(engine, setting)) == 4
     finally:
@@ -208,9 +208,9 @@ def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
 
 def test_a_fork_server_that_was_killed_is_followed_by_another() -> None:
     setting = _setting(dataset="synthetic", clients=4)
-    expected = _round(Loop(setting.work), setting)
+    expected = _round(LoopEngine(setting.work), setting)
     for _ in range(2):
-        engine = Pool(setting.work, 2)
+        engine = PoolEngine(setting.work, 2)
         found = _round(engine, setting)
         server: ForkServer = engine._running[0].home
         os.kill(server._process.pid, signal.SIGKILL)

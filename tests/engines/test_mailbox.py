@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from idiolect.core.trees import Rows, tree_leaves
-from idiolect.engines.arrays import ALIGNMENT
-from idiolect.engines.mailbox import Mailbox
+from idiolect.engines.numpy_trees import ALIGNMENT
+from idiolect.engines.pool.shared_memory import Mailbox
 
 
 class Pair(NamedTuple):

@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 
 from idiolect.core import Batch, Program, broadcast
 from idiolect.core.trees import tree_leaves
-from idiolect.engines import Cohort, Loop, Pool, Where
-from idiolect.engines.call import TRIES, batches_well
+from idiolect.engines import Cohort, EngineChoice, LoopEngine, PoolEngine
+from idiolect.engines.balance import balanced_hands
 from idiolect.engines.cohort.cpu.traced_stages import MANY_ROUNDS, TracedStages
-from idiolect.engines.hands import balanced_hands
 from idiolect.engines.packing import BATCHED
+from idiolect.engines.worker_calls import TRIES, batches_well
 from idiolect.errors import UserError
 from idiolect.experiments import Experiment, Simulation
 from idiolect.experiments.setting import Setting, prepare
@@ -46,7 +46,7 @@ CONVOLUTIONAL = replace(
 
 
 def _setting(experiment: Experiment) -> Setting:
-    return prepare(experiment, Where("pool", "cpu", "as asked"))
+    return prepare(experiment, EngineChoice("pool", "cpu", "as asked"))
 
 
 def _arguments(setting: Setting, clients: range = range(6)) -> tuple[Program, Any, dict[int, Any]]:
@@ -60,9 +60,9 @@ def said() -> list[str]:
 
 
 @pytest.fixture(params=[SCENE, CONVOLUTIONAL], ids=["batched", "one by one"])
-def pool(request: pytest.FixtureRequest, said: list[str]) -> Iterator[tuple[Setting, Pool]]:
+def pool(request: pytest.FixtureRequest, said: list[str]) -> Iterator[tuple[Setting, PoolEngine]]:
     setting = _setting(request.param)
-    pool = Pool(setting.work, workers=2, say=said.append)
+    pool = PoolEngine(setting.work, workers=2, say=said.append)
     yield setting, pool
     pool.close()
 
@@ -84,7 +84,7 @@ def _deadly(program: Program, marker: str, times: int) -> Program:
 
 @pytest.mark.parametrize("observe", [True, False])
 def test_a_killed_worker_is_replaced_and_numbers_stay(
-    pool: tuple[Setting, Pool], said: list[str], tmp_path: Any, observe: bool
+    pool: tuple[Setting, PoolEngine], said: list[str], tmp_path: Any, observe: bool
 ) -> None:
     setting, engine = pool
     program, server, privates = _arguments(setting)
@@ -97,7 +97,7 @@ def test_a_killed_worker_is_replaced_and_numbers_stay(
         assert torch.equal(got, wanted)
 
 
-def test_clients_that_kill_every_worker_end_the_run(pool: tuple[Setting, Pool], tmp_path: Any) -> None:
+def test_clients_that_kill_every_worker_end_the_run(pool: tuple[Setting, PoolEngine], tmp_path: Any) -> None:
     setting, engine = pool
     program, server, privates = _arguments(setting, range(1))
     with pytest.raises(UserError, match=r"exit code -9 as did 2 before it on clients \[0\]"):
@@ -105,7 +105,7 @@ def test_clients_that_kill_every_worker_end_the_run(pool: tuple[Setting, Pool], 
     assert not engine._running
 
 
-def test_an_error_in_a_worker_comes_back_and_the_pool_goes_on(pool: tuple[Setting, Pool]) -> None:
+def test_an_error_in_a_worker_comes_back_and_the_pool_goes_on(pool: tuple[Setting, PoolEngine]) -> None:
     setting, engine = pool
     program, server, privates = _arguments(setting)
 
@@ -125,9 +125,9 @@ def test_what_was_expected_is_prepared_and_changes_no_number(rounds: int, other:
     following = setting.program(1)
     found = {}
     for expects in (True, False):
-        engine = Pool(setting.work, workers=2)
+        engine = PoolEngine(setting.work, workers=2)
         if expects:
-            engine.expect(following, list(other))
+            engine.prepare(following, list(other))
         try:
             engine.round(program, server, privates, False)
             found[expects] = list(engine.round(following, server, privates, False))
@@ -172,7 +172,7 @@ def test_workers_prepare_what_they_are_given_next(tmp_path: Any) -> None:
         Cohort.look_ahead, Cohort.round = looked_ahead, came
 
     setting = _prepared_by(_setting(scene), note_calls)
-    engine = Pool(setting.work, workers=2)
+    engine = PoolEngine(setting.work, workers=2)
     run = Simulation.start(setting, engine)
     try:
         for _ in range(3):
@@ -199,10 +199,10 @@ def test_a_worker_that_dies_while_it_prepares_is_replaced(said: list[str], tmp_p
 
     setting = _prepared_by(_setting(SCENE), die_when_preparing)
     program, server, privates = _arguments(setting)
-    engine = Pool(setting.work, workers=2, say=said.append)
+    engine = PoolEngine(setting.work, workers=2, say=said.append)
     try:
         expected = list(engine.round(program, server, privates, False))
-        engine.expect(setting.program(1), list(privates))
+        engine.prepare(setting.program(1), list(privates))
         for _ in range(2):
             found = list(engine.round(program, server, privates, False))
     finally:
@@ -225,12 +225,12 @@ def test_rows_of_odd_size_compute_as_they_do_alone() -> None:
     store = Store.in_memory(setting.first_private, setting.federation.population, shapes, "cpu")
     store.write({client: setting.first_private(client) for client in range(140)})
     privates = store.together(range(140))
-    engine = Pool(setting.work, workers=2)
+    engine = PoolEngine(setting.work, workers=2)
     try:
         found = engine.round(setting.program(0), server, privates, False)
     finally:
         engine.close()
-    alone = Loop(setting.work).round(setting.program(0), server, store.rows(range(140)), False)
+    alone = LoopEngine(setting.work).round(setting.program(0), server, store.rows(range(140)), False)
     for got, wanted in zip(tree_leaves(list(found)), tree_leaves(list(alone)), strict=True):
         assert torch.equal(got, wanted)
 
@@ -281,14 +281,14 @@ def one_thread() -> Iterator[None]:
 def test_a_single_worker_does_the_work_of_all() -> None:
     setting = _setting(CONVOLUTIONAL)
     program, server, privates = _arguments(setting)
-    engine = Pool(setting.work, workers=1)
+    engine = PoolEngine(setting.work, workers=1)
     try:
         found = engine.round(program, server, privates, False)
     finally:
         engine.close()
     for got, wanted in zip(
         tree_leaves(found),
-        tree_leaves(Loop(setting.work).round(program, server, privates, False)),
+        tree_leaves(LoopEngine(setting.work).round(program, server, privates, False)),
         strict=True,
     ):
         assert torch.equal(got, wanted)

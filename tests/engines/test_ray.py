@@ -99,10 +99,10 @@ def test_more_workers_than_the_cluster_holds_are_refused(simulation: Simulation)
 def test_a_node_with_another_version_is_refused(
     simulation: Simulation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from idiolect.engines.cluster import crew  # noqa: PLC0415 - needs Ray
+    from idiolect.engines.ray import workers  # noqa: PLC0415 - needs Ray
 
-    ours = crew.versions()
-    monkeypatch.setattr(crew, "versions", lambda: {**ours, "idiolect": "0.0.1"})
+    ours = workers.versions()
+    monkeypatch.setattr(workers, "versions", lambda: {**ours, "idiolect": "0.0.1"})
     with pytest.raises(UserError, match=rf"idiolect {ours['idiolect']} and this machine 0\.0\.1"):
         simulation.advance()
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from idiolect.evaluation import (
+    collect_predictions,
     expected_calibration_error,
     in_batches,
-    judge,
     maximum_calibration_error,
     per_batch_metrics,
 )
@@ -23,7 +23,7 @@ def logits_of(*confidences: float) -> Tensor:
 
 
 def one(metric, logits: Tensor, labels: Tensor, **options: int) -> float:
-    return float(metric(judge([logits], [labels]), **options))
+    return float(metric(collect_predictions([logits], [labels]), **options))
 
 
 def by_hand(logits: Tensor, labels: Tensor, bins: int) -> tuple[float, float]:
@@ -60,9 +60,9 @@ def test_errors_are_those_of_a_loop_over_bins(bins):
 def test_confidence_on_an_edge_falls_into_the_bin_below_it():
     """0.4 and 0.5 share the bin (0, 0.5]; were the edge in the upper bin, each had a gap of its own."""
     logits = torch.tensor([[math.log(0.4), math.log(0.3), math.log(0.3)], [0.0, 0.0, -1e4]]).double()
-    judged = judge([logits], [torch.tensor([0, 1])])
-    assert float(judged.confidence[1]) == 0.5
-    assert float(expected_calibration_error(judged, bins=2)) == pytest.approx(abs(0.5 - 0.45), rel=1e-6)
+    predictions = collect_predictions([logits], [torch.tensor([0, 1])])
+    assert float(predictions.confidence[1]) == 0.5
+    assert float(expected_calibration_error(predictions, bins=2)) == pytest.approx(abs(0.5 - 0.45), rel=1e-6)
 
 
 def test_certainty_that_is_right_is_calibrated_and_that_is_wrong_is_not():
@@ -74,25 +74,28 @@ def test_certainty_that_is_right_is_calibrated_and_that_is_wrong_is_not():
 
 def test_batches_are_averaged_alike_and_the_last_may_be_short():
     logits, labels = logits_of(0.9, 0.92, 0.6), torch.tensor([0, 1, 0])
-    judged = judge([logits, logits[:1]], [labels, labels[:1]])
-    found = in_batches(expected_calibration_error, judged, 2).tolist()
+    predictions = collect_predictions([logits, logits[:1]], [labels, labels[:1]])
+    found = in_batches(expected_calibration_error, predictions, 2).tolist()
     assert found == pytest.approx([(abs(0.5 - 0.91) + 0.4) / 2, 0.1], rel=1e-12)
 
 
 def test_one_batch_that_holds_all_is_the_whole_split():
     logits, labels = logits_of(0.9, 0.92, 0.6), torch.tensor([0, 1, 0])
-    judged = judge([logits, logits], [labels, 1 - labels])
+    predictions = collect_predictions([logits, logits], [labels, 1 - labels])
     for name, metric in per_batch_metrics(3).items():
         whole = {"ece_per_batch": expected_calibration_error, "mce_per_batch": maximum_calibration_error}[
             name
         ]
-        assert metric.function(judged).tolist() == whole(judged).tolist()
+        assert metric.function(predictions).tolist() == whole(predictions).tolist()
 
 
 def test_small_batches_push_the_error_up():
     random = torch.Generator().manual_seed(0)
     logits = torch.randn(400, 10, generator=random)
     labels = torch.multinomial(logits.softmax(1), 1, generator=random)[:, 0]
-    judged = judge([logits], [labels])
-    whole, small = expected_calibration_error(judged), per_batch_metrics(10)["ece_per_batch"].function(judged)
+    predictions = collect_predictions([logits], [labels])
+    whole, small = (
+        expected_calibration_error(predictions),
+        per_batch_metrics(10)["ece_per_batch"].function(predictions),
+    )
     assert float(small) > 2 * float(whole)

@@ -111,10 +111,12 @@ def test_stage_that_reads_test_data_is_refused(split):
 
 PICKING = {"idxmax", "idxmin", "argmax", "argmin", "nlargest"}
 MAY_PICK = {"evaluation/protocol.py", "statistics/choice.py"}  # each names the data it picks on
-PREDICTS = {"experiments/studies/observation.py"}  # the class of a sample, which is no choice between results
+PREDICTS = {
+    "reproduction/studies/head_observations.py"
+}  # the class of a sample, which is no choice between results
 
 
-@pytest.mark.parametrize("room", ["evaluation", "statistics", "reports", "experiments"])
+@pytest.mark.parametrize("room", ["evaluation", "statistics", "reports", "experiments", "reproduction"])
 def test_nothing_else_picks(room):
     source = Path(idiolect.__file__).parent
     for file in (source / room).rglob("*.py"):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from idiolect.evaluation import METRICS, accuracy, cross_entropy, judge, macro_f1, score, top_k
+from idiolect.evaluation import METRICS, accuracy, collect_predictions, cross_entropy, macro_f1, score, top_k
 
 LOGITS = torch.tensor([[2.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 3.0], [1.0, 0.0, 0.0]])
 LABELS = torch.tensor([0, 1, 0, 0])
@@ -18,7 +18,7 @@ LABELS = torch.tensor([0, 1, 0, 0])
 
 def of(metric, logits: Tensor, labels: Tensor, *options: int) -> float:
     """A metric of a single client."""
-    (value,) = metric(judge([logits], [labels]), *options).tolist()
+    (value,) = metric(collect_predictions([logits], [labels]), *options).tolist()
     return value
 
 
@@ -58,8 +58,10 @@ def test_top_five_of_six_classes_can_miss():
 
 
 def test_top_k_is_over_samples_not_over_batches_or_clients():
-    judged = judge([RANKED.expand(3, -1), RANKED], [torch.tensor([0, 1, 6]), torch.tensor([6])])
-    assert top_k(judged, 2).tolist() == [2 / 3, 0.0]
+    predictions = collect_predictions(
+        [RANKED.expand(3, -1), RANKED], [torch.tensor([0, 1, 6]), torch.tensor([6])]
+    )
+    assert top_k(predictions, 2).tolist() == [2 / 3, 0.0]
 
 
 def test_macro_f1_by_hand():
@@ -108,7 +110,7 @@ def test_clients_judged_together_are_the_clients_judged_alone(sizes, classes, se
     logits = [3 * torch.randn(n, classes, generator=random) for n in sizes]
     labels = [torch.randint(classes, (n,), generator=random) for n in sizes]
     for name, metric in METRICS.items():
-        together = metric.function(judge(logits, labels)).tolist()
+        together = metric.function(collect_predictions(logits, labels)).tolist()
         alone = [of(metric.function, z, y) for z, y in zip(logits, labels, strict=True)]
         assert together == pytest.approx(alone, rel=1e-12), name
         assert all(metric.low <= value <= (metric.high or math.inf) for value in together), name

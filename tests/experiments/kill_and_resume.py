@@ -20,14 +20,15 @@ from typing import Any
 
 import torch
 
-from idiolect.engines import Where
-from idiolect.experiments import Experiment, run
+from idiolect.engines import EngineChoice
+from idiolect.experiments import Execution, Experiment, run
 from idiolect.experiments.private_state import open_private_state, place_private_state
 from idiolect.experiments.setting import prepare
 from idiolect.records import load_checkpoint
 
 CALLS = ("pwrite", "fsync", "replace", "rename")
 CLIENTS = 9
+ON_DISK = Execution(checkpoint_every=1, store="disk", store_cache=0)
 
 
 def experiment(method: str) -> Experiment:
@@ -69,11 +70,11 @@ def watch_calls(kill_at: int | None) -> list[int]:
 def content(out: Path, method: str) -> tuple[Any, ...]:
     """All that must be the same: both tables without the seconds, and every client's private state."""
     (folder,) = out.iterdir()
-    setting = prepare(experiment(method), Where("loop", "cpu", "as asked"))
+    setting = prepare(experiment(method), EngineChoice("loop", "cpu", "as asked"))
     found = load_checkpoint(folder)
     assert found is not None
     _, state, tables = found
-    store = open_private_state(setting, place_private_state(setting, folder, 1, "disk", 0), folder)
+    store = open_private_state(setting, place_private_state(setting, folder, ON_DISK), folder)
     store.restore(state["private"])
     leaves = torch.utils._pytree.tree_leaves((state["server"], store.rows(range(CLIENTS))))
     store.close()

@@ -11,7 +11,7 @@ import torch
 from idiolect.core import Batch, Context, Stage, broadcast
 from idiolect.core.measures import validation
 from idiolect.data import Dataset
-from idiolect.engines import ENGINES, Where, make_task
+from idiolect.engines import ENGINES, EngineChoice, make_task
 from idiolect.engines.evaluation import evaluate_group
 from idiolect.engines.packing import SINGLE
 from idiolect.errors import UserError
@@ -53,7 +53,7 @@ def bars(monkeypatch: pytest.MonkeyPatch) -> Experiment:
 
 
 def play(experiment: Experiment, engine: str) -> Simulation:
-    setting = prepare(experiment, Where(engine, "cpu", "as asked"))
+    setting = prepare(experiment, EngineChoice(engine, "cpu", "as asked"))
     simulation = Simulation.start(setting, ENGINES[engine](setting.work))
     try:
         for _ in range(experiment.rounds):
@@ -81,8 +81,8 @@ def test_engines_agree_on_augmented_training(bars, method):
 
 def test_step_trains_on_the_views_of_its_keys(bars):
     """One step on a batch is one plain step on the batch that crop_and_flip makes of it, filled with black."""
-    setting = prepare(bars, Where("loop", "cpu", "as asked"))
-    plain = prepare(replace(bars, augmentation="none"), Where("loop", "cpu", "as asked"))
+    setting = prepare(bars, EngineChoice("loop", "cpu", "as asked"))
+    plain = prepare(replace(bars, augmentation="none"), EngineChoice("loop", "cpu", "as asked"))
     program, stage = setting.program(0), setting.method.plan(bars.scene, setting.program(0).clock).before[0]
     sent = broadcast(setting.method, setting.first_server())
     context = Context(sent, setting.first_private(0), setting.work.facts(0), {})
@@ -98,7 +98,7 @@ def test_step_trains_on_the_views_of_its_keys(bars):
 
 def test_teacher_and_student_of_a_step_see_one_view(bars):
     experiment = replace(bars, method="fedphp(transfer=kd, transfer_weight=1.0)", model="lenet_map")
-    setting = prepare(experiment, Where("loop", "cpu", "as asked"))
+    setting = prepare(experiment, EngineChoice("loop", "cpu", "as asked"))
     seen = []
     forward = setting.task.forward
 
@@ -122,7 +122,9 @@ def test_evaluation_and_measuring_see_the_examples_as_they_are(bars):
     experiment = replace(bars, method="superfed_mm")
     found = []
     for augmentation in ("crop_flip", "none"):
-        setting = prepare(replace(experiment, augmentation=augmentation), Where("loop", "cpu", "as asked"))
+        setting = prepare(
+            replace(experiment, augmentation=augmentation), EngineChoice("loop", "cpu", "as asked")
+        )
         sent = broadcast(setting.method, setting.first_server())
         private = {0: setting.first_private(0)}
         found += evaluate_group(setting.program(1), setting.work, SINGLE, sent, private, "test")
@@ -133,7 +135,7 @@ def test_evaluation_and_measuring_see_the_examples_as_they_are(bars):
 def test_measuring_stage_sees_the_examples_as_they_are(bars):
     stage, ends = Stage(name="look", measure=validation()), []
     for augmentation in ("crop_flip", "none"):
-        setting = prepare(replace(bars, augmentation=augmentation), Where("loop", "cpu", "as asked"))
+        setting = prepare(replace(bars, augmentation=augmentation), EngineChoice("loop", "cpu", "as asked"))
         program, sent = setting.program(0), broadcast(setting.method, setting.first_server())
         context = Context(sent, setting.first_private(0), setting.work.facts(0), {})
         state = program.begin(stage, context, None)
@@ -159,4 +161,4 @@ def test_unknown_augmentation_is_refused():
 
 def test_inputs_that_are_no_images_are_not_augmented(tiny):
     with pytest.raises(UserError, match=r"augmentation crop_flip moves images .* set augmentation to none"):
-        prepare(replace(tiny, augmentation="crop_flip"), Where("loop", "cpu", "as asked"))
+        prepare(replace(tiny, augmentation="crop_flip"), EngineChoice("loop", "cpu", "as asked"))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from idiolect.calls import write_call
 from idiolect.errors import UserError
-from idiolect.experiments.papers import grid, grids
+from idiolect.experiments.parameter_grids import grid, grids
 from idiolect.methods import method
+from idiolect.options import write_call
 
 MAP = {
     "fedprox": [1e-4, 1e-3, 1e-2],

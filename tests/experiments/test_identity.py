@@ -19,7 +19,7 @@ from idiolect.models import from_module
 from idiolect.models.own import OWN
 from idiolect.parts import average, proximal
 from idiolect.records import read_run
-from idiolect.reports.grouping import group_runs
+from idiolect.reports.run_groups import group_runs
 
 LOOP = {"engine": "loop", "device": "cpu"}
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from idiolect.engines import Where
+from idiolect.engines import EngineChoice
 from idiolect.errors import UserError
 from idiolect.experiments import Experiment, prepare, run
 from idiolect.models import Net, zoo
@@ -94,7 +94,7 @@ def vars_of(experiment: Experiment) -> dict:
 
 
 def test_network_of_the_other_kind_is_refused_in_a_sentence(text, tmp_path):
-    where = Where("loop", "cpu", "as asked")
+    where = EngineChoice("loop", "cpu", "as asked")
     for augmentation in ("none", "crop_flip"):
         images = replace(text, model="mlpnet", augmentation=augmentation)
         with pytest.raises(UserError, match="model mlpnet reads images and shakespeare-roles holds tokens"):
@@ -106,7 +106,7 @@ def test_network_of_the_other_kind_is_refused_in_a_sentence(text, tmp_path):
 
 
 def test_number_of_clients_follows_from_the_data(tmp_path):
-    where = Where("loop", "cpu", "as asked")
+    where = EngineChoice("loop", "cpu", "as asked")
     whole = Experiment(partition="semantic_tiny(groups=5, low=100, high=400)", clients=0)
     setting = prepare(whole, where)
     assert setting.federation.population == setting.partition_report["n_clients"] > 30
@@ -115,4 +115,4 @@ def test_number_of_clients_follows_from_the_data(tmp_path):
 
 def test_no_number_of_clients_is_refused_where_the_data_do_not_tell():
     with pytest.raises(UserError, match="iid: n_clients=0 must be a whole number from 1"):
-        prepare(Experiment(partition="iid", clients=0), Where("loop", "cpu", "as asked"))
+        prepare(Experiment(partition="iid", clients=0), EngineChoice("loop", "cpu", "as asked"))

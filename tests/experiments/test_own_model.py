@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import idiolect
-from idiolect.engines import ENGINES, Where
+from idiolect.engines import ENGINES, EngineChoice
 from idiolect.errors import UserError
 from idiolect.experiments import Silent, Simulation, prepare
 from idiolect.models.own import OWN
@@ -61,7 +61,7 @@ class Listener(Silent):
 
 
 def play(experiment, engine):
-    setting = prepare(experiment, Where(engine, "cpu", "as asked"))
+    setting = prepare(experiment, EngineChoice(engine, "cpu", "as asked"))
     simulation = Simulation.start(setting, ENGINES[engine](setting.work))
     for _ in range(experiment.rounds):
         simulation.advance()
@@ -104,9 +104,9 @@ def test_model_that_can_be_batched_stays_on_the_cohort(tiny, tmp_path):
 def test_own_model_that_does_not_fit_the_data_is_refused_before_training(tiny):
     wider = "synthetic(n_clients=4, samples_per_client=20, n_features=9, n_classes=3)"
     with pytest.raises(UserError, match=r"the model fails on inputs of .*: RuntimeError"):
-        prepare(replace(tiny, model="own_cnn", dataset=wider), Where("loop", "cpu", "as asked"))
+        prepare(replace(tiny, model="own_cnn", dataset=wider), EngineChoice("loop", "cpu", "as asked"))
 
 
 def test_net_of_tokens_is_refused_on_numbers_that_are_none(tiny):
     with pytest.raises(UserError, match=r"char_lstm reads tokens 0..80 and the data hold numbers from -"):
-        prepare(replace(tiny, model="char_lstm"), Where("loop", "cpu", "as asked"))
+        prepare(replace(tiny, model="char_lstm"), EngineChoice("loop", "cpu", "as asked"))

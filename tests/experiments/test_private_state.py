@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import torch
 
-from idiolect.engines import Loop, Where
+from idiolect.engines import EngineChoice, LoopEngine
 from idiolect.errors import UserError
-from idiolect.experiments import Experiment, Silent, compare, run
+from idiolect.experiments import Execution, Experiment, Silent, compare, run
 from idiolect.experiments.private_state import demand_of, open_private_state, place_private_state
 from idiolect.experiments.setting import Setting, prepare
 from idiolect.experiments.simulation import Simulation
@@ -23,6 +23,7 @@ from idiolect.records.reader import Run
 
 HERE = Path(__file__).parent
 LOOP = {"engine": "loop", "device": "cpu"}
+ON_DISK = Execution(checkpoint_every=1, store="disk", store_cache=0)
 PERSFL = "persfl(lambdas=(0.0, 1.0), temperatures=(1.0,), epochs=1)"
 METHODS = ("fedavg", "fedper", "fedavg_lu", "map", PERSFL)
 HEAD = 8 * 3 * 4 + 32  # bytes of the private head of mlpnet(hidden=8), filled up to 64 bytes
@@ -30,14 +31,14 @@ MODEL = 256 + 64 + 256 + 64 + HEAD  # all five tensors likewise
 
 
 def setting_of(experiment: Experiment) -> Setting:
-    return prepare(experiment, Where("loop", "cpu", "as asked"))
+    return prepare(experiment, EngineChoice("loop", "cpu", "as asked"))
 
 
 def private_leaves(experiment: Experiment, folder: Path) -> list[bytes]:
     setting = setting_of(experiment)
     found = find_checkpoint(folder)
     assert found is not None
-    store = open_private_state(setting, place_private_state(setting, folder, 1, "disk", 0), folder)
+    store = open_private_state(setting, place_private_state(setting, folder, ON_DISK), folder)
     store.restore(found[1]["private"])
     rows = store.rows(range(setting.federation.population))
     store.close()
@@ -121,7 +122,7 @@ def test_next_cohort_is_prefetched_while_the_current_one_trains(tiny: Experiment
     setting = setting_of(replace(tiny, method="fedper", participation_rate=0.5, rounds=4, evaluate_every=9))
     events: list[tuple[str, list[int]]] = []
 
-    class Recorder(Loop):
+    class Recorder(LoopEngine):
         def round(self, program: Any, server: Any, privates: Any, observe: bool) -> Any:
             events.append(("train", list(privates)))
             return super().round(program, server, privates, observe)
@@ -197,7 +198,7 @@ def test_estimate_is_told_before_the_run_begins(
 def test_disk_that_is_too_small_is_refused_before_anything_is_written(
     store: str, tiny: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("idiolect.federation.placement.free_disk", lambda folder: 1000)
+    monkeypatch.setattr("idiolect.federation.store.placement.free_disk", lambda folder: 1000)
     asked = replace(tiny, method="map")
     out = tmp_path / "out"
     for start in (

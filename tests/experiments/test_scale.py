@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from idiolect.engines import Where
+from idiolect.engines import EngineChoice
 from idiolect.errors import UserError
-from idiolect.experiments import Experiment
+from idiolect.experiments import Execution, Experiment
 from idiolect.experiments.private_state import place_private_state
 from idiolect.experiments.setting import prepare
 
@@ -128,15 +128,17 @@ def test_large_private_models_are_bounded_by_cohort_and_cache(tmp_path: Path) ->
 def test_large_private_models_are_refused_where_they_do_not_fit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    setting = prepare(LARGE.__class__(**{**LARGE.__dict__, "rounds": 1000}), Where("loop", "cpu", "as asked"))
-    monkeypatch.setattr("idiolect.federation.placement.free_disk", lambda folder: 2 * 10**11)
-    placement = place_private_state(setting, tmp_path, 10, "auto", None)
+    setting = prepare(
+        LARGE.__class__(**{**LARGE.__dict__, "rounds": 1000}), EngineChoice("loop", "cpu", "as asked")
+    )
+    monkeypatch.setattr("idiolect.federation.store.placement.free_disk", lambda folder: 2 * 10**11)
+    placement = place_private_state(setting, tmp_path, Execution())
     print(placement.sentence(), f"; {placement.demand.on_disk / 1e9:.0f} GB on disk with old rows")
     assert placement.kind == "disk"
     assert placement.demand.in_memory == pytest.approx(93e9, rel=0.02)
-    monkeypatch.setattr("idiolect.federation.placement.free_disk", lambda folder: 9 * 10**10)
+    monkeypatch.setattr("idiolect.federation.store.placement.free_disk", lambda folder: 9 * 10**10)
     with pytest.raises(UserError, match=rf"but {tmp_path} has 90 GB free"):
-        place_private_state(setting, tmp_path, 10, "auto", None)
+        place_private_state(setting, tmp_path, Execution())
 
 
 @pytest.mark.parametrize("store", ["host", "disk"])

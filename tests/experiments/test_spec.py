@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from idiolect.engines import Where
+from idiolect.engines import EngineChoice
 from idiolect.errors import UserError
 from idiolect.experiments import Experiment, prepare, with_settings
 from idiolect.experiments.identity import hash_of
@@ -155,7 +155,7 @@ def test_hash_changes_with_every_field_but_the_seed(name):
 def test_hash_is_the_same_whatever_the_engine(tiny):
     described = []
     for engine in ("loop", "cohort"):
-        where = Where(engine, "cpu", "as asked")
+        where = EngineChoice(engine, "cpu", "as asked")
         described.append(describe_run(prepare(tiny, where), where))
     assert [d["engine"]["engine"] for d in described] == ["loop", "cohort"]
     assert described[0]["spec_hash"] == described[1]["spec_hash"] == hash_of(tiny)

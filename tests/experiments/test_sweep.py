@@ -10,12 +10,8 @@ import pandas as pd
 import pytest
 
 from idiolect.errors import UserError
-from idiolect.experiments.sweep import sweep
-from idiolect.experiments.sweeping.axis import parse_axis
-from idiolect.experiments.sweeping.files import best_rows, trial_rows
-from idiolect.experiments.sweeping.result import Tried, with_best
-from idiolect.experiments.sweeping.scores import scores
-from idiolect.experiments.sweeping.trials import trials_of
+from idiolect.experiments.sweep import Tried, best_rows, scores, sweep, trial_rows, with_best
+from idiolect.experiments.sweep_trials import parse_axis, trials_of
 from idiolect.records import Run, read_runs
 
 LOOP = {"engine": "loop", "device": "cpu"}

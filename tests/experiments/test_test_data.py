@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from idiolect.data import Dataset
-from idiolect.deploy.init import Options, init
-from idiolect.engines import Where
+from idiolect.deploy.deployment_folder import DeploymentOptions, create_deployment
+from idiolect.engines import EngineChoice
 from idiolect.errors import UserError
 from idiolect.experiments import Experiment, prepare, run, with_settings
-from idiolect.experiments.reproduction.quick import quick
-from idiolect.experiments.scenarios import find, scenario, scenarios
+from idiolect.reproduction.quick_experiment import quick_experiment
+from idiolect.reproduction.scenarios import find_scenario, scenario, scenarios
 
 N_TRAIN, N_TEST, CLASSES = 200, 50, 10
-PLACE = Where("loop", "cpu", "a test")
+PLACE = EngineChoice("loop", "cpu", "a test")
 
 
 @pytest.fixture
@@ -190,7 +190,7 @@ def test_client_without_a_test_sample_is_refused_by_name(data, experiment):
 def test_deployment_splits_every_sites_own_rows(tmp_path):
     chosen = Experiment(partition="label_k(k=4)", clients=10, client_test="official", test=0.0)
     with pytest.raises(UserError, match="tests every site on rows of its own; set client_test to split"):
-        init(chosen, tmp_path / "deployment", Options(plain=True))
+        create_deployment(chosen, tmp_path / "deployment", DeploymentOptions(plain=True))
     assert not (tmp_path / "deployment").exists()
 
 
@@ -200,17 +200,17 @@ def test_deployment_splits_every_sites_own_rows(tmp_path):
 def test_scenes_take_their_data_as_their_papers_do():
     """FedPer: 50 000 training and 10 000 test samples; PersFL: 60 000 of CIFAR-10, 70 000 of MNIST in one pool."""
     for found in scenarios():
-        given = {key: one.value for key, one in found.given().items()}
+        given = {key: one.value for key, one in found.settings().items()}
         official = found.paper == "fedper" and found.dataset != "flickr-aes"
         assert given["client_test"] == ("official" if official else "split"), found.name
         assert given["pool"] == ("train_and_test" if found.paper == "persfl" else "train"), found.name
         assert not any("official training set" in sentence for sentence in found.differs)
-    pool = find("persfl-c10-ds1").given()["pool"]
+    pool = find_scenario("persfl-c10-ds1").settings()["pool"]
     assert pool.origin == "paper" and "60 000" in pool.reason
-    assert find("fedper-c10-k4-resnet34").given()["client_test"].origin == "inferred"
+    assert find_scenario("fedper-c10-k4-resnet34").settings()["client_test"].origin == "inferred"
 
 
 @pytest.mark.parametrize("name", ["fedper-c100-k40-mobilenet", "fedper-linear-c100", "persfl-mnist-ds3"])
 def test_quick_scenes_can_be_prepared(name):
-    setting = prepare(quick(scenario(name, method="fedper")), PLACE)
+    setting = prepare(quick_experiment(scenario(name, method="fedper")), PLACE)
     assert min(setting.federation.clients.sizes("test")) > 0

@@ -136,7 +136,7 @@ def test_missing_package_is_one_sentence_and_nothing_is_run(name, tiny, tmp_path
     monkeypatch.setitem(sys.modules, name, None)
     for module in [module for module in sys.modules if module.startswith(f"{name}.")]:
         monkeypatch.setitem(sys.modules, module, None)
-    monkeypatch.delitem(sys.modules, f"idiolect.experiments.tracking.to_{name}", raising=False)
+    monkeypatch.delitem(sys.modules, f"idiolect.experiments.tracking.{name}_tracker", raising=False)
     with pytest.raises(UserError, match=rf"logging to {name} needs .*pip install 'idiolect\[tracking\]'"):
         compare(["fedavg"], experiment=tiny, out=tmp_path, log=[name], **LOOP)
     assert not list(tmp_path.iterdir())

@@ -12,9 +12,9 @@ import pytest
 from idiolect import UserError, methods, register
 from idiolect.cli import TINY
 from idiolect.core import Method, Part, chain
-from idiolect.engines import Loop, Where
+from idiolect.engines import EngineChoice, LoopEngine
 from idiolect.experiments import Simulation, prepare, with_settings
-from idiolect.methods.cards.kept import KEPT
+from idiolect.methods.cards.method_card import KEPT
 from idiolect.methods.catalogue import METHODS, PARTS
 from idiolect.parts import average, proximal
 
@@ -115,8 +115,8 @@ def test_card_counts_the_state_of_the_papers(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_symbols_are_the_bytes_of_a_run(name):
     text = "feddf(steps=1)" if name == "feddf" else name
-    setting = prepare(with_settings(TINY, {"method": text}), Where("loop", "cpu", ""))
-    run = Simulation.start(setting, Loop(setting.work))
+    setting = prepare(with_settings(TINY, {"method": text}), EngineChoice("loop", "cpu", ""))
+    run = Simulation.start(setting, LoopEngine(setting.work))
     run.advance()
     (row,) = run.rounds.table().to_pylist()
     params, structure = setting.initial(0).params, setting.task.structure

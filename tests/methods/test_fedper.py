@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from idiolect.engines import Loop, Workload
+from idiolect.engines import LoopEngine, Workload
 from idiolect.federation import select
 
 PART = "private_layers"
@@ -84,7 +84,7 @@ def test_swapping_two_clients_swaps_their_results(lab, method):
     swapped = lab.start(method, local_epochs=2, federation=other)
     original = fedper.simulation.setting
     work = Swapped(**vars(swapped.setting.work), original=original.work, mapping=mapping)
-    swapped.engine = Loop(work)
+    swapped.engine = LoopEngine(work)
     swapped.store.write({c: original.first_private(mapping[c]) for c in range(5)})
     for _ in range(3):
         swapped.advance()

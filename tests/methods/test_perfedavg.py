@@ -171,7 +171,8 @@ def test_hessian_free_form_is_exact_maml_on_a_quadratic_for_any_difference(
 ):
     method = f"perfedavg_hf(inner_rate=0.05, outer_rate=0.05, difference={difference})"
     simulation = lab.start(method, net="one layer", engine=engine, **two)
-    simulation.setting = replace(simulation.setting, task=simulation.setting.task._replace(criterion=squared))
+    setting = simulation.setting
+    simulation.participants.setting = replace(setting, task=setting.task._replace(criterion=squared))
     path = [simulation.server["params"]]
     for _ in range(2):
         simulation.advance()

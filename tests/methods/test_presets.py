@@ -8,7 +8,7 @@ import pytest
 
 from idiolect import UserError, methods
 from idiolect.methods.catalogue import METHODS
-from idiolect.methods.resolution import beyond_defaults, resolved
+from idiolect.methods.method_text import beyond_defaults, resolved
 
 PLAIN_STEPS = {"lr_scale": 1.0, "clip_norm": None}
 INHERITED = {"momentum": 0.9, "schedule": "mu_a", "momentum_max": 1.0}

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from idiolect.errors import UserError
 from idiolect.partition import label_k
-from idiolect.partition.class_hands import deal_classes
+from idiolect.partition.label_k import assign_classes
 
 CIFAR10 = np.repeat(np.arange(10), 5000)
 CIFAR100 = np.repeat(np.arange(100), 500)
@@ -48,17 +48,17 @@ def test_fedper_gives_every_class_to_k_of_ten_clients(k):
 
 @settings(max_examples=60, deadline=2000)
 @given(data=st.data(), n_classes=st.integers(1, 15), n_clients=st.integers(1, 30), seed=st.integers(0, 10**6))
-def test_hands_hold_k_distinct_classes_dealt_evenly(data, n_classes, n_clients, seed):
+def test_clients_hold_k_distinct_classes_assigned_evenly(data, n_classes, n_clients, seed):
     k = data.draw(st.integers(1, n_classes))
-    held = deal_classes(np.random.default_rng(seed), n_classes, n_clients, k, allow_duplicates=False)
+    held = assign_classes(np.random.default_rng(seed), n_classes, n_clients, k, allow_duplicates=False)
     assert held.max() == 1
     assert (held.sum(axis=1) == k).all()
     assert np.ptp(held.sum(axis=0)) <= 1
 
 
-def test_straddling_hand_is_uniform_over_the_other_classes():
+def test_straddling_client_is_uniform_over_the_other_classes():
     # C = 3, k = 2: client 1 holds the class that client 0 left and, equally often, each of the two others.
-    second = [deal_classes(np.random.default_rng(seed), 3, 2, 2, False) for seed in range(2000)]
+    second = [assign_classes(np.random.default_rng(seed), 3, 2, 2, False) for seed in range(2000)]
     left = [int(np.flatnonzero(held[0] == 0)[0]) for held in second]
     assert all(held[1, c] == 1 for held, c in zip(second, left, strict=True))
     other = [

@@ -16,7 +16,7 @@ from idiolect.errors import UserError
 from idiolect.records import (
     RoundBuffer,
     RowBuffer,
-    checkpoint,
+    checkpoints,
     export_model,
     load_checkpoint,
     save_checkpoint,
@@ -141,13 +141,13 @@ def test_tables_grow_by_what_is_new(tmp_path: Path) -> None:
 def test_checkpoint_writes_less_than_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Row by row log2(n) times on average; from a limit on a file is left alone."""
     written: list[int] = []
-    original = checkpoint.write_table
-    monkeypatch.setattr(checkpoint, "write_table", lambda p, t: written.append(t.num_rows) or original(p, t))
+    original = checkpoints.write_table
+    monkeypatch.setattr(checkpoints, "write_table", lambda p, t: written.append(t.num_rows) or original(p, t))
     for number in range(1, 33):
         save_checkpoint(tmp_path, number, {}, {"rounds": growing(number)["rounds"]}, number - 1 or None)
     assert sum(written) < 32 * 6
     assert max(written) == 32
-    monkeypatch.setattr(checkpoint, "MOST_ROWS", 4)
+    monkeypatch.setattr(checkpoints, "MOST_ROWS", 4)
     written.clear()
     for number in range(33, 65):
         save_checkpoint(tmp_path, number, {}, {"rounds": growing(number)["rounds"]}, number - 1)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from idiolect.records.layout import flatten, unflatten
+from idiolect.records.checkpoints import flatten, unflatten
 
 KEYS = st.text(max_size=4) | st.sampled_from(["a/b", "~1", "~", "", "__metadata__"])
 TREES = st.dictionaries(

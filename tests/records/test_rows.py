@@ -38,7 +38,7 @@ def test_rows_give_the_same_file_however_they_came(monkeypatch: pytest.MonkeyPat
     looked_at = fill(RowBuffer(), range(1, 4))
     assert looked_at.table().num_rows == 12
     assert parquet(fill(looked_at, range(4, 6))) == expected
-    monkeypatch.setattr("idiolect.records.buffer.SEAL", 5)
+    monkeypatch.setattr("idiolect.records.tables.SEAL", 5)
     sealed = fill(RowBuffer(), range(1, 6))
     assert len(sealed) == 20 and parquet(sealed) == expected
 

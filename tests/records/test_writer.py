@@ -12,7 +12,7 @@ import pytest
 
 from idiolect.errors import UserError
 from idiolect.records import RunWriter, finished, read_run, write_atomically
-from idiolect.records.atomic import replacing
+from idiolect.records.atomic_files import replacing
 from idiolect.records.tables import write_pieces
 
 

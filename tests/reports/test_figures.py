@@ -7,7 +7,7 @@ import pytest
 
 from idiolect.records import Run
 from idiolect.reports import clients_data, clients_figure, curves_data, curves_figure, partition_figure
-from idiolect.reports.appearance import appearances
+from idiolect.reports.figures.style import appearances
 
 
 def test_curves_average_seeds_by_round(make_run) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from idiolect.reports.lines import lines_figure
+from idiolect.reports import lines_figure
 
 
 def test_panels_lines_and_bands_are_those_of_the_points():

@@ -14,7 +14,7 @@ import pytest
 
 from idiolect.records import Run
 from idiolect.reports import gather, write_page
-from idiolect.reports.grouping import group_runs
+from idiolect.reports.run_groups import group_runs
 from idiolect.statistics import change_histogram, changes
 
 from .browser import CHROMIUM, Browser

@@ -12,6 +12,8 @@ from idiolect.errors import UserError
 from idiolect.records import RoundBuffer, RowBuffer, Run, RunWriter, read_run
 from idiolect.reports import (
     bars_figure,
+    before_after_data,
+    before_after_figure,
     calibration_data,
     calibration_figure,
     change_data,
@@ -33,11 +35,8 @@ from idiolect.reports import (
     teachers_data,
     teachers_figure,
     write_report,
-    zigzag_data,
-    zigzag_figure,
 )
-from idiolect.reports.page_extras import extras_part
-from idiolect.reports.ranks import ranks_part
+from idiolect.reports.page.document import extras_part, ranks_part
 
 Row = tuple[
     int, int, str, str, str, str, str, float
@@ -86,10 +85,10 @@ def observed(write: Write) -> Run:
 
 
 def test_zigzag_goes_up_by_training_and_down_by_the_download(observed: Run) -> None:
-    data = zigzag_data([observed])
+    data = before_after_data([observed])
     assert data["before"].tolist() == pytest.approx([20, 30, 50])
     assert data["after"].tolist() == pytest.approx([60, 80, 90])
-    (axes,) = zigzag_figure(data).axes
+    (axes,) = before_after_figure(data).axes
     solid = [line.get_ydata() for line in axes.lines if line.get_linestyle() == "-"]
     dotted = [line.get_ydata() for line in axes.lines if line.get_linestyle() == ":"]
     assert [list(y) for y in solid] == [pytest.approx(pair) for pair in ([20, 60], [30, 80], [50, 90])]
@@ -108,8 +107,15 @@ def test_degradation_is_the_download_less_what_was_made_before(observed: Run) ->
 def test_runs_that_were_not_observed_are_left_out_by_themselves(observed: Run, write: Write) -> None:
     silent = write("Silent", [accuracy(3, 0, 0.5, "global", "before")])
     assert set(degradation_data([observed, silent])["line"]) == {"FedAvg"}
-    assert set(zigzag_data([silent, observed])["panel"]) == {"FedAvg"}
-    for make in (degradation_data, zigzag_data, profile_data, teachers_data, calibration_data, change_data):
+    assert set(before_after_data([silent, observed])["panel"]) == {"FedAvg"}
+    for make in (
+        degradation_data,
+        before_after_data,
+        profile_data,
+        teachers_data,
+        calibration_data,
+        change_data,
+    ):
         with pytest.raises(UserError):
             make([silent])
     assert set(special_pictures([silent])) == {"heat-map", "targets"}

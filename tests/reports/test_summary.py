@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from idiolect.errors import UserError
 from idiolect.reports import summarise
-from idiolect.reports.accuracies import worst_tenth
+from idiolect.statistics import worst_tenth
 
 
 def test_summary_takes_the_last_round_of_the_headline(make_run) -> None:

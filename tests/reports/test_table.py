@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from idiolect.reports import csv_table, markdown_table, notes_of, plain_rows, summarise
-from idiolect.reports.table import human_bytes
+from idiolect.reports.summary_table import human_bytes
 
 
 @pytest.mark.parametrize(

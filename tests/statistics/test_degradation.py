@@ -9,7 +9,7 @@ import pytest
 
 from idiolect.errors import UserError
 from idiolect.experiments import Experiment, run
-from idiolect.statistics import degradation, measured, zigzag
+from idiolect.statistics import before_and_after, degradation, measured
 
 
 def selections(**by_round: dict[int, tuple[float, float]]):
@@ -44,7 +44,7 @@ def test_client_selected_once_has_no_degradation(make_run):
 
 
 def test_zigzag_has_both_ends_of_every_selection(make_run):
-    table = zigzag(make_run(HISTORY)).set_index(["client", "round"])
+    table = before_and_after(make_run(HISTORY)).set_index(["client", "round"])
     assert table.loc[(1, 3), ["shared_before", "shared_after"]].tolist() == [0.3, 0.8]
     assert len(table) == 6
 

@@ -72,7 +72,7 @@ def test_permutation_of_many_clients_is_drawn_seeded_and_never_zero(monkeypatch)
     assert drawn == permutation_test(values, resamples=2**14 - 1) != exact
     assert drawn == pytest.approx(exact, abs=4 * np.sqrt(exact * (1 - exact) / 2**14))
     assert permutation_test(np.full(40, 0.1), resamples=99) == 1 / 100
-    monkeypatch.setattr("idiolect.statistics.paired.AT_ONCE", 140)
+    monkeypatch.setattr("idiolect.statistics.significance_tests.AT_ONCE", 140)
     assert permutation_test(values, resamples=2**14 - 1) == drawn
 
 

@@ -1,15 +1,14 @@
 """How fast the engines are, beside a plain loop of torch that the bench carries itself."""
 
-from idiolect.bench.cell import SIZES, WORKLOADS, Cell, workloads
-from idiolect.bench.grid import Grid, bench
-from idiolect.bench.report import Report
-from idiolect.bench.table import notes_of, rows_of_table
+from idiolect.bench.grid import BenchGrid, bench
+from idiolect.bench.report import Report, notes_of, rows_of_table
+from idiolect.bench.workloads import SIZES, WORKLOADS, BenchCell, workloads
 
 __all__ = [
     "SIZES",
     "WORKLOADS",
-    "Cell",
-    "Grid",
+    "BenchCell",
+    "BenchGrid",
     "Report",
     "bench",
     "notes_of",

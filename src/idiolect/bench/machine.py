@@ -1,4 +1,4 @@
-"""The machine that a bench runs on: what it is, how fast it multiplies and copies, and how idle it was."""
+"""The machine that a bench runs on: its description, its load, and its peak rates of multiplying and copying."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from idiolect.bench.floor import Peaks
+from idiolect.bench.roofline import Peaks
 
 __all__ = ["cores", "cuda_peak", "describe_machine", "measure_peaks", "synchronise"]
 
@@ -21,7 +21,7 @@ REPEATS = 15
 
 
 def cores() -> int:
-    """Cores that this process may use."""
+    """Returns the number of cores that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
@@ -48,22 +48,21 @@ def _processor() -> str:
 
 
 def synchronise(device: str) -> None:
-    """Waits until everything asked of the device is done."""
+    """Waits until the device has finished all its work."""
     if device == "cuda":
         torch.cuda.synchronize()
 
 
 def cuda_peak(device: str) -> int | None:
-    """Most bytes of GPU memory that this process has held tensors in."""
+    """Returns the peak bytes of GPU memory that tensors of this process have used."""
     return torch.cuda.max_memory_allocated() if device == "cuda" else None
 
 
 def measure_peaks(dtype: torch.dtype, device: str) -> Peaks:
-    """The best of many large matrix products and copies.
+    """Returns the best rates of many large matrix products and copies.
 
-    On a CPU also with one thread, times the cores: where others use the machine, one thread still gets a core to
-    itself now and then.  On a GPU, float32 products may use TF32 where torch's convolutions may, which they do
-    unless told otherwise.
+    On a CPU it also measures one thread and multiplies by the cores, because on a shared machine one thread gets a
+    core to itself more often than all threads do.  On a GPU, float32 products use TF32 if torch's convolutions do.
     """
     if device == "cuda":
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32

@@ -1,7 +1,6 @@
-"""Resident memory of a process and its children, sampled from outside while they work.
+"""Peak resident memory of a process and its children, sampled from outside while they work.
 
-A page that several processes share is counted once, divided among them (the kernel's Pss), so that workers are not
-charged for the data they share.
+A page that several processes share is divided among them (the kernel's Pss), so that shared data count once.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ PERIOD = 0.01  # seconds between samples
 
 
 def resident(pid: int) -> int | None:
-    """Bytes of the process and of all its descendants; None where the kernel does not tell."""
+    """Returns the bytes of the process and all its descendants, or None if the kernel does not say."""
     family, total = [pid], 0
     for member in family:
         try:
@@ -41,7 +40,7 @@ def _children(pid: int) -> list[int]:
 
 
 class PeakMemory:
-    """Samples while its block runs; ``peak`` is the greatest sum seen, or None."""
+    """Samples memory while its block runs; ``peak`` is the largest sum seen, or None."""
 
     def __init__(self, pid: int) -> None:
         self.peak: int | None = None

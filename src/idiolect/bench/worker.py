@@ -1,71 +1,135 @@
-"""A row's own process: it prepares once, then makes a round whenever the bench asks for one.
+"""The worker process of a row: it prepares an engine or a plain loop once, then makes a round whenever it is asked.
 
-``python -m idiolect.bench.worker`` reads commands from standard input: first the row, then ``turn`` (one timed round,
-or the end of the run), ``save`` (the shared model, to compare), ``sway`` (the plain loop's after a round from a start
-that is rounded) and ``count`` (a round of the plain loop under hooks).
+``python -m idiolect.bench.worker`` reads a row and then commands: ``turn`` makes one timed round, or the end of the
+run; ``save`` writes the shared model, to compare it; ``sway`` writes the plain loop's model after a round from a
+perturbed start; ``count`` counts the work of one round of the plain loop.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import os
 import time
-import traceback
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from idiolect.bench import peer_flower, peer_pfl
-from idiolect.bench.cell import Cell
-from idiolect.bench.lessons import steps_of_round
+from idiolect.bench.batches import PlainBatches, end_batches, round_batches, steps_of_round
 from idiolect.bench.machine import cuda_peak, measure_peaks, synchronise
-from idiolect.bench.methods import Entry, entry_of
-from idiolect.bench.runners import EngineRunner, PlainRunner, Runner
-from idiolect.bench.setting import setting_of
-from idiolect.bench.turnstile import Turnstile
-from idiolect.bench.work import activations, count_work, traffic
-from idiolect.engines import place, start_early
+from idiolect.bench.native_network import values
+from idiolect.bench.plain_loops import PlainLoop, PlainMethod, plain_method
+from idiolect.bench.roofline import activations, count_work, traffic
+from idiolect.bench.worker_protocol import BenchConnection, serve_row
+from idiolect.bench.workloads import BenchCell, bench_setting
+from idiolect.core import broadcast
+from idiolect.engines import EngineChoice, choose_engine, place, start_early
 from idiolect.errors import UserError
-from idiolect.experiments import Setting
+from idiolect.experiments import Setting, Simulation
 
-__all__ = ["main"]
-
-FACTORS = {"float64": torch.float64, "bf16": torch.bfloat16}  # what products are made of, if not float32
-PEERS = {"pfl": peer_pfl.serve, "pfl-pair": peer_pfl.serve_pair, "flower": peer_flower.serve}
+__all__ = ["EngineRunner", "PlainRunner", "Runner", "serve"]
 
 
-def main() -> int:
-    turnstile = Turnstile.on_standard_streams()
-    row = turnstile.next()
-    if row is None:
-        return 0
-    try:
-        _serve(row, turnstile)
-    except UserError as error:
-        turnstile.answer(error=str(error))
-    except Exception as error:
-        traceback.print_exc()
-        turnstile.answer(error=f"{type(error).__name__}: {str(error).strip()}".splitlines()[0])
-    return 0
+class Runner(Protocol):
+    """What a row runs.  An engine and the plain loop make the same rounds."""
+
+    def ready(self, phase: str) -> None:
+        """Prepares what is not timed of the next round, or of the end."""
+
+    def go(self, phase: str) -> None:
+        """Makes the next round, or the end of the run."""
+
+    def values(self) -> list[Tensor]:
+        """Returns the shared model: parameters, then running statistics."""
+
+    def close(self) -> None:
+        """Ends its processes."""
 
 
-def _serve(row: dict[str, Any], turnstile: Turnstile) -> None:
-    torch.set_num_threads(row["threads"])
-    cell, runner = Cell(**row["cell"]), row["runner"]
+class EngineRunner:
+    """An engine inside a simulation: everything that a round does but evaluation is timed."""
+
+    def __init__(self, setting: Setting, where: EngineChoice) -> None:
+        self.setting = setting
+        self.engine = choose_engine(where, setting.work)
+        self.simulation = Simulation.start(setting, self.engine)
+
+    def ready(self, phase: str) -> None:
+        """Does nothing: planning batches is part of an engine's time."""
+
+    def go(self, phase: str) -> None:
+        simulation = self.simulation
+        if phase == "round":
+            simulation.advance()
+            return
+        program = self.setting.program(simulation.round)
+        sent = broadcast(self.setting.method, simulation.server)
+        population = self.setting.federation.population
+        size = simulation.store.at_once(population, least=program.clock.cohort_size)
+        for first in range(0, population, size):
+            rows = simulation.store.together(range(first, min(first + size, population)))
+            self.engine.settle(program, "end", sent, rows)
+
+    def values(self) -> list[Tensor]:
+        server = self.simulation.server
+        return [*server["params"].values(), *server["buffers"].values()]
+
+    def close(self) -> None:
+        self.engine.close()
+
+
+class PlainRunner:
+    """A plain loop, whose batches are looked up before the clock starts."""
+
+    def __init__(self, setting: Setting, kind: type[PlainLoop]) -> None:
+        self.setting, self.plain, self.round = setting, kind(setting), 0
+        self.batches: PlainBatches = {}
+
+    def nudge(self, rounding: float, seed: int) -> None:
+        """Perturbs every number of the shared model by a relative ``rounding`` of random sign."""
+        random = torch.Generator().manual_seed(seed)
+        for value in self.plain.shared.values():
+            if value.is_floating_point():
+                signs = torch.randint(2, value.shape, generator=random) * 2 - 1
+                value *= 1 + rounding * signs.to(value)
+
+    def ready(self, phase: str) -> None:
+        batches = round_batches if phase == "round" else end_batches
+        self.batches = batches(self.setting, self.round)
+
+    def go(self, phase: str) -> None:
+        if phase == "round":
+            self.plain.round(self.batches)
+            self.round += 1
+        else:
+            self.plain.end(self.batches)
+
+    def values(self) -> list[Tensor]:
+        self.plain.net.load_state_dict(self.plain.shared)
+        return values(self.plain.net)
+
+    def close(self) -> None:
+        """Does nothing: the plain loop has no processes."""
+
+
+FACTORS = {
+    "float64": torch.float64,
+    "bf16": torch.bfloat16,
+}  # the type of matrix products, where it is not float32
+
+
+def serve(cell: BenchCell, runner: str, connection: BenchConnection) -> None:
+    """Answers the commands of the bench for one row until the bench hangs up."""
     if runner == "peaks":
-        turnstile.answer(**_peaks(cell))
-        while turnstile.next() is not None:
-            turnstile.answer(**_peaks(cell))
+        connection.answer(**_peaks(cell))
+        while connection.next() is not None:
+            connection.answer(**_peaks(cell))
         return
-    if runner in PEERS:
-        PEERS[runner](cell, turnstile)
-        return
-    entry = entry_of(cell.method)
+    entry = plain_method(cell.method)
     where = None if runner == "plain" else place(runner, cell.device)
     if where is not None:
         start_early(where)
-    setting = setting_of(cell, entry.text, where)
+    setting = bench_setting(cell, entry.text, where)
     facts = {"parameters": setting.n_parameters, "engine": runner, "reason": ""}
     running: Runner
     if where is None:
@@ -74,38 +138,38 @@ def _serve(row: dict[str, Any], turnstile: Turnstile) -> None:
         facts |= {"engine": where.engine, "reason": where.reason}
         running = EngineRunner(setting, where)
     try:
-        _turns(running, setting, entry, facts, turnstile)
+        _turns(running, setting, entry, facts, connection)
     finally:
         running.close()
 
 
-def _peaks(cell: Cell) -> dict[str, float]:
+def _peaks(cell: BenchCell) -> dict[str, float]:
     return measure_peaks(FACTORS.get(cell.precision, torch.float32), cell.device)._asdict()
 
 
 def _turns(
-    running: Runner, setting: Setting, entry: Entry, facts: dict[str, Any], turnstile: Turnstile
+    running: Runner, setting: Setting, entry: PlainMethod, facts: dict[str, Any], connection: BenchConnection
 ) -> None:
-    turnstile.answer(phases=entry.phases, **facts)
-    made, device = 0, setting.work.x.device.type
-    while (command := turnstile.next()) is not None:
+    connection.answer(phases=entry.phases, **facts)
+    made, device = 0, setting.work.device.type
+    while (command := connection.next()) is not None:
         if command["do"] in ("save", "sway"):
             saved = running if command["do"] == "save" else _swayed(setting, entry, command)
             np.savez(command["path"], *(value.detach().cpu().numpy() for value in saved.values()))
-            turnstile.answer()
+            connection.answer()
             continue
         phase = command["phase"]
         steps = steps_of_round(setting, made, phase)
         if command["do"] == "count":
             assert isinstance(running, PlainRunner)
-            turnstile.answer(**_counted(running, phase, steps))
+            connection.answer(**_counted(running, phase, steps))
         else:
             seconds = _timed(running, phase, device)
-            turnstile.answer(seconds=seconds, steps=steps, cuda=cuda_peak(device))
+            connection.answer(seconds=seconds, steps=steps, cuda=cuda_peak(device))
         made += phase == "round"
 
 
-def _swayed(setting: Setting, entry: Entry, command: dict[str, Any]) -> PlainRunner:
+def _swayed(setting: Setting, entry: PlainMethod, command: dict[str, Any]) -> PlainRunner:
     twin = PlainRunner(setting, entry.plain)
     twin.nudge(command["rounding"], command["seed"])
     twin.ready("round")
@@ -134,4 +198,4 @@ def _counted(running: PlainRunner, phase: str, planned: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    os._exit(main())  # what is left to tear down is memory
+    serve_row(serve)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from rich.console import Console
+from typer import Typer
 
 from idiolect.cli.app import app
 from idiolect.cli.bench import bench_command
@@ -39,10 +40,10 @@ __all__ = [
 INTERRUPTED = 130  # typer's exit code after Ctrl-C, of which it says nothing
 
 
-def main() -> None:
+def main(application: Typer = app) -> None:
     """Runs the command line: a user's mistake is one sentence on standard error and exit code 2."""
     try:
-        app()
+        application()
     except UserError as error:
         _say(str(error), "red")
         sys.exit(2)

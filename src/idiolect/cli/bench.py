@@ -3,80 +3,90 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from idiolect.bench import SIZES, Grid, bench, notes_of, rows_of_table, workloads
+from idiolect.bench import SIZES, BenchCell, BenchGrid, Report, bench, notes_of, rows_of_table, workloads
+from idiolect.bench.measurement import Peer
 from idiolect.cli.app import app
 from idiolect.cli.options import Device, Json
 from idiolect.cli.output import console_of_output
 from idiolect.cli.terminal import print_table
 from idiolect.errors import UserError
 
-__all__ = ["bench_command"]
+__all__ = ["bench_command", "bench_command_with"]
 
 
-@app.command("bench")
-def bench_command(
-    models_: Annotated[
-        str, typer.Option("--models", help=f"Workloads separated by commas: {', '.join(workloads())}.")
-    ] = ",".join(Grid.workloads),
-    engines: Annotated[
-        str, typer.Option(help="Engines separated by commas; auto is whichever is picked.")
-    ] = (",".join(Grid.engines)),
-    clients: Annotated[str, typer.Option(help="Cohort sizes separated by commas.")] = "20",
-    precision: Annotated[str, typer.Option(help="Precisions separated by commas.")] = "float32",
-    method: Annotated[
-        str, typer.Option(help="fedavg, map, persfl, superfed-mm; commas for several.")
-    ] = "fedavg",
-    device: Device = "auto",
-    population: Annotated[
-        int, typer.Option(help="Clients that there are; as many as the cohort, where that is larger.")
-    ] = Grid.population,
-    samples: Annotated[int, typer.Option(help="Training images of a client.")] = Grid.samples,
-    batch_size: Annotated[int, typer.Option(help="Images in a batch.")] = Grid.batch_size,
-    sizes: Annotated[
-        str, typer.Option(help=f"Of the clients: {' or '.join(SIZES)}, or both separated by a comma.")
-    ] = ",".join(Grid.sizes),
-    seed: Annotated[
-        int, typer.Option(help="Of images, cohorts and batches, and of who has which size.")
-    ] = Grid.seed,
-    repeats: Annotated[int, typer.Option(help="Timed rounds of every row.")] = Grid.repeats,
-    warmup: Annotated[int, typer.Option(help="Rounds before them.")] = Grid.warmup,
-    peers: Annotated[bool, typer.Option("--peers", help="Time pfl-research and Flower as well.")] = False,
-    as_json: Json = False,
-) -> None:
-    """Time the engines beside a plain loop of torch, turn by turn (about four minutes on two cores)."""
-    cohorts = tuple(_whole("clients", text) for text in _listed(clients))
-    grid = Grid(
-        workloads=_listed(models_),
-        engines=_listed(engines),
-        clients=cohorts,
-        precisions=_listed(precision),
-        methods=_listed(method),
-        device=device,
-        population=population,
-        samples=samples,
-        batch_size=batch_size,
-        sizes=_listed(sizes),
-        seed=seed,
-        repeats=repeats,
-        warmup=warmup,
-        peers=peers,
-    )
-    with Console(stderr=True).status("starting") as status:
-        report = bench(grid, status.update)
+def bench_command_with(peers_of: Callable[[BenchCell], Sequence[Peer]]) -> Callable[..., None]:
+    """Returns the command, which times these peers as well."""
+
+    def command(
+        models_: Annotated[
+            str, typer.Option("--models", help=f"Workloads separated by commas: {', '.join(workloads())}.")
+        ] = ",".join(BenchGrid.workloads),
+        engines: Annotated[
+            str, typer.Option(help="Engines separated by commas; auto is whichever is picked.")
+        ] = ",".join(BenchGrid.engines),
+        clients: Annotated[str, typer.Option(help="Cohort sizes separated by commas.")] = "20",
+        precision: Annotated[str, typer.Option(help="Precisions separated by commas.")] = "float32",
+        method: Annotated[
+            str, typer.Option(help="fedavg, map, persfl, superfed-mm; commas for several.")
+        ] = "fedavg",
+        device: Device = "auto",
+        population: Annotated[
+            int, typer.Option(help="Clients that there are; as many as the cohort, where that is larger.")
+        ] = BenchGrid.population,
+        samples: Annotated[int, typer.Option(help="Training images of a client.")] = BenchGrid.samples,
+        batch_size: Annotated[int, typer.Option(help="Images in a batch.")] = BenchGrid.batch_size,
+        sizes: Annotated[
+            str, typer.Option(help=f"Of the clients: {' or '.join(SIZES)}, or both separated by a comma.")
+        ] = ",".join(BenchGrid.sizes),
+        seed: Annotated[
+            int, typer.Option(help="Of images, cohorts and batches, and of who has which size.")
+        ] = BenchGrid.seed,
+        repeats: Annotated[int, typer.Option(help="Timed rounds of every row.")] = BenchGrid.repeats,
+        warmup: Annotated[int, typer.Option(help="Rounds before them.")] = BenchGrid.warmup,
+        as_json: Json = False,
+    ) -> None:
+        """Time the engines beside a plain loop of torch, turn by turn (about four minutes on two cores)."""
+        grid = BenchGrid(
+            workloads=_listed(models_),
+            engines=_listed(engines),
+            clients=tuple(_whole("clients", text) for text in _listed(clients)),
+            precisions=_listed(precision),
+            methods=_listed(method),
+            device=device,
+            population=population,
+            samples=samples,
+            batch_size=batch_size,
+            sizes=_listed(sizes),
+            seed=seed,
+            repeats=repeats,
+            warmup=warmup,
+        )
+        with Console(stderr=True).status("starting") as status:
+            report = bench(grid, status.update, peers_of)
+        _print(report, as_json)
+        if all(line["refused"] for line in report.lines if line["runner"] in grid.engines):
+            raise typer.Exit(1)
+
+    return command
+
+
+bench_command = app.command("bench")(bench_command_with(lambda cell: ()))
+
+
+def _print(report: Report, as_json: bool) -> None:
     if as_json:
         print(json.dumps({**report.as_dict(), "notes": notes_of(report)}, indent=2))
-    else:
-        console = console_of_output()
-        print_table(console, rows_of_table(report), words=3)
-        for note in notes_of(report):
-            console.print(f"- {note}", highlight=False, markup=False)
-    if all(line["refused"] for line in report.lines if line["runner"] in grid.engines):
-        raise typer.Exit(1)
+        return
+    console = console_of_output()
+    print_table(console, rows_of_table(report), words=3)
+    for note in notes_of(report):
+        console.print(f"- {note}", highlight=False, markup=False)
 
 
 def _listed(text: str) -> tuple[str, ...]:

@@ -29,10 +29,10 @@ from idiolect.cli.scenario import of_scenario
 from idiolect.cli.settings import settings_of
 from idiolect.errors import UserError
 from idiolect.experiments import Experiment, with_settings
-from idiolect.experiments.papers import papers
-from idiolect.experiments.run import PUBLIC
-from idiolect.experiments.scenarios import find
+from idiolect.experiments.run import with_public_samples
 from idiolect.methods import method as read_method
+from idiolect.reproduction.papers import papers
+from idiolect.reproduction.scenarios import find_scenario
 
 __all__ = ["deploy_app"]
 
@@ -91,16 +91,16 @@ def init_command(
     ] = None,
 ) -> None:
     """Write a Flower app, a folder for the server and one for each site."""
-    from idiolect.deploy.code import load_file  # noqa: PLC0415 - needs the extra
-    from idiolect.deploy.disclosure import individual_uploads  # noqa: PLC0415
-    from idiolect.deploy.init import Options, init  # noqa: PLC0415
+    from idiolect.deploy.code_digest import load_file  # noqa: PLC0415 - needs the extra
+    from idiolect.deploy.configuration import individual_uploads  # noqa: PLC0415
+    from idiolect.deploy.deployment_folder import DeploymentOptions, create_deployment  # noqa: PLC0415
 
     if code is not None:
         load_file(code)
     flags = {"dataset": dataset, "partition": partition, "model": model, "rounds": rounds}
     chosen = settings_of(False, settings, precision=precision, seed=seed, clients=sites, **flags)
     experiment = _experiment(method, scenario, preset, chosen, data_dir)
-    options = Options(
+    options = DeploymentOptions(
         address=address,
         plain=plain,
         min_sites=min_sites,
@@ -110,11 +110,11 @@ def init_command(
         with_data=not no_data,
         code=code,
     )
-    made = init(experiment, folder, options, data_dir)
+    made = create_deployment(experiment, folder, options, data_dir)
     if sentence := individual_uploads(read_method(experiment.method)):
         _say(f"Note: {sentence}.")
-    _say(f"{len(made.members)} sites and a server for {experiment.method}: {made.folder}")
-    _say(f"Next, a trial on this machine: idiolect deploy up {folder} --local {len(made.members)}")
+    _say(f"{len(made.sites)} sites and a server for {experiment.method}: {made.folder}")
+    _say(f"Next, a trial on this machine: idiolect deploy up {folder} --local {len(made.sites)}")
 
 
 @deploy_app.command("up")
@@ -123,8 +123,8 @@ def up_command(
     local: Annotated[int, typer.Option(help="Sites to start on this machine, for a trial.", min=0)] = 0,
 ) -> None:
     """Start the server here, and with --local sites on loopback; what runs already stays."""
-    from idiolect.deploy.local import bring_up  # noqa: PLC0415
-    from idiolect.deploy.plan import read_deployment  # noqa: PLC0415
+    from idiolect.deploy.configuration import read_deployment  # noqa: PLC0415
+    from idiolect.deploy.processes import bring_up  # noqa: PLC0415
 
     deployment = read_deployment(folder)
     for name, process in bring_up(deployment, local).items():
@@ -138,8 +138,7 @@ def run_command(
     as_json: Json = False,
 ) -> None:
     """Start training, or go on after the last complete round, and show progress per site."""
-    from idiolect.deploy.disclosure import individual_uploads  # noqa: PLC0415
-    from idiolect.deploy.plan import read_deployment, read_plan  # noqa: PLC0415
+    from idiolect.deploy.configuration import individual_uploads, read_deployment, read_plan  # noqa: PLC0415
     from idiolect.deploy.status import start_run, watch  # noqa: PLC0415
 
     deployment = read_deployment(folder)
@@ -160,7 +159,7 @@ def run_command(
 @deploy_app.command("status")
 def status_command(folder: Folder = Path("deployment"), as_json: Json = False) -> None:
     """Show what runs here, how many rounds are done, and each site's last word."""
-    from idiolect.deploy.plan import read_deployment  # noqa: PLC0415
+    from idiolect.deploy.configuration import read_deployment  # noqa: PLC0415
     from idiolect.deploy.status import status  # noqa: PLC0415
 
     found = status(read_deployment(folder))
@@ -173,10 +172,10 @@ def status_command(folder: Folder = Path("deployment"), as_json: Json = False) -
 @deploy_app.command("down")
 def down_command(folder: Folder = Path("deployment")) -> None:
     """End all processes of the deployment on this machine; every state stays on disk."""
-    from idiolect.deploy.local import stop  # noqa: PLC0415
-    from idiolect.deploy.plan import read_deployment  # noqa: PLC0415
+    from idiolect.deploy.configuration import read_deployment  # noqa: PLC0415
+    from idiolect.deploy.processes import stop_processes  # noqa: PLC0415
 
-    ended = stop(read_deployment(folder))
+    ended = stop_processes(read_deployment(folder).folder)
     _say(f"ended {len(ended)} processes" if ended else "nothing was running")
 
 
@@ -191,8 +190,8 @@ def site_command(folder: SiteFolder) -> None:
 @deploy_app.command("key")
 def key_command(folder: SiteFolder) -> None:
     """Make a new key for a site on its own machine; the server gets the public half."""
-    from idiolect.deploy.init import replace_key  # noqa: PLC0415
-    from idiolect.deploy.plan import read_site  # noqa: PLC0415
+    from idiolect.deploy.configuration import read_site  # noqa: PLC0415
+    from idiolect.deploy.deployment_folder import replace_key  # noqa: PLC0415
 
     config = read_site(folder)
     public = replace_key(config.folder)
@@ -206,11 +205,11 @@ def register_command(
     public: Annotated[Path, typer.Argument(help="Its public key.")],
 ) -> None:
     """Make a site's new public key the one that the server knows; it counts from the next deploy up on."""
+    from idiolect.deploy.configuration import read_deployment  # noqa: PLC0415
     from idiolect.deploy.keys import public_key  # noqa: PLC0415
-    from idiolect.deploy.plan import read_deployment  # noqa: PLC0415
 
     deployment = read_deployment(folder)
-    if site not in {member.name for member in deployment.members}:
+    if site not in {member.name for member in deployment.sites}:
         raise UserError(f"there is no site {site} in {folder}; add it with idiolect deploy add")
     public_key(public)
     shutil.copyfile(public, deployment.server / "sites" / f"{site}.pub")
@@ -219,12 +218,12 @@ def register_command(
 @deploy_app.command("add")
 def add_command(folder: Folder, site: Annotated[str, typer.Argument(help="Its name.")]) -> None:
     """Add a site that comes later; it joins by the method's rule for newcomers."""
-    from idiolect.deploy.init import add_site  # noqa: PLC0415
-    from idiolect.deploy.plan import read_deployment, read_plan  # noqa: PLC0415
+    from idiolect.deploy.configuration import read_deployment, read_plan  # noqa: PLC0415
+    from idiolect.deploy.deployment_folder import add_site  # noqa: PLC0415
 
     deployment = read_deployment(folder)
     larger = add_site(deployment, read_plan(deployment.server), site)
-    where = larger.site_folder(larger.members[-1])
+    where = larger.site_folder(larger.sites[-1])
     _say(f"{where} is ready; put its rows into {where / 'data' / 'data.npz'} and start it")
 
 
@@ -234,7 +233,7 @@ def restore_command(
     fresh: Annotated[bool, typer.Option("--fresh", help="Give the private state up.")] = False,
 ) -> None:
     """Put a damaged private state aside and go on from the backup before it."""
-    from idiolect.deploy.plan import read_plan, read_site  # noqa: PLC0415
+    from idiolect.deploy.configuration import read_plan, read_site  # noqa: PLC0415
     from idiolect.deploy.site import private_store  # noqa: PLC0415
 
     config = read_site(folder)
@@ -253,13 +252,11 @@ def _experiment(
     if scenario is not None:
         terminal = watcher({"engine": "loop", "device": "cpu"}, 1)
         base_of, _ = of_scenario(scenario, preset, settings, data_dir, terminal)
-        base = base_of(method or papers()[find(scenario).paper].method)
+        base = base_of(method or papers()[find_scenario(scenario).paper].method)
     else:
         base = Experiment(method=method or "fedper", clients=3, participation_rate=1.0)
     experiment = with_settings(base, settings)
-    if experiment.public < 1 and read_method(experiment.method).needs_public:
-        experiment = with_settings(experiment, {"public": PUBLIC})
-    return experiment
+    return with_public_samples(experiment, [experiment.method])
 
 
 def _say(sentence: str) -> None:

@@ -14,7 +14,7 @@ from idiolect.cli.app import app
 from idiolect.cli.options import Json
 from idiolect.cli.output import console_of_output
 from idiolect.cli.terminal import print_table
-from idiolect.engines import Where
+from idiolect.engines import EngineChoice
 from idiolect.errors import UserError
 from idiolect.experiments import Experiment, prepare
 from idiolect.methods.catalogue import identifier
@@ -71,7 +71,7 @@ def tried_pairs() -> list[methods.Pair]:
     """Every two parts, prepared on a federation so small that it takes a blink."""
 
     def attempt(method: str) -> None:
-        prepare(replace(TINY, method=method), Where("loop", "cpu", "as asked"))
+        prepare(replace(TINY, method=method), EngineChoice("loop", "cpu", "as asked"))
 
     with Console(stderr=True).status("trying every two parts"):
         return list(methods.pairs(attempt))
@@ -80,7 +80,7 @@ def tried_pairs() -> list[methods.Pair]:
 def _explain(text: str, as_json: bool) -> None:
     chosen = methods.method(text)
     try:
-        setting = prepare(replace(TINY, method=text), Where("loop", "cpu", "as asked"))
+        setting = prepare(replace(TINY, method=text), EngineChoice("loop", "cpu", "as asked"))
     except UserError:  # such as more private layers than the small network has
         found = methods.explain(text)
     else:

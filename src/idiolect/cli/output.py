@@ -22,7 +22,7 @@ def watcher(where: dict[str, Any], runs: int) -> Terminal:
     chosen = place(**{name: where[name] for name in asked if name in where})
     terminal = Terminal(Console(stderr=True), runs)
     if terminal.console.is_terminal:
-        terminal.say(f"engine {chosen.engine} on {chosen.device}: {chosen.reason}")
+        terminal.say(str(chosen))
     return terminal
 
 

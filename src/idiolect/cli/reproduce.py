@@ -14,7 +14,7 @@ from idiolect.cli.app import app
 from idiolect.cli.options import DataDir, Device, Engine, Json, Out, Preset
 from idiolect.cli.output import console_of_output, watcher
 from idiolect.cli.settings import names_in
-from idiolect.experiments.reproduce import reproduce
+from idiolect.reproduction.reproduce import reproduce
 
 __all__ = ["reproduce_command"]
 
@@ -80,5 +80,5 @@ def reproduce_command(
         print(json.dumps(reproduction_pages.as_json(done), indent=2))
     else:
         reproduction_pages.print_reproduction(console_of_output(), done)
-    if done.failures or (done.entries and all(one.value is None for one in done.entries)):
+    if done.failures or (done.numbers and all(one.value is None for one in done.numbers)):
         sys.exit(2)

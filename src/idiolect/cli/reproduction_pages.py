@@ -7,19 +7,19 @@ from typing import Any
 from rich.console import Console
 
 from idiolect.cli.terminal import print_table
-from idiolect.experiments.reproduce import Reproduction
-from idiolect.experiments.reproduction.entry import Entry
-from idiolect.experiments.reproduction.files import ABSENT, number
+from idiolect.reproduction.compared_number import ComparedNumber
+from idiolect.reproduction.reproduce import Reproduction
+from idiolect.reproduction.reproduction_result import ABSENT, number_text
 
 __all__ = ["as_json", "print_reproduction"]
 
 
 def print_reproduction(console: Console, done: Reproduction) -> None:
     """Measured beside the paper's number, cell by cell; a quick one shows no number of the paper."""
-    if done.entries:
+    if done.numbers:
         header = ["Row", "Column", "Measured", "95 %"]
         rows = [header if done.quick else [*header, "Paper", "Difference", "Within"]]
-        rows += [_cells(one, done.quick) for one in done.entries]
+        rows += [_cells(one, done.quick) for one in done.numbers]
         print_table(console, rows, title=f"{done.id} (quick)" if done.quick else done.id, words=2)
     for note in (done.caption, *done.notes):
         console.print(f"- {note}", highlight=False, markup=False, soft_wrap=True)
@@ -34,16 +34,16 @@ def as_json(done: Reproduction) -> dict[str, Any]:
         "quick": done.quick,
         "folder": str(done.folder) if done.folder else None,
         "notes": list(done.notes),
-        "cells": [{**vars(one), "difference": one.difference, "within": one.within} for one in done.entries],
+        "cells": [{**vars(one), "difference": one.difference, "within": one.within} for one in done.numbers],
     }
 
 
-def _cells(one: Entry, quick: bool) -> list[str]:
+def _cells(one: ComparedNumber, quick: bool) -> list[str]:
     low, high = one.interval or (None, None)
-    interval = ABSENT if low is None else f"{number(low, one.unit)} .. {number(high, one.unit)}"
-    measured = number(one.value, one.unit)
+    interval = ABSENT if low is None else f"{number_text(low, one.unit)} .. {number_text(high, one.unit)}"
+    measured = number_text(one.value, one.unit)
     if one.spread is not None:
-        measured += f" ± {number(one.spread, one.unit)}"
+        measured += f" ± {number_text(one.spread, one.unit)}"
     if one.rule:
         measured += f" {one.rule}"
     if one.value is None:
@@ -51,9 +51,9 @@ def _cells(one: Entry, quick: bool) -> list[str]:
     cells = [one.row, one.column, measured, interval]
     if quick:
         return cells
-    paper = number(one.paper, one.unit)
+    paper = number_text(one.paper, one.unit)
     if one.paper_spread is not None:
-        paper += f" ± {number(one.paper_spread, one.unit)}"
+        paper += f" ± {number_text(one.paper_spread, one.unit)}"
     within = {None: ABSENT, True: "yes", False: "no"}[one.within]
     difference = ABSENT if one.difference is None else f"{one.difference:+.4g}"
     return [*cells, paper, difference, within]

@@ -38,9 +38,9 @@ from idiolect.cli.scenario import of_scenario
 from idiolect.cli.settings import names_in, settings_of
 from idiolect.experiments import Comparison, compare, run
 from idiolect.experiments.demo import DEMO_METHODS
-from idiolect.experiments.papers import papers
-from idiolect.experiments.scenarios import find, uses
 from idiolect.reports import write_report
+from idiolect.reproduction.papers import papers
+from idiolect.reproduction.scenarios import find_scenario, scenario_uses
 
 __all__ = ["compare_command", "run_command"]
 
@@ -94,7 +94,7 @@ def run_command(
     terminal, base, notes = watcher(where, 1), None, []
     if scenario is not None:
         base_of, notes = of_scenario(scenario, preset, chosen, data_dir, terminal)
-        base = base_of(method or papers()[find(scenario).paper].method)
+        base = base_of(method or papers()[find_scenario(scenario).paper].method)
     done = run(base or method or "", watcher=terminal, notes=notes, **where, **chosen)
     folder = Path(out) / done.manifest["name"]
     write_report([done], folder)
@@ -150,7 +150,7 @@ def compare_command(
     where |= {"store": store, "store_cache": store_cache, "log": log or []}
     names = names_in(methods_ or "all")
     if methods_ is None and scenario is not None:
-        names = list(uses(find(scenario).name).methods)
+        names = list(scenario_uses(find_scenario(scenario).name).methods)
     names = methods.names() if names == ["all"] else names
     carry_out(names, list(range(seed, seed + seeds)), chosen, where, as_json, scenario, preset)
 

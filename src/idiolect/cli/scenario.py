@@ -8,7 +8,7 @@ from typing import Any
 
 from idiolect.cli.terminal import Terminal
 from idiolect.experiments import Experiment
-from idiolect.experiments.scenarios import find, refuse_missing
+from idiolect.reproduction.scenarios import find_scenario, refuse_missing_data
 
 __all__ = ["of_scenario"]
 
@@ -17,10 +17,10 @@ def of_scenario(
     name: str, preset: str, settings: dict[str, Any], data_dir: Path | None, terminal: Terminal
 ) -> tuple[Callable[[str], Experiment], list[str]]:
     """What gives a method its experiment, and the notes of its runs; the warning is printed."""
-    found = find(name)
-    found.given(preset)
+    found = find_scenario(name)
+    found.settings(preset)
     if "dataset" not in settings:
-        refuse_missing(found, data_dir)
+        refuse_missing_data(found, data_dir)
     warning = found.warning_of(preset)
     if warning:
         terminal.say(f"warning: {warning}")

@@ -8,8 +8,9 @@ from typing import Any
 from rich.console import Console
 
 from idiolect.cli.terminal import print_table
-from idiolect.experiments.papers import papers
-from idiolect.experiments.scenarios import ORIGINS, Scenario, availability, scenarios, uses
+from idiolect.data.availability import availability
+from idiolect.reproduction.papers import papers
+from idiolect.reproduction.scenarios import ORIGINS, Scenario, scenario_uses, scenarios
 
 __all__ = ["as_json", "listing", "print_listing", "print_page"]
 
@@ -55,10 +56,10 @@ def as_json(scenario: Scenario, preset: str, data_dir: Path | None) -> dict[str,
         "differs": list(scenario.differs),
         "expected_clients": scenario.expected_clients,
         "data": availability(scenario.dataset, data_dir)._asdict(),
-        "settings": {key: given._asdict() for key, given in scenario.given(preset).items()},
+        "settings": {key: given._asdict() for key, given in scenario.settings(preset).items()},
         "methods": {name: scenario.method_text(name, preset) for name in scenario.options},
         "method_settings": {name: dict(each) for name, each in scenario.method_settings.items()},
-        **{f"used_in_{kind}": list(used) for kind, used in uses(scenario.name)._asdict().items()},
+        **{f"used_in_{kind}": list(used) for kind, used in scenario_uses(scenario.name)._asdict().items()},
     }
 
 
@@ -78,7 +79,7 @@ def print_page(console: Console, scenario: Scenario, preset: str, data_dir: Path
     for sentence in scenario.differs:
         say(f"Differs: {sentence}")
     rows = [["Setting", "Value", "From", "Why"]]
-    for key, given in scenario.given(preset).items():
+    for key, given in scenario.settings(preset).items():
         clients = (
             f" (the paper has {scenario.expected_clients})" if (key, given.value) == ("clients", 0) else ""
         )

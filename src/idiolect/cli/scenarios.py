@@ -11,7 +11,7 @@ from idiolect.cli import scenario_pages
 from idiolect.cli.app import app
 from idiolect.cli.options import DataDir, Json, Preset
 from idiolect.cli.output import console_of_output
-from idiolect.experiments.scenarios import find
+from idiolect.reproduction.scenarios import find_scenario
 
 __all__ = ["scenarios_command"]
 
@@ -27,9 +27,9 @@ def scenarios_command(
     if as_json:
         found: Any = scenario_pages.listing(data_dir)
         if name:
-            found = scenario_pages.as_json(find(name), preset, data_dir)
+            found = scenario_pages.as_json(find_scenario(name), preset, data_dir)
         print(json.dumps(found, indent=2, default=str))
     elif name:
-        scenario_pages.print_page(console_of_output(), find(name), preset, data_dir)
+        scenario_pages.print_page(console_of_output(), find_scenario(name), preset, data_dir)
     else:
         scenario_pages.print_listing(console_of_output(), data_dir)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from idiolect.calls import split_outside_brackets
 from idiolect.errors import UserError
 from idiolect.experiments.demo import QUICK
+from idiolect.options import split_outside_brackets
 
 __all__ = ["names_in", "settings_of"]
 

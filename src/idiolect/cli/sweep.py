@@ -30,9 +30,8 @@ from idiolect.cli.output import console_of_output, watcher
 from idiolect.cli.scenario import of_scenario
 from idiolect.cli.settings import names_in, settings_of
 from idiolect.cli.terminal import print_table
-from idiolect.experiments.papers import grids
-from idiolect.experiments.sweep import sweep
-from idiolect.experiments.sweeping.files import best_rows, trial_rows
+from idiolect.experiments.parameter_grids import grids
+from idiolect.experiments.sweep import best_rows, sweep, trial_rows
 
 __all__ = ["sweep_command"]
 

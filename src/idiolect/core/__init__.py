@@ -1,11 +1,12 @@
 """The core: parts, stages, methods, and the pure functions of a round.  No I/O, no devices, no networks."""
 
 from idiolect.core.client import Program
-from idiolect.core.context import UPLOAD, Context, State
+from idiolect.core.context import UPLOAD, Context, Messages, PrivateState, ServerState, State
 from idiolect.core.method import Composition, Method, Placed, chain, compose
 from idiolect.core.optimiser import Optimiser, adam, sgd
 from idiolect.core.part import (
     Batch,
+    CarryingGradient,
     Choice,
     Clock,
     Facts,
@@ -14,6 +15,7 @@ from idiolect.core.part import (
     Initial,
     Loss,
     Message,
+    Mode,
     Model,
     Out,
     Part,
@@ -27,24 +29,28 @@ from idiolect.core.part import (
 from idiolect.core.seeds import derive
 from idiolect.core.server import broadcast, init_private, init_server, server_round, weighted_mean
 from idiolect.core.stage import Measure, Plan, Result, Stage, Trees, as_received, steps_of
-from idiolect.core.trees import Flat, Tree
+from idiolect.core.trees import Flat, Flats, Slot, Tree
 
 __all__ = [
     "UPLOAD",
     "Batch",
+    "CarryingGradient",
     "Choice",
     "Clock",
     "Composition",
     "Context",
     "Facts",
     "Flat",
+    "Flats",
     "Forward",
     "GradientFunction",
     "Initial",
     "Loss",
     "Measure",
     "Message",
+    "Messages",
     "Method",
+    "Mode",
     "Model",
     "Optimiser",
     "Out",
@@ -52,10 +58,13 @@ __all__ = [
     "Placed",
     "Plan",
     "Predictor",
+    "PrivateState",
     "Program",
     "Result",
     "Results",
     "Scene",
+    "ServerState",
+    "Slot",
     "Stage",
     "State",
     "Structure",

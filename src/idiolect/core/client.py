@@ -1,4 +1,4 @@
-"""The client's side of a round: pure functions that an engine may call bare or vmap over clients.
+"""The client's side of a round: pure functions that an engine calls for one client or vmaps over many.
 
 An engine runs, for each stage, ``begin``, then ``step`` or ``measure`` batch by batch, then ``end``.  At the upload
 mark it calls ``upload``, and after the last stage of a phase ``finish``, ``score`` or ``personalise``.
@@ -6,14 +6,14 @@ mark it calls ``upload``, and after the last stage of a phase ``finish``, ``scor
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from idiolect.core.context import UPLOAD, Context, State
+from idiolect.core.context import UPLOAD, Context, Messages, PrivateState, ServerState, State
 from idiolect.core.gradient import (
     Differentiate,
     Gradient,
@@ -22,13 +22,12 @@ from idiolect.core.gradient import (
     split_trained,
     wrapped_gradient,
 )
-from idiolect.core.hooks import call, view_of
 from idiolect.core.method import Method
 from idiolect.core.optimiser import Optimiser, sgd
 from idiolect.core.part import Batch, Clock, Model, Part, Predictor, Scene, Task, View
 from idiolect.core.sharing import Sharing
 from idiolect.core.stage import Result, Stage
-from idiolect.core.trees import Tree, pick, tree_leaves, tree_structure, where
+from idiolect.core.trees import Flats, Slot, pick, tree_leaves, tree_structure, where
 
 __all__ = ["Program"]
 
@@ -55,14 +54,17 @@ class Program:
         return view_of(part, context, self.method, self.task, self.scene, self.clock)
 
     def ask(self, context: Context, part: Part, hook: str, *arguments: Any) -> Any:
-        """Calls a hook whose last argument is the part's view."""
+        """Calls a hook with ``arguments`` and the part's view, which is always its last argument."""
         return call(part, hook, *arguments, self.view(part, context))
 
     def owner(self, stage: Stage) -> Part | None:
         return next((p for p in self.method.parts if p.name == stage.owner), None)
 
     def begin(self, stage: Stage, context: Context, previous: Result | None) -> State:
-        """Where ``stage`` starts: its own start, else where the stage before ended, else as received."""
+        """Returns the state that ``stage`` starts in.
+
+        It starts where its own ``start`` says, else where the stage before it ended, else at the received model.
+        """
         if stage.start is not None:
             view = self.view(self.owner(stage), context)
             params, buffers = stage.start(self._received(context), context.results, view)
@@ -87,10 +89,10 @@ class Program:
         batches: tuple[Batch, ...],
         active: Tensor | None = None,
     ) -> State:
-        """One optimisation step; where ``active`` is given and false the client stands still.
+        """Makes one optimisation step; where ``active`` is given and false, the state stays as it is.
 
-        All models of the step, teachers included, see the same augmented batches; measuring and predicting see the
-        examples as they are.
+        All models of the step, teachers included, see the same augmented batches.  Measures and predictions see the
+        examples without augmentation.
         """
         if self.task.augment is not None:
             batches = tuple(self.task.augment(batch) for batch in batches)
@@ -113,7 +115,7 @@ class Program:
     def measure(
         self, stage: Stage, context: Context, state: State, batch: Batch, active: Tensor | None = None
     ) -> State:
-        """One step of a measuring stage."""
+        """Adds one batch to what a measuring stage measures."""
         assert stage.measure is not None
         model = Model(state.params["model"], state.buffers["model"])
         view = self.view(self.owner(stage), context)
@@ -122,13 +124,13 @@ class Program:
         return new if active is None else where(active, new, state)
 
     def end(self, state: State) -> Result:
-        """What the stage leaves behind; element by element, so that it serves a cohort as it stands."""
+        """Returns the result of a stage.  It works element by element, so a stacked cohort can be given as well."""
         mean_loss = state.loss / state.steps.clamp(min=1)
         return Result(state.params, state.buffers, state.carry, state.steps, mean_loss, state.measured)
 
-    def upload(self, context: Context) -> dict[str, tuple[Tree, Tensor]]:
-        """The messages at the upload mark: by part, masked with what the method shares."""
-        messages: dict[str, tuple[Tree, Tensor]] = {}
+    def upload(self, context: Context) -> Messages:
+        """Returns the messages that a client uploads, by part, without the tensors that the method keeps private."""
+        messages: Messages = {}
         for part in self.method.parts:
             if part.upload:
                 message = self.ask(context, part, "upload", context.results)
@@ -142,8 +144,8 @@ class Program:
             messages["buffers"] = (averaged, weight)
         return messages
 
-    def finish(self, context: Context) -> Tree:
-        """The private state after local work; every slot keeps its shape."""
+    def finish(self, context: Context) -> PrivateState:
+        """Returns the private state after local work; every slot keeps its names and nesting."""
         slots = dict(context.private["slots"])
         for part in self.method.parts:
             if part.finish:
@@ -154,16 +156,18 @@ class Program:
         trained = context.results[UPLOAD].buffers["model"]
         return {"buffers": pick(trained, self.sharing.keeps_buffer), "slots": slots}
 
-    def score(self, context: Context) -> Tree:
+    def score(self, context: Context) -> PrivateState:
+        """Returns the private state after the stages that follow the merge."""
         return self._settle("score", context)
 
-    def personalise(self, context: Context) -> Tree:
+    def personalise(self, context: Context) -> PrivateState:
+        """Returns the private state after the stages that follow the last round."""
         return self._settle("personalise", context)
 
     def predictors(self, context: Context) -> dict[str, Predictor]:
-        """Every model that evaluation should look at, by name: after local work, made of what the client has then.
+        """Returns every model that evaluation scores, by name.
 
-        What the server update reports, later parts may refine.
+        The part with the server update reports first, so that the other parts can replace what it reports.
         """
         found: dict[str, Predictor] = {}
         results = context.results or None
@@ -174,18 +178,20 @@ class Program:
         return found
 
     def serve(self, context: Context, model: Model) -> Model:
-        """The server's model after its own stages."""
+        """Returns the shared model after the server's own stages."""
         for part in self.method.parts:
             if part.serve:
                 model = call(part, "serve", context.results, self.view(part, context), model)
         return model
 
-    def shared_model(self, server: Tree) -> Predictor:
-        """What the server would deploy to a client it knows nothing of."""
+    def shared_model(self, server: ServerState) -> Predictor:
+        """Returns the model that the server would give to a client it knows nothing about."""
         model = Model(server["params"], server["buffers"])
         for part in self.method.parts:
             if part.shared_model:
-                return call(part, "shared_model", model, server["slots"].get(part.name, {}), self.task)
+                slot = server["slots"].get(part.name, {})
+                shared: Predictor = call(part, "shared_model", model, slot, self.task)
+                return shared
         return Predictor.of(model)
 
     def remarks(self, context: Context) -> dict[str, Tensor]:
@@ -199,23 +205,23 @@ class Program:
         forward = predictor.forward or self.task.bare
         return forward(predictor.params, predictor.buffers, batch, False)[0].logits
 
-    def _settle(self, hook: str, context: Context) -> Tree:
+    def _settle(self, hook: str, context: Context) -> PrivateState:
         slots = dict(context.private["slots"])
         for part in self.method.parts:
             if getattr(part, hook):
                 slots[part.name] = self.ask(context, part, hook, context.results)
         return {**context.private, "slots": slots}
 
-    def _received(self, context: Context) -> tuple[Tree, Tree]:
+    def _received(self, context: Context) -> tuple[Flats, Flats]:
         view = self.view(None, context)
-        params: Tree = {"model": view.origin.params}
-        buffers: Tree = {"model": view.origin.buffers}
+        params: Flats = {"model": view.origin.params}
+        buffers: Flats = {"model": view.origin.buffers}
         for part in self.method.parts:
             if part.start:
                 params, buffers = self.ask(context, part, "start", params, buffers)
         return params, buffers
 
-    def _carries(self, params: Tree, context: Context) -> Tree:
+    def _carries(self, params: Flats, context: Context) -> dict[str, Slot]:
         return {
             part.name: self.ask(context, part, "carry", params) if part.carry else {}
             for part in self.method.parts
@@ -233,3 +239,45 @@ class Program:
             return bare_gradient(task.bare, loss, stage, task.structure, self.differentiate)
         ask = partial(self.ask, context)
         return wrapped_gradient(stage, self.method.parts, task, self.differentiate, ask)
+
+
+def call(part: Part, hook: str, *arguments: Any) -> Any:
+    """Calls a hook of a part; an error inside it gets a note that names the part and the hook."""
+    try:
+        return getattr(part, hook)(*arguments)
+    except Exception as error:
+        error.add_note(f"in the hook {hook!r} of the part {part.name!r}")
+        raise
+
+
+def view_of(
+    part: Part | None, context: Context, method: Method, task: Task, scene: Scene, clock: Clock
+) -> View:
+    """Returns what ``part`` may read on one client; for None, what every part may read."""
+    origin = Model(context.server["params"], {**context.server["buffers"], **context.private["buffers"]})
+
+    def seen_by(part: Part | None) -> View:
+        name = part.name if part else ""
+        broadcast = part is not None and part.broadcasts
+        return View(
+            origin=origin,
+            received=origin,
+            current=origin,
+            server=context.server["slots"][name] if broadcast else {},
+            private=context.private["slots"].get(name, {}),
+            facts=context.facts,
+            clock=clock,
+            scene=scene,
+            task=task,
+            complete=method.is_complete(task.structure),
+            uploads=context.uploads.get(name, {}),
+        )
+
+    params, buffers = {"model": origin.params}, {"model": origin.buffers}
+    for keeper in method.parts:
+        if keeper.private and keeper.start:
+            params, buffers = call(keeper, "start", params, buffers, seen_by(keeper))
+    received = Model(params["model"], buffers["model"])
+    trained = context.results.get(UPLOAD)
+    current = Model(trained.params["model"], trained.buffers["model"]) if trained else received
+    return replace(seen_by(part), received=received, current=current)

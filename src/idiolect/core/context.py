@@ -1,37 +1,53 @@
-"""What one client's work depends on, and where it stands in the middle of a stage."""
+"""The state of a run: what the server keeps, what a client keeps, and where a client is within a round."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias, TypedDict
 
 from torch import Tensor
 
 from idiolect.core.part import Facts
 from idiolect.core.stage import Result
-from idiolect.core.trees import Tree
+from idiolect.core.trees import Flat, Flats, Slot
 
-__all__ = ["UPLOAD", "Context", "State"]
+__all__ = ["UPLOAD", "Context", "Messages", "PrivateState", "ServerState", "State"]
 
-UPLOAD = "upload"  # the result at the upload mark, beside the results under the stages' own names
+UPLOAD = "upload"  # the name, among the results of stages, of the result that is uploaded
+Messages: TypeAlias = dict[str, tuple[Slot, Tensor]]  # by part, and "buffers": (value, weight)
+
+
+class ServerState(TypedDict):
+    """What the server keeps from round to round, or the share of it that travels to a client."""
+
+    params: Flat
+    buffers: Flat
+    slots: dict[str, Slot]  # by part
+
+
+class PrivateState(TypedDict):
+    """What one client keeps from round to round."""
+
+    buffers: Flat
+    slots: dict[str, Slot]  # by part
 
 
 class Context(NamedTuple):
-    """Everything one client's work depends on, as one tree."""
+    """Everything that one client's work depends on, as one tree."""
 
-    server: Tree  # {"params", "buffers", "slots"} as broadcast
-    private: Tree  # {"buffers", "slots"}
+    server: ServerState  # as broadcast
+    private: PrivateState
     facts: Facts
     results: dict[str, Result]
-    uploads: Tree = {}  # on the server: by part, every client's own upload
+    uploads: dict[str, Slot] = {}  # on the server: by part, the single uploads of all clients, stacked
 
 
 class State(NamedTuple):
     """One client in the middle of a stage."""
 
-    params: Tree
-    buffers: Tree
-    memory: Tree  # of the optimiser
-    carry: Tree
+    params: Flats
+    buffers: Flats
+    memory: Slot  # of the optimiser
+    carry: dict[str, Slot]  # by part
     loss: Tensor  # summed over steps
     steps: Tensor
-    measured: Tree
+    measured: Slot

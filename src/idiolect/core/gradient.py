@@ -1,39 +1,50 @@
-"""The gradient function of a stage: bare, then wrapped by the parts that have a say in it."""
+"""The gradient function of a stage: that of the network's loss, wrapped by the parts that change it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from torch import Tensor
 
 from idiolect.core.part import Batch, Forward, Loss, Part, Structure, Task
 from idiolect.core.stage import Stage
-from idiolect.core.trees import Tree, pick
+from idiolect.core.trees import Flats, Slot, pick
 
-__all__ = ["Differentiate", "Gradient", "bare_gradient", "join_trained", "split_trained", "wrapped_gradient"]
+__all__ = [
+    "Differentiate",
+    "Gradient",
+    "Objective",
+    "bare_gradient",
+    "join_trained",
+    "split_trained",
+    "wrapped_gradient",
+]
 
-# (objective, params) -> (gradients, (value, what else the objective returns)): an engine's way to differentiate
-Differentiate = Callable[[Callable[[Tree], tuple[Tensor, Tree]], Tree], tuple[Tree, tuple[Tensor, Tree]]]
-# (part, hook, arguments before the view) -> what the hook returns
-Ask = Callable[..., Any]
-# (params, buffers, batches, carry) -> (gradients, buffers, carry, loss)
-Gradient = Callable[[Tree, Tree, tuple[Batch, ...], Tree], tuple[Tree, Tree, Tree, Tensor]]
+Objective: TypeAlias = Callable[[Flats], tuple[Tensor, Flats]]  # params -> (value, buffers)
+# (objective, params) -> (gradients, (value, buffers)): how an engine differentiates an objective
+Differentiate: TypeAlias = Callable[[Objective, Flats], tuple[Flats, tuple[Tensor, Flats]]]
+Ask: TypeAlias = Callable[..., Any]  # (part, hook, the arguments before the view) -> what the hook returns
+Carries: TypeAlias = dict[str, Slot]  # by part
+Graded: TypeAlias = tuple[Flats, Flats, Carries, Tensor]  # gradients, buffers, carries, loss
+Gradient: TypeAlias = Callable[
+    [Flats, Flats, tuple[Batch, ...], Carries], Graded
+]  # params, buffers, batches, carries
 
 
 def bare_gradient(
     forward: Forward, loss: Loss, stage: Stage, structure: Structure, differentiate: Differentiate
 ) -> Gradient:
-    """The gradient of the loss of the first batch with respect to what the stage trains."""
+    """Returns the gradient function of the loss on the first batch, for the tensors that the stage trains."""
     trained_units = {
         structure.unit_of[n] for n in structure.params if not stage.trainable or stage.trainable(n, structure)
     }
     mode = tuple(unit in trained_units for unit in range(structure.n_units))
 
-    def gradient(params: Tree, buffers: Tree, batches: tuple[Batch, ...], carry: Tree) -> Any:
+    def gradient(params: Flats, buffers: Flats, batches: tuple[Batch, ...], carry: Carries) -> Graded:
         trained, fixed = split_trained(params, stage, structure)
 
-        def objective(trained: Tree) -> tuple[Tensor, Tree]:
+        def objective(trained: Flats) -> tuple[Tensor, Flats]:
             whole = join_trained(trained, fixed, params)
             out, new = forward(whole, buffers, batches[0], mode)
             return loss(whole, batches[0], out), new
@@ -47,7 +58,7 @@ def bare_gradient(
 def wrapped_gradient(
     stage: Stage, parts: tuple[Part, ...], task: Task, differentiate: Differentiate, ask: Ask
 ) -> Gradient:
-    """The gradient of what the parts make of the network and its loss, by the rules that they set."""
+    """Returns the gradient function of the method: forward pass, loss and gradient as the parts wrap them."""
     forward, loss = task.bare, task.criterion
     for part in parts:
         if part.criterion:
@@ -65,12 +76,13 @@ def wrapped_gradient(
 
 
 def with_own_carry(part: Part, inner: Gradient, ask: Ask) -> Gradient:
-    """``inner`` wrapped by ``part``, which sees its own carry; the others' pass through the calls it makes."""
+    """Wraps ``inner`` by the gradient hook of ``part``, which sees its own carry and no other part's."""
 
-    def gradient(params: Tree, buffers: Tree, batches: tuple[Batch, ...], carry: Tree) -> Any:
-        rest, value = carry, None
+    def gradient(params: Flats, buffers: Flats, batches: tuple[Batch, ...], carry: Carries) -> Graded:
+        rest = carry
+        value: Tensor
 
-        def plain(params: Tree, buffers: Tree, batches: tuple[Batch, ...]) -> tuple[Tree, Tree]:
+        def plain(params: Flats, buffers: Flats, batches: tuple[Batch, ...]) -> tuple[Flats, Flats]:
             nonlocal rest, value
             grads, new, rest, value = inner(params, buffers, batches, rest)
             return grads, new
@@ -82,8 +94,8 @@ def with_own_carry(part: Part, inner: Gradient, ask: Ask) -> Gradient:
     return gradient
 
 
-def split_trained(params: Tree, stage: Stage, structure: Structure) -> tuple[Tree, Tree]:
-    """(trained, fixed) tensors of every tree."""
+def split_trained(params: Flats, stage: Stage, structure: Structure) -> tuple[Flats, Flats]:
+    """Splits every flat tree into the tensors that the stage trains and those that it leaves alone."""
     trainable = stage.trainable
     if trainable is None:
         return params, {}
@@ -92,8 +104,8 @@ def split_trained(params: Tree, stage: Stage, structure: Structure) -> tuple[Tre
     return trained, fixed
 
 
-def join_trained(trained: Tree, fixed: Tree, order: Tree) -> Tree:
-    """Both again as one, names in the order of the trees they came from."""
+def join_trained(trained: Flats, fixed: Flats, order: Flats) -> Flats:
+    """Joins what ``split_trained`` split, with names in the order of ``order``."""
     if not fixed:
         return trained
     return {

@@ -1,25 +1,25 @@
-"""Measures: folds over a split of a client's data without an optimiser."""
+"""Measures: quantities accumulated over a split of a client's data, without an optimiser."""
 
 from __future__ import annotations
 
 import torch
 
+from idiolect.core.masked_mean import mean_over_rows
 from idiolect.core.part import Batch, Model, View
-from idiolect.core.rows import mean_over_rows
 from idiolect.core.stage import Measure
-from idiolect.core.trees import Tree, zeros_like
+from idiolect.core.trees import Slot, zeros_like
 
 __all__ = ["recalibration", "validation"]
 
 
 def validation() -> Measure:
-    """Mean loss and accuracy of the bare network over the rows read."""
+    """Measures the mean loss and the accuracy of the network that no part has wrapped."""
 
-    def init(model: Model, view: View) -> Tree:
+    def init(model: Model, view: View) -> Slot:
         zero = torch.zeros_like(view.facts.samples)
         return {"loss": zero, "accuracy": zero, "rows": zero}
 
-    def add(means: Tree, model: Model, batch: Batch, view: View) -> Tree:
+    def add(means: Slot, model: Model, batch: Batch, view: View) -> Slot:
         out = view.predict(model, batch)
         hits = (out.logits.argmax(-1) == batch.y).to(batch.mask)
         rows = means["rows"] + batch.mask.sum()
@@ -34,19 +34,19 @@ def validation() -> Measure:
 
 
 def recalibration(momentum: float = 0.1) -> Measure:
-    """Normalisation statistics recomputed for given parameters, as ``buffers`` of the result.
+    """Recomputes normalisation statistics for given parameters; they are ``buffers`` of the result.
 
         running <- sum_b n_b * statistic_b / sum_b n_b       (reset, cumulative average over batches of n_b rows)
 
     Args:
-        momentum: weight of a new batch in the running statistics of the network's layers: run from zero, a
-            layer returns ``momentum * statistic``.
+        momentum: weight of a new batch in the running statistics of the network's layers.  A layer whose running
+            statistic is zero returns ``momentum * statistic``.
     """
 
-    def init(model: Model, view: View) -> Tree:
+    def init(model: Model, view: View) -> Slot:
         return {"buffers": zeros_like(model.buffers), "rows": torch.zeros_like(view.facts.samples)}
 
-    def add(means: Tree, model: Model, batch: Batch, view: View) -> Tree:
+    def add(means: Slot, model: Model, batch: Batch, view: View) -> Slot:
         _, new = view.task.forward(model.params, zeros_like(model.buffers), batch, True)
         rows = means["rows"] + batch.mask.sum()
         share = batch.mask.sum() / rows.clamp(min=1)

@@ -1,4 +1,4 @@
-"""Method: a chain of parts, what gives way when methods are put together, and what cannot be chained."""
+"""Method: a chain of parts, and the rules by which parts and methods are combined or refused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from idiolect.errors import UserError
 
 __all__ = ["Composition", "Method", "Placed", "chain", "compose"]
 
-ROLES = {  # no two parts of a method have the same one
+ROLES = {  # a method has at most one part with each of these; the text says why
     "server update": "each sets the shared model from the uploads",
     "uploaded models": "one reads the clients' models on the server, the other sends directions in their place",
     "logit map": "each sets what the one head gives while it trains",
@@ -23,7 +23,7 @@ ROLES = {  # no two parts of a method have the same one
     "proximal term": "each keeps the local model near the received one",
     "inherited model": "each keeps a moving average of the local models",
 }
-NAMED = {  # any number of parts may have these: by role, the predictor that they report
+NAMED = {  # any number of parts may have these roles; the value is the predictor that such a part reports
     "companion predictor": "companion",
     "composed predictor": "composed",
     "tuned predictor": "LU",
@@ -37,7 +37,7 @@ class Method:
 
     Args:
         headline: the predictor that stands for the method in tables.
-        renamed: (part, predictor, what it is called) where two parts report a predictor of one name.
+        renamed: (part, its predictor, the new name) where two parts report a predictor of the same name.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Method:
     renamed: tuple[tuple[str, str, str], ...] = ()
 
     def called(self, part: Part, predictor: str) -> str:
-        """The name in results of a predictor that ``part`` reports."""
+        """Returns the name in results of a predictor that ``part`` reports."""
         new = (name for owner, old, name in self.renamed if (owner, old) == (part.name, predictor))
         return next(new, predictor)
 
@@ -79,7 +79,7 @@ class Method:
 
     @property
     def uses_validation(self) -> bool:
-        """Whether something is chosen on validation data; a ``Choice`` can go without, its oracle being left."""
+        """Whether something is chosen on validation data.  Without such data a ``Choice`` reports its oracle alone."""
         return bool(self.choices) or self.needs_validation
 
     @property
@@ -94,11 +94,11 @@ class Method:
 
 
 class Placed(NamedTuple):
-    """A part, and the piece of a composition that brings it: a method, or the part by itself."""
+    """A part of a composition and the piece that brings it: a method, or the part itself."""
 
     part: Part
-    piece: int  # its place among the pieces
-    source: str  # how the piece is written
+    piece: int  # the position of the piece
+    source: str  # the piece as it is written
 
     @property
     def alone(self) -> bool:
@@ -118,14 +118,14 @@ class Conflict(NamedTuple):
 
 
 class Composition(NamedTuple):
-    """What becomes of pieces that are put together.
+    """The parts of several pieces put together, and how their conflicts are settled.
 
     Args:
         placed: the parts that act, in order.
-        replaced: plain server updates that gave way to another one.
-        shared: parts that an earlier piece brings with the same options.
+        replaced: plain averages, in whose place another server update acts.
+        shared: parts left out because an earlier piece brings the same part with the same options.
         renamed: see ``Method``.
-        headlines: by part that exists for a predictor: that predictor, the most personal first.
+        headlines: the predictors that parts exist for, the most personal first.
     """
 
     placed: tuple[Placed, ...]
@@ -136,7 +136,7 @@ class Composition(NamedTuple):
 
 
 def chain(*pieces: Part | Method, name: str | None = None) -> Method:
-    """The method made of ``pieces``, parts and whole methods, in order; a later part wraps the earlier ones.
+    """Returns the method made of ``pieces``, parts and whole methods, in order; a later part wraps the earlier ones.
 
     A plain average gives way to any other server update.  Pieces that bring the same part with the same options share
     it, at its first place.  Predictors of one name are told apart by the piece that they come from:
@@ -182,7 +182,7 @@ def _brought(pieces: tuple[Part | Method, ...]) -> tuple[Placed, ...]:
 def _settled(
     brought: tuple[Placed, ...],
 ) -> tuple[tuple[Placed, ...], tuple[Placed, ...], tuple[Placed, ...]]:
-    """(the parts that act, plain server updates that give way, parts that are there already)."""
+    """Sorts parts into those that act, plain averages that are replaced, and parts that are there already."""
     updates = [p for p in brought if "server update" in p.part.roles]
     plain = [p for p in updates if p.part.gives_way]
     replaced = tuple(plain) if len(plain) < len(updates) else ()
@@ -199,7 +199,7 @@ def _same(one: Part, other: Part) -> bool:
 
 
 def _conflict(brought: tuple[Placed, ...]) -> Conflict | None:
-    """The first two parts that cannot act together."""
+    """Returns the first two parts that cannot act together, if there are any."""
     placed, _, _ = _settled(brought)
     names: dict[str, Placed] = {}
     taken: dict[str, Placed] = {}
@@ -234,7 +234,7 @@ def _refusal(pieces: tuple[Part | Method, ...], conflict: Conflict) -> str:
 
 
 def _without(pieces: tuple[Part | Method, ...], loser: Placed) -> str:
-    """The composition that has the other parts of the loser's piece in its place, if there are any and it works."""
+    """Writes the composition without ``loser``, the other parts of its piece staying; empty if that does not work."""
     piece = pieces[loser.piece]
     if not isinstance(piece, Method):
         return ""
@@ -246,7 +246,7 @@ def _without(pieces: tuple[Part | Method, ...], loser: Placed) -> str:
 
 
 def _renamed(placed: tuple[Placed, ...], role: str) -> list[tuple[str, str, str]]:
-    """Names by the pieces that the parts come from; by the parts where that tells them not apart."""
+    """Names the predictors of one role after their pieces, or after their parts where two pieces have one name."""
     reporting = [p for p in placed if role in p.part.roles]
     if len(reporting) < 2:
         return []

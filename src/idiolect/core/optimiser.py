@@ -1,4 +1,4 @@
-"""Local optimisers as values: a pair of pure functions over trees."""
+"""Local optimisers, SGD and Adam, each a pair of pure functions over trees."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from idiolect.core.trees import Tree, tree_leaves, tree_map, zeros_like
+from idiolect.core.trees import Flat, Flats, Slot, tree_leaves, tree_map, zeros_like
 
 __all__ = ["Optimiser", "adam", "scale_without_momentum", "sgd"]
 
 
 class Optimiser(NamedTuple):
-    init: Callable[[Tree], Tree]  # params -> memory
-    update: Callable[[Tree, Tree, Tree, float | Tensor], tuple[Tree, Tree]]  # grads, memory, params, lr
+    init: Callable[[Flats], Slot]  # params -> memory
+    update: Callable[[Flats, Slot, Flats, float | Tensor], tuple[Flats, Slot]]  # grads, memory, params, lr
 
 
 def sgd(momentum: float = 0.0, weight_decay: float = 0.0, clip_norm: float | None = None) -> Optimiser:
@@ -28,10 +28,10 @@ def sgd(momentum: float = 0.0, weight_decay: float = 0.0, clip_norm: float | Non
         clip_norm: scales the gradient of each tree down to this norm before weight decay enters; None is off.
     """
 
-    def init(params: Tree) -> Tree:
+    def init(params: Flats) -> Slot:
         return zeros_like(params) if momentum else {}
 
-    def update(grads: Tree, velocity: Tree, params: Tree, lr: float | Tensor) -> tuple[Tree, Tree]:
+    def update(grads: Flats, velocity: Slot, params: Flats, lr: float | Tensor) -> tuple[Flats, Slot]:
         if clip_norm is not None:
             grads = {tree: _clipped(flat, clip_norm) for tree, flat in grads.items()}
         if weight_decay:
@@ -45,7 +45,7 @@ def sgd(momentum: float = 0.0, weight_decay: float = 0.0, clip_norm: float | Non
 
 
 def scale_without_momentum(scene: float, own: float = 0.0) -> float:
-    """Factor on a learning rate that was chosen for the momentum ``scene``, where steps have the momentum ``own``.
+    """Returns the factor on a learning rate chosen for the momentum ``scene`` when steps have the momentum ``own``.
 
     In the long run momentum m makes steps 1 / (1 - m) times as long.  Plain steps that long diverge where gradients
     are steep, so the factor is the square root of that.
@@ -63,17 +63,17 @@ def adam(
     weight_decay: float = 0.0,
     anneal_over: int | None = None,
 ) -> Optimiser:
-    """Adam with bias correction, as ``torch.optim.Adam``, its rate cosine-annealed to 0 over some steps.
+    """Adam with bias correction, as ``torch.optim.Adam``, with an optional cosine schedule.
 
     Args:
-        anneal_over: steps after which the rate is 0; None keeps it.
+        anneal_over: steps over which the learning rate falls to 0 along a cosine; None keeps it constant.
     """
 
-    def init(params: Tree) -> Tree:
+    def init(params: Flats) -> Slot:
         step = torch.zeros_like(tree_leaves(params)[0].sum())
         return {"m": zeros_like(params), "v": zeros_like(params), "step": step}
 
-    def update(grads: Tree, memory: Tree, params: Tree, lr: float | Tensor) -> tuple[Tree, Tree]:
+    def update(grads: Flats, memory: Slot, params: Flats, lr: float | Tensor) -> tuple[Flats, Slot]:
         if weight_decay:
             grads = tree_map(lambda g, p: g + weight_decay * p, grads, params)
         step = memory["step"] + 1
@@ -94,7 +94,7 @@ def _descend(p: Tensor, g: Tensor, lr: float | Tensor) -> Tensor:
     return torch.addcmul(p, g, lr, value=-1) if isinstance(lr, Tensor) else torch.add(p, g, alpha=-lr)
 
 
-def _clipped(grads: Tree, norm_max: float) -> Tree:
+def _clipped(grads: Flat, norm_max: float) -> Flat:
     if not tree_leaves(grads):
         return grads
     norm = torch.stack([(g**2).sum() for g in tree_leaves(grads)]).sum().sqrt()

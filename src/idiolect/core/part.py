@@ -1,7 +1,7 @@
-"""Part: one composable piece of a federated method, a named tuple of pure functions.
+"""Part: one composable piece of a federated method, a named tuple of pure functions, and the values they exchange.
 
-Shapes in comments: B batch, K classes.  Trees in training are dictionaries of flat trees: ``"model"`` is the
-main model, other names are trees that a part adds in ``start`` (a second model, an extra head).
+Shapes in comments: B batch, K classes.  What trains is a dictionary of flat trees: ``"model"`` is the main model, other
+names are trees that a part adds in ``start`` (a second model, an extra head).
 """
 
 from __future__ import annotations
@@ -10,17 +10,18 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, NamedTuple, ParamSpec, Protocol
+from typing import Any, NamedTuple, ParamSpec, Protocol, TypeAlias
 
 from torch import Tensor
 
-from idiolect.calls import write_call
 from idiolect.core.stage import Plan, Result
-from idiolect.core.trees import Flat, Tree
+from idiolect.core.trees import Flat, Flats, Slot
 from idiolect.errors import UserError
+from idiolect.options import write_call
 
 __all__ = [
     "Batch",
+    "CarryingGradient",
     "Choice",
     "Clock",
     "Facts",
@@ -29,6 +30,7 @@ __all__ = [
     "Initial",
     "Loss",
     "Message",
+    "Mode",
     "Model",
     "Out",
     "Part",
@@ -45,10 +47,8 @@ __all__ = [
 class Out(NamedTuple):
     features: Tensor  # [B, d] what enters the classifier
     logits: Tensor  # [B, K]
-    extra: Mapping[str, Tensor] = {}  # by part: what its forward has to tell its loss
-    encoded: Tensor | None = (
-        None  # [B, e] what enters the first linear layer; None where that is the features
-    )
+    extra: Mapping[str, Tensor] = {}  # by part: what its forward passes on to its loss
+    encoded: Tensor | None = None  # [B, e] what enters the first linear layer; None if that is the features
 
 
 class Batch(NamedTuple):
@@ -65,14 +65,14 @@ class Model(NamedTuple):
 
 
 class Message(NamedTuple):
-    """What a part sends up.  ``merge`` sees sum(weight * value) / sum(weight) alone."""
+    """What a part uploads.  ``merge`` sees only sum(weight * value) / sum(weight) over the cohort."""
 
-    value: Tree
+    value: Slot
     weight: Tensor
 
 
 class Facts(NamedTuple):
-    """What a client knows of itself."""
+    """Facts about a client that its parts may use."""
 
     class_counts: Tensor  # [K] of its training split
     samples: Tensor  # training samples
@@ -92,21 +92,21 @@ class Clock(NamedTuple):
 
 
 class Structure(NamedTuple):
-    """What a part may know of the network."""
+    """The structure of the network, as far as parts need it."""
 
     params: tuple[str, ...]
     buffers: tuple[str, ...]
     unit_of: Mapping[str, int]  # parameter or buffer name -> position of its unit, input first
     n_units: int
     layers: tuple[tuple[str, ...], ...]  # parameter names layer by layer
-    linear_head: bool  # the last unit is one linear layer
+    linear_head: bool  # whether the last unit is one linear layer
     n_features: int  # d
     n_classes: int  # K
-    convolutional: bool = False  # some tensor slides over an image
+    convolutional: bool = False  # whether some layer is a convolution
 
     @property
     def classifier(self) -> str:
-        """The name of the weight of a linear head, [K, d]."""
+        """The name of the weight of the linear head, [K, d]."""
         return next(name for name in self.params if self.unit_of[name] == self.n_units - 1)
 
 
@@ -123,24 +123,24 @@ class Scene(NamedTuple):
     buffers: str = "average"  # average | private | frozen
 
 
-Forward = Callable[
-    [Tree, Tree, Batch, Any], tuple[Out, Tree]
-]  # params, buffers, batch, train -> Out, buffers'
-Loss = Callable[[Tree, Batch, Out], Tensor]  # params, batch, out -> scalar
-Results = Mapping[str, Result]
+Mode: TypeAlias = bool | tuple[bool, ...]  # whether the network trains, as a whole or unit by unit
+# params, buffers, batch, train -> Out, buffers'
+Forward: TypeAlias = Callable[[Flats, Flats, Batch, Mode], tuple[Out, Flats]]
+Loss: TypeAlias = Callable[[Flats, Batch, Out], Tensor]  # params, batch, out -> scalar
+Results: TypeAlias = Mapping[str, Result]
 
 
 class Task(NamedTuple):
-    """The bare network and loss, unwrapped by any part."""
+    """The network and its loss, before any part wraps them."""
 
-    forward: Callable[[Flat, Flat, Batch, Any], tuple[Out, Flat]]
+    forward: Callable[[Flat, Flat, Batch, Mode], tuple[Out, Flat]]
     criterion: Loss
     head: Callable[[Flat, Tensor], Tensor]  # parameters, features -> logits
     structure: Structure
-    augment: Callable[[Batch], Batch] | None = None  # of every batch that a step trains on
+    augment: Callable[[Batch], Batch] | None = None  # applied to every batch that a step trains on
 
-    def bare(self, params: Tree, buffers: Tree, batch: Batch, train: Any) -> tuple[Out, Tree]:
-        """The network on the tree "model", as no part has wrapped it."""
+    def bare(self, params: Flats, buffers: Flats, batch: Batch, train: Mode) -> tuple[Out, Flats]:
+        """Runs the network on the tree "model", before any part wraps it."""
         out, new = self.forward(params["model"], buffers["model"], batch, train)
         return out, {**buffers, "model": new}
 
@@ -150,37 +150,39 @@ class Initial(NamedTuple):
 
     params: Flat
     buffers: Flat
-    draw: Callable[[str, bool], Model]  # (purpose, from this client's own seed?)
+    draw: Callable[
+        [str, bool], Model
+    ]  # (purpose, whether from this client's own seed) -> a new initialisation
     structure: Structure
 
 
 @dataclass(frozen=True)
 class View:
-    """All a part may read on one client in one round; it may write nothing."""
+    """All that a part may read on one client in one round.  It may write nothing."""
 
     origin: Model  # the model as received: shared tensors, and the client's own buffers
-    received: Model  # the same with the layers that the client keeps private in their place
-    current: Model  # what the client has of that model now: as received, from the upload mark on as trained
-    server: Tree  # this part's server slot, where it is broadcast
-    private: Tree  # this part's slot on this client
+    received: Model  # the same, with the layers that the client keeps private filled in
+    current: Model  # the client's present version of it: as received, and from the upload on as trained
+    server: Slot  # this part's slot on the server, if the part broadcasts it
+    private: Slot  # this part's slot on this client
     facts: Facts
     clock: Clock
     scene: Scene
     task: Task
-    complete: bool  # no part keeps a parameter of the main model private
-    uploads: Tree  # on the server, for a part that declares it: every client's own upload, stacked
+    complete: bool  # whether the server holds every parameter of the main model
+    uploads: Slot  # on the server, for a part that declares ``individual``: the single uploads, stacked
 
     def predict(self, model: Model, batch: Batch) -> Out:
-        """The bare network in evaluation mode."""
+        """Runs the network in evaluation mode, before any part wraps it."""
         return self.task.forward(model.params, model.buffers, batch, False)[0]
 
 
 class Predictor(NamedTuple):
-    """A model that evaluation should look at."""
+    """A model that evaluation scores."""
 
-    params: Tree  # trees, the main one under "model"
-    buffers: Tree
-    forward: Forward | None = None  # None: the bare network on "model"
+    params: Flats  # the main model under "model"
+    buffers: Flats
+    forward: Forward | None = None  # None is the network on "model", before any part wraps it
     recalibrate: bool = False  # recompute normalisation statistics on the client's training split first
 
     @classmethod
@@ -213,50 +215,51 @@ class Choice:
 
 
 class GradientFunction(Protocol):
-    def __call__(self, params: Tree, buffers: Tree, batches: tuple[Batch, ...]) -> tuple[Tree, Tree]: ...
+    def __call__(self, params: Flats, buffers: Flats, batches: tuple[Batch, ...]) -> tuple[Flats, Flats]: ...
+
+
+# params, buffers, batches, carry -> gradients, buffers', carry'
+CarryingGradient: TypeAlias = Callable[[Flats, Flats, tuple[Batch, ...], Slot], tuple[Flats, Flats, Slot]]
 
 
 class Part(NamedTuple):
     """One idea of a federated method; an absent hook (None) is the identity."""
 
     name: str
-    init_server: Callable[[Flat, Initial], Tree] | None = None  # shared parameters -> server slot
-    init_client: Callable[[Initial], Tree] | None = None  # -> private slot
+    init_server: Callable[[Flat, Initial], Slot] | None = None  # shared parameters -> server slot
+    init_client: Callable[[Initial], Slot] | None = None  # -> private slot
     private: Callable[[str, Structure], bool] | None = None  # claims tensors that never leave
-    start: Callable[[Tree, Tree, View], tuple[Tree, Tree]] | None = None  # where local training begins
+    start: Callable[[Flats, Flats, View], tuple[Flats, Flats]] | None = None  # where local training begins
     forward: Callable[[Forward, View], Forward] | None = None  # wraps the training predictor
     criterion: Callable[[Loss, View], Loss] | None = None  # wraps the loss on labels, beneath every ``loss``
     loss: Callable[[Loss, View], Loss] | None = None  # wraps the training loss
-    carry: Callable[[Tree, View], Tree] | None = None  # initial carry of ``gradient``
-    gradient: Callable[[GradientFunction, View], Callable[..., tuple[Tree, Tree, Tree]]] | None = None
+    carry: Callable[[Flats, View], Slot] | None = None  # initial carry of ``gradient``
+    gradient: Callable[[GradientFunction, View], CarryingGradient] | None = None
     stages: Callable[[Plan, Scene, Clock], Plan] | None = None  # edits the plan of local work
     upload: Callable[[Results, View], Message] | None = None  # at the upload mark: sees the stages before it
-    finish: Callable[[Results, View], Tree] | None = None  # after local work -> private slot
-    score: Callable[[Results, View], Tree] | None = None  # after the merge, on every client
-    personalise: Callable[[Results, View], Tree] | None = None  # after the last round, on every client
-    merge: Callable[[Flat, Tree, Tree, Clock], tuple[Flat, Tree]] | None = None  # on the server
+    finish: Callable[[Results, View], Slot] | None = None  # after local work -> private slot
+    score: Callable[[Results, View], Slot] | None = None  # after the merge, on every client
+    personalise: Callable[[Results, View], Slot] | None = None  # after the last round, on every client
+    merge: Callable[[Flat, Slot, Slot, Clock], tuple[Flat, Slot]] | None = None  # on the server
     serve: Callable[[Results, View, Model], Model] | None = None  # after the server's own stages
-    shared_model: Callable[[Model, Tree, Task], Predictor] | None = None  # what "global" means on the server
-    predictors: Callable[[View, Results | None], dict[str, Predictor]] | None = (
-        None  # after local work: results
-    )
+    shared_model: Callable[[Model, Slot, Task], Predictor] | None = None  # what "global" means on the server
+    # what evaluation scores; the results are None before local work
+    predictors: Callable[[View, Results | None], dict[str, Predictor]] | None = None
     remarks: Callable[[View], dict[str, Tensor]] | None = None  # numbers about a client worth recording
     check: Callable[[Structure, Scene], None] | None = None  # refuses nets and scenes it cannot serve
     draws: Callable[[Structure], int] | None = None  # U(0,1) draws per step
-    scalars: Callable[[Tree], int] | None = (
-        None  # scalars of a message on the wire, where not all of it travels
-    )
+    scalars: Callable[[Slot], int] | None = None  # scalars of a message that travel, if not all of it does
     broadcasts: bool = False  # the server slot travels to the clients
-    individual: bool = False  # the server looks at single uploads, not only at their mean
+    individual: bool = False  # the server reads single uploads, not only their mean
     needs_validation: bool = False  # cannot work without a validation split
     needs_public: bool = False  # trains on unlabelled public data on the server
     needs_whole: bool = False  # works on the whole shared model: no part may keep layers of it private
     roles: tuple[str, ...] = ()  # exclusive roles; two parts with one role cannot be chained
     headline: str | None = None  # the predictor this part exists for
     choices: tuple[Choice, ...] = ()  # predictors picked on validation data
-    overrides: tuple[str, ...] = ()  # what it does otherwise than the scene says
+    overrides: tuple[str, ...] = ()  # in words, where it departs from the scene
     gives_way: bool = False  # a server update so plain that any other one takes its place
-    options: tuple[tuple[str, Any], ...] | None = None  # those that are not the default; None: not known
+    options: tuple[tuple[str, Any], ...] | None = None  # those that are not the default; None if unknown
 
     @property
     def written(self) -> str:
@@ -268,9 +271,9 @@ Options = ParamSpec("Options")
 
 
 def keeps_options(make: Callable[Options, Part]) -> Callable[Options, Part]:
-    """Makes the parts of a factory know the options that they were given, apart from those that are the default.
+    """Makes a factory record, in each part that it makes, the options that differ from their defaults.
 
-    Two methods that bring the same part can then be told to share it, or that they disagree.
+    Two methods that bring the same part can then share it, or be refused if their options differ.
     """
     signature = inspect.signature(make)
 

@@ -1,4 +1,4 @@
-"""Randomness is data: every draw comes from a seed derived from what it is for."""
+"""Seeds: every random draw of a run comes from a seed derived from what the draw is for."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ __all__ = ["derive"]
 
 
 def derive(seed: int, purpose: str, *position: int | str) -> int:
-    """A 63-bit seed for ``purpose`` at ``position`` (round, client, stream, ...) of the run ``seed``.
+    """Returns a 63-bit seed for ``purpose`` at ``position`` (round, client, stream, ...) of the run ``seed``.
 
-    Independent of every other purpose and position, so that a method which consumes extra randomness
-    elsewhere still sees the batches of one that does not.
+    It is independent of every other purpose and position, so a method that draws more random numbers than another
+    still sees the same batches.
 
     >>> derive(0, "batches", 3, 7) == derive(0, "batches", 3, 7)
     True

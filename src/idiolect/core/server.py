@@ -1,6 +1,7 @@
-"""The server's side of a round: weighted means, summed in client-id order.
+"""The server's side of a round: broadcast, weighted means of the uploads in client-id order, and the merge.
 
-What else it looks at, a part declares (``individual``) and reads in stages on the server.
+The server sees the mean of the uploads alone.  A part that reads single uploads declares it (``individual``) and reads
+them in a stage on the server.
 """
 
 from __future__ import annotations
@@ -8,36 +9,37 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from idiolect.core.context import Messages, PrivateState, ServerState
 from idiolect.core.method import Method
 from idiolect.core.part import Clock, Initial, Structure
 from idiolect.core.sharing import Sharing
-from idiolect.core.trees import Tree, pick, tree_map
+from idiolect.core.trees import T, pick, tree_map
 
 __all__ = ["broadcast", "init_private", "init_server", "server_round", "weighted_mean"]
 
 
-def init_server(method: Method, initial: Initial, structure: Structure) -> Tree:
-    """The server's first state; tensors that a part keeps private are not in it."""
+def init_server(method: Method, initial: Initial, structure: Structure) -> ServerState:
+    """Returns the server's first state, without the tensors that a part keeps private."""
     shared = pick(initial.params, lambda n: not method.is_private(n, structure))
     buffers = pick(initial.buffers, lambda n: not method.is_private(n, structure))
     slots = {p.name: p.init_server(shared, initial) for p in method.parts if p.init_server}
     return {"params": shared, "buffers": buffers, "slots": slots}
 
 
-def init_private(method: Method, initial: Initial, structure: Structure, buffers: str) -> Tree:
-    """One client's first private state."""
+def init_private(method: Method, initial: Initial, structure: Structure, buffers: str) -> PrivateState:
+    """Returns one client's first private state."""
     own = pick(initial.buffers, Sharing(method, structure, buffers).keeps_buffer)
     slots = {p.name: p.init_client(initial) if p.init_client else {} for p in method.parts}
     return {"buffers": own, "slots": slots}
 
 
-def broadcast(method: Method, server: Tree) -> Tree:
-    """What travels to a client at the start of a round."""
+def broadcast(method: Method, server: ServerState) -> ServerState:
+    """Returns what travels to a client at the start of a round."""
     slots = {p.name: server["slots"][p.name] for p in method.parts if p.broadcasts}
     return {"params": server["params"], "buffers": server["buffers"], "slots": slots}
 
 
-def weighted_mean(value: Tree, weight: Tensor) -> Tree:
+def weighted_mean(value: T, weight: Tensor) -> T:
     """``sum_k w_k v_k / sum_k w_k`` over the leading axis, which is in client-id order."""
     share = weight / weight.sum()
 
@@ -50,10 +52,8 @@ def weighted_mean(value: Tree, weight: Tensor) -> Tree:
     return tree_map(mean, value)
 
 
-def server_round(
-    method: Method, server: Tree, messages: dict[str, tuple[Tree, Tensor]], clock: Clock
-) -> Tree:
-    """The next server state from messages stacked over the cohort."""
+def server_round(method: Method, server: ServerState, messages: Messages, clock: Clock) -> ServerState:
+    """Returns the next server state, from messages stacked over the cohort."""
     params, slots = server["params"], dict(server["slots"])
     for part in method.parts:
         if part.merge and part.name in messages:

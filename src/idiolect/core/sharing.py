@@ -1,12 +1,13 @@
-"""What leaves a client and what stays: the method's private tensors, and the scene's policy for buffers."""
+"""Which tensors leave a client and which stay, by the method's private layers and the scene's policy for buffers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from idiolect.core.method import Method
 from idiolect.core.part import Structure
-from idiolect.core.trees import Tree, tree_leaves
+from idiolect.core.trees import tree_leaves
 
 __all__ = ["Sharing"]
 
@@ -27,16 +28,16 @@ class Sharing:
         return not self.method.is_private(name, self.structure)
 
     def shares_buffer(self, name: str) -> bool:
-        """Whether the clients' values of a buffer are averaged."""
+        """Whether the server averages the clients' values of a buffer."""
         some_shared = any(self.shares(n) for n in self.structure.params)
         return self.buffers == "average" and self.shares(name) and some_shared
 
     def keeps_buffer(self, name: str) -> bool:
-        """Whether every client has a value of its own from round to round."""
+        """Whether every client keeps its own value of a buffer from round to round."""
         return self.buffers == "private" or not self.shares(name)
 
-    def public(self, value: Tree) -> Tree:
-        """A message without the tensors that never leave the client."""
+    def public(self, value: Any) -> Any:
+        """Returns a message without the tensors that never leave the client."""
         if isinstance(value, list | tuple):
             return [self.public(item) for item in value]
         if not isinstance(value, dict):

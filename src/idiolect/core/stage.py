@@ -1,43 +1,43 @@
-"""Stage and Plan: local work as data.  Loops belong to the engine."""
+"""Stage and Plan: a client's local work described as data.  The engine runs the loops over batches."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from torch import Tensor
 
 from idiolect.core.optimiser import Optimiser
-from idiolect.core.trees import Tree
+from idiolect.core.trees import Flats, Slot
 from idiolect.errors import refuse_unknown_choice
 
 if TYPE_CHECKING:
-    from idiolect.core.part import Batch, Loss, Model, Scene, Structure, View
+    from idiolect.core.part import Batch, Loss, Model, Results, Scene, Structure, View
 
 __all__ = ["Measure", "Plan", "Result", "Stage", "Trees", "as_received", "default_plan", "steps_of"]
 
 SPLITS = ("train", "valid", "public", "none")
-Trees = tuple[Tree, Tree]  # (params, buffers), each by the name of the tree
+Trees: TypeAlias = tuple[Flats, Flats]  # (params, buffers)
 
 
 class Result(NamedTuple):
-    """What a stage leaves behind."""
+    """The result of a stage."""
 
-    params: Tree
-    buffers: Tree
-    carry: Tree
+    params: Flats
+    buffers: Flats
+    carry: dict[str, Slot]  # by part
     steps: Tensor
     loss: Tensor  # mean training loss over the steps made
-    measured: Tree
+    measured: Slot
 
 
 class Measure(NamedTuple):
-    """A fold over a split without an optimiser."""
+    """A quantity accumulated batch by batch over a split, without an optimiser."""
 
-    init: Callable[[Model, View], Tree]
-    add: Callable[[Tree, Model, Batch, View], Tree]
+    init: Callable[[Model, View], Slot]
+    add: Callable[[Slot, Model, Batch, View], Slot]
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,12 @@ class Stage:
     Args:
         owner: the part whose view ``start`` and ``objective`` get.
         start: (received, results so far, view) -> (params, buffers), where ``received`` are the trees that a
-            round would start from; None goes on from the stage before, or from there.
-        objective: view -> loss on the bare network; None trains the method's own wrapped loss.
+            round would start from; None continues from the stage before, or starts from ``received``.
+        objective: view -> loss on the network that no part has wrapped; None trains the method's own loss.
         epochs: None means ``share`` of the scene's local epochs.
         steps: a fixed number of steps instead of epochs.
-        has_minimum: the scene's least number of local steps holds.
-        rounding: how a fraction of an epoch becomes steps.
+        has_minimum: whether the scene's least number of local steps applies.
+        rounding: ``ceil`` or ``floor``, how a fraction of a step is rounded.
         trainable: names that are trained; None trains all.  Units without a trained tensor run in
             evaluation mode.
         batches_per_step: batches that one step consumes.
@@ -63,7 +63,7 @@ class Stage:
 
     name: str = "main"
     owner: str = ""
-    start: Callable[[Trees, Any, View], Trees] | None = None
+    start: Callable[[Trees, Results, View], Trees] | None = None
     objective: Callable[[View], Loss] | None = None
     measure: Measure | None = None
     epochs: float | None = None
@@ -84,7 +84,7 @@ class Stage:
 
 
 class Plan(NamedTuple):
-    """The stages of a round around its upload mark, on the server, after the merge, at the end of the run."""
+    """The stages of a round before and after the upload, on the server, after the merge, and at the end of the run."""
 
     before: tuple[Stage, ...]
     after: tuple[Stage, ...] = ()
@@ -93,8 +93,8 @@ class Plan(NamedTuple):
     end: tuple[Stage, ...] = ()  # on every client, once
 
 
-def as_received(received: Trees, results: Any, view: View) -> Trees:
-    """A start of a stage: the main model alone, where a round would start."""
+def as_received(received: Trees, results: Results, view: View) -> Trees:
+    """A ``start`` of a stage: the main model as a round would start it, without other trees."""
     params, buffers = received
     return {"model": params["model"]}, {"model": buffers["model"]}
 
@@ -104,7 +104,7 @@ def default_plan() -> Plan:
 
 
 def steps_of(stage: Stage, scene: Scene, n_batches: int) -> int:
-    """Steps a client with ``n_batches`` batches an epoch makes in ``stage``."""
+    """Returns how many steps a client with ``n_batches`` batches per epoch makes in ``stage``."""
     if stage.steps is not None:
         return stage.steps
     epochs = stage.share * scene.local_epochs if stage.epochs is None else stage.epochs

@@ -1,12 +1,12 @@
-"""Arithmetic on trees: nested dictionaries whose leaves are tensors.
+"""Trees, which are nested dictionaries, tuples and lists of tensors: their types, and arithmetic on them.
 
 A *flat* tree maps tensor names to tensors (the parameters or the buffers of one model).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, SupportsIndex, TypeAlias, TypeVar, overload
 
 import torch
 from torch import Tensor
@@ -14,7 +14,10 @@ from torch.utils._pytree import tree_structure
 
 __all__ = [
     "Flat",
+    "Flats",
+    "Form",
     "Rows",
+    "Slot",
     "Tree",
     "all_finite",
     "any_nan",
@@ -35,29 +38,38 @@ __all__ = [
     "zeros_like",
 ]
 
-Tree = Any
-Flat = dict[str, Tensor]
+# A tensor, or a mapping or a sequence of trees.  The trees inside are Any, because a typed dictionary is a Mapping of
+# objects to a type checker, and so would be no tree otherwise.
+Tree: TypeAlias = Tensor | Mapping[str, Any] | Sequence[Any]
+Flat: TypeAlias = dict[str, Tensor]
+Flats: TypeAlias = dict[str, Flat]  # flat trees by name: "model", and what parts add beside it
+Slot: TypeAlias = dict[str, Any]  # trees by names that their owner alone knows, such as a part's own state
+Form: TypeAlias = "tuple[type, tuple[str, ...], tuple[Form, ...]] | None"  # of a tree; None is a leaf
+T = TypeVar("T")
 
 
-def tree_map(function: Callable[..., Any], tree: Tree, *others: Tree) -> Tree:
-    """``function`` of every leaf, and of the leaves at the same place in ``others``.
+def tree_map(function: Callable[..., Any], tree: T, *others: Any) -> T:
+    """Applies ``function`` to every leaf of ``tree``, together with the leaves at the same place in ``others``.
 
     >>> tree_map(lambda a, b: a + b, {"x": 1, "y": (2, [3])}, {"x": 10, "y": (20, [30])})
     {'x': 11, 'y': (22, [33])}
     """
+    mapped: Any
     if isinstance(tree, dict):
         if any(other.keys() != tree.keys() for other in others):
             raise ValueError(
                 f"trees with different names: {list(tree)} and {[list(other) for other in others]}"
             )
-        return {k: tree_map(function, v, *(other[k] for other in others)) for k, v in tree.items()}
-    if isinstance(tree, tuple | list):
-        return _like(tree, [tree_map(function, *items) for items in zip(tree, *others, strict=True)])
-    return function(tree, *others)
+        mapped = {k: tree_map(function, v, *(other[k] for other in others)) for k, v in tree.items()}
+    elif isinstance(tree, tuple | list):
+        mapped = _like(tree, [tree_map(function, *items) for items in zip(tree, *others, strict=True)])
+    else:
+        mapped = function(tree, *others)
+    return mapped  # type: ignore[no-any-return]  # it has the form of ``tree``
 
 
 def tree_leaves(tree: Tree) -> list[Any]:
-    """All leaves, in order.
+    """Returns all leaves, in order.
 
     >>> tree_leaves({"x": 1, "y": (2, [3])})
     [1, 2, 3]
@@ -69,8 +81,8 @@ def tree_leaves(tree: Tree) -> list[Any]:
     return [tree]
 
 
-def with_leaves(tree: Tree, leaves: Iterable[Any]) -> Tree:
-    """A tree of the same form with these leaves, in the order of ``tree_leaves``.
+def with_leaves(tree: T, leaves: Iterable[Any]) -> T:
+    """Returns a tree of the same form with these leaves, in the order of ``tree_leaves``.
 
     >>> with_leaves({"x": 1, "y": (2, [3])}, "abc")
     {'x': 'a', 'y': ('b', ['c'])}
@@ -79,8 +91,8 @@ def with_leaves(tree: Tree, leaves: Iterable[Any]) -> Tree:
     return tree_map(lambda _: next(each), tree)
 
 
-def flatten(tree: Tree) -> tuple[list[Any], Hashable]:
-    """All leaves, in order, and the form they stand in, equal for trees of one form.
+def flatten(tree: Tree) -> tuple[list[Any], Form]:
+    """Returns all leaves, in order, and the form of the tree, which compares equal for trees of the same form.
 
     >>> flatten({"x": 1, "y": (2, [3])})[0]
     [1, 2, 3]
@@ -89,7 +101,7 @@ def flatten(tree: Tree) -> tuple[list[Any], Hashable]:
     return leaves, _form(tree, leaves)
 
 
-def _form(tree: Tree, leaves: list[Any]) -> Hashable:
+def _form(tree: Tree, leaves: list[Any]) -> Form:
     if isinstance(tree, dict):
         return dict, tuple(tree), tuple([_form(value, leaves) for value in tree.values()])
     if isinstance(tree, tuple | list):
@@ -98,8 +110,8 @@ def _form(tree: Tree, leaves: list[Any]) -> Hashable:
     return None
 
 
-def unflatten(leaves: Iterable[Any], form: Any) -> Tree:
-    """The tree that ``flatten`` made these of.
+def unflatten(leaves: Iterable[Any], form: Form) -> Any:
+    """Returns the tree that ``flatten`` split into ``leaves`` and ``form``.
 
     >>> unflatten("abc", flatten({"x": 1, "y": (2, [3])})[1])
     {'x': 'a', 'y': ('b', ['c'])}
@@ -107,7 +119,7 @@ def unflatten(leaves: Iterable[Any], form: Any) -> Tree:
     return _filled(form, iter(leaves))
 
 
-def _filled(form: Any, leaves: Iterator[Any]) -> Tree:
+def _filled(form: Form, leaves: Iterator[Any]) -> Any:
     if form is None:
         return next(leaves)
     kind, names, below = form
@@ -117,12 +129,12 @@ def _filled(form: Any, leaves: Iterator[Any]) -> Tree:
     return kind(*items) if hasattr(kind, "_fields") else kind(items)
 
 
-def zeros_like(tree: Tree) -> Tree:
+def zeros_like(tree: T) -> T:
     return tree_map(torch.zeros_like, tree)
 
 
-def where(condition: Tensor, yes: Tree, no: Tree) -> Tree:
-    """Leaf by leaf ``yes`` if the scalar ``condition`` holds, else ``no``; a leaf that is both stays as it is."""
+def where(condition: Tensor, yes: T, no: T) -> T:
+    """Returns ``yes`` where the scalar ``condition`` holds, else ``no``; a leaf that both share is not copied."""
     return tree_map(lambda a, b: a if a is b else torch.where(condition, a, b), yes, no)
 
 
@@ -146,29 +158,33 @@ def pick(tree: Mapping[str, Tensor], keep: Callable[[str], bool]) -> Flat:
     return {k: v for k, v in tree.items() if keep(k)}
 
 
-class Rows(Sequence[Tree]):
-    """Trees of one form, left as they lie: row i of every leaf of ``stacked`` is tree i's.
+class Rows(Sequence[T]):
+    """A sequence of trees of one form that stay stacked: tree i is row i of every leaf of ``stacked``.
 
     >>> rows = Rows({"x": torch.tensor([1, 2, 3])}, 3)
     >>> len(rows), rows[1]["x"].item(), [row["x"].item() for row in rows[1:]]
     (3, 2, [2, 3])
     """
 
-    def __init__(self, stacked: Tree, count: int) -> None:
+    def __init__(self, stacked: T, count: int) -> None:
         self.stacked, self._count = stacked, count
 
     def __len__(self) -> int:
         return self._count
 
-    def __getitem__(self, which: Any) -> Any:
+    @overload
+    def __getitem__(self, which: SupportsIndex) -> T: ...
+    @overload
+    def __getitem__(self, which: slice) -> Rows[T]: ...
+    def __getitem__(self, which: Any) -> T | Rows[T]:
         found = tree_map(lambda leaf: leaf[which], self.stacked)
         return Rows(found, len(range(self._count)[which])) if isinstance(which, slice) else found
 
-    def __iter__(self) -> Iterator[Tree]:
+    def __iter__(self) -> Iterator[T]:
         return iter(unstack(self.stacked, self._count))
 
-    def at(self, places: Sequence[int]) -> Rows:
-        """Copies of some of them, in this order.
+    def at(self, places: Sequence[int]) -> Rows[T]:
+        """Returns copies of the trees at ``places``, in this order.
 
         >>> [row["x"].item() for row in Rows({"x": torch.tensor([1, 2, 3])}, 3).at([2, 0])]
         [3, 1]
@@ -179,43 +195,53 @@ class Rows(Sequence[Tree]):
         )
 
 
-def stack(trees: Sequence[Tree]) -> Tree:
-    """One tree whose leaves carry a new leading axis, one row per tree."""
-    if isinstance(trees, Rows):
-        return tree_map(Tensor.contiguous, trees.stacked)
+def stack(trees: Sequence[T]) -> T:
+    """Returns one tree whose leaves have a new leading axis, one row per tree."""
+    stacked: T = tree_map(Tensor.contiguous, trees.stacked) if isinstance(trees, Rows) else _stacked(trees)
+    return stacked
+
+
+def _stacked(trees: Sequence[Any]) -> Any:
     first = trees[0]
     if isinstance(first, Tensor):
         return torch.stack(list(trees))
     if isinstance(first, dict):
-        return {key: stack([tree[key] for tree in trees]) for key in first}
-    return _like(first, [stack(column) for column in zip(*trees, strict=True)])
+        return {key: _stacked([tree[key] for tree in trees]) for key in first}
+    return _like(first, [_stacked(column) for column in zip(*trees, strict=True)])
 
 
-def unstack(tree: Tree, count: int) -> list[Tree]:
-    """The ``count`` trees that ``stack`` would make ``tree`` of; their leaves are views of its rows."""
+def unstack(tree: T, count: int) -> list[T]:
+    """Returns the ``count`` trees that are stacked in ``tree``; their leaves are views of its rows."""
+    rows: list[T] = _unstacked(tree, count)
+    return rows
+
+
+def _unstacked(tree: Any, count: int) -> list[Any]:
     if isinstance(tree, Tensor):
         return list(tree.unbind())
     if isinstance(tree, dict):
-        columns = {key: unstack(below, count) for key, below in tree.items()}
+        columns = {key: _unstacked(below, count) for key, below in tree.items()}
         return [{key: column[row] for key, column in columns.items()} for row in range(count)]
-    parts = [unstack(below, count) for below in tree]
+    parts = [_unstacked(below, count) for below in tree]
     return [_like(tree, [part[row] for part in parts]) for row in range(count)]
 
 
 def _like(sequence: Any, items: list[Any]) -> Any:
-    """``items`` as a sequence of the same kind."""
+    """Returns ``items`` as a tuple, list or named tuple like ``sequence``."""
     return type(sequence)(*items) if hasattr(sequence, "_fields") else type(sequence)(items)
 
 
 def all_finite(tree: Tree) -> Tensor:
-    """By row of the leading axis, whether every number in it is finite."""
+    """Returns, for each row of the leading axis, whether all its numbers are finite."""
     rows = [leaf.reshape(len(leaf), -1) for leaf in tree_leaves(tree) if leaf.numel()]
-    extremes = [extreme for each in rows for extreme in (each.amin(1), each.amax(1))]  # NaN where a number is
+    extremes = [
+        extreme for each in rows for extreme in (each.amin(1), each.amax(1))
+    ]  # NaN if a number is NaN
     return torch.stack(extremes).isfinite().all(0)
 
 
 def any_nan(trees: Sequence[Tree]) -> Tensor:
-    """For each of several trees of one shape, whether a number in it is NaN."""
+    """Returns, for each of several trees of one form, whether it holds a NaN."""
     if isinstance(trees, Rows):
         stacked = [leaf for leaf in tree_leaves(trees.stacked) if leaf.is_floating_point()]
         found = [leaf.reshape(len(leaf), -1).isnan().any(1) for leaf in stacked]

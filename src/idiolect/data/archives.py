@@ -1,4 +1,4 @@
-"""Taking what is wanted out of a tar.gz or zip archive, and nothing else.
+"""Unpacks chosen members of a tar.gz or zip archive safely.
 
 A member is written only where its whole name matches the pattern, to the path that the pattern's group gives, and
 only if it is a plain file: no link, no path that leads out of the folder.
@@ -47,7 +47,7 @@ def unpack(archive: Path, members: re.Pattern[str], folder: Path, origin: str) -
 
 
 def _plain_files(archive: Path) -> Iterator[tuple[str, Callable[[], IO[bytes]]]]:
-    """Name and opener of each member; an opener serves until the next member is asked for."""
+    """Yields name and opener of each member; an opener works until the next member is asked for."""
     if archive.suffix == ".zip":
         with zipfile.ZipFile(archive) as packed:
             for entry in packed.infolist():

@@ -1,31 +1,28 @@
-"""Datasets by name: one function to load them, one to list them."""
+"""The catalogue of datasets by name: loads them and lists them."""
 
 from __future__ import annotations
 
-import inspect
 import os
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from idiolect.calls import parse_call, with_defaults
 from idiolect.data.dataset import Dataset
 from idiolect.data.embedded import EMBEDDED, TEST_PER_CLASS, TRAIN_PER_CLASS, load_embedded
-from idiolect.data.emnist_files import SPLITS
-from idiolect.data.from_files import load_files, options_of
 from idiolect.data.location import data_folder, destination, is_present
-from idiolect.data.sources import SOURCES, Source
+from idiolect.data.readers import load_files, reader_of
+from idiolect.data.sources import EMNIST_SPLITS, SOURCES, Source
 from idiolect.data.synthetic import synthetic
-from idiolect.errors import UserError, refuse_unknown_choice, unknown_name
+from idiolect.errors import refuse_unknown_choice, unknown_name
+from idiolect.options import OptionSchema, parse_call
 
-__all__ = ["DEFAULT", "Row", "describe", "load", "names", "resolved", "sizes"]
+__all__ = ["DEFAULT", "DatasetDescription", "describe", "load", "names", "resolved", "sizes"]
 
 DEFAULT = EMBEDDED
 SYNTHETIC = "synthetic"
 
 
-class Row(NamedTuple):
-    """One line of the catalogue: `samples` counts train and test together, `where` says where it looks."""
+class DatasetDescription(NamedTuple):
+    """One row of the catalogue: `samples` counts train and test together, `where` is the folder it looks in."""
 
     name: str
     samples: int
@@ -37,7 +34,7 @@ class Row(NamedTuple):
 
 
 def names() -> tuple[str, ...]:
-    """Every name `load` knows, the default first."""
+    """Returns every name that `load` takes, the default first."""
     return (EMBEDDED, *SOURCES, SYNTHETIC)
 
 
@@ -51,7 +48,7 @@ def load(name: str = DEFAULT, data_dir: str | os.PathLike[str] | None = None, **
         options: the keyword arguments of `synthetic`, or of the dataset's reader: `split` of emnist, `stride` of
             shakespeare-roles, `size`, `min_ratings` and `max_ratings` of flickr-aes; no other has any.
     """
-    _known(name, options)
+    _options(name).refuse_unknown(options)
     if name == SYNTHETIC:
         return synthetic(**options)
     if name == EMBEDDED:
@@ -60,18 +57,19 @@ def load(name: str = DEFAULT, data_dir: str | os.PathLike[str] | None = None, **
 
 
 def resolved(text: str) -> tuple[str, dict[str, Any]]:
-    """Name and all options of a dataset as it is written, with the defaults of those that are not given.
+    """Returns the name and all options of a dataset as it is written, defaults included.
 
     >>> resolved("emnist")
     ('emnist', {'split': 'byclass'})
     """
-    name, bracket, rest = text.partition("(")
-    name, given = name.strip(), parse_call("options" + bracket + rest)[1]
-    return name, with_defaults(given, _known(name, given))
+    name, given = parse_call(text)
+    known = _options(name)
+    known.refuse_unknown(given)
+    return name, known.with_defaults(given)
 
 
 def sizes(text: str) -> tuple[tuple[int, int, int], int]:
-    """Shape (C, H, W) and number of classes of a dataset as it is written, without reading any of it.
+    """Returns shape (C, H, W) and number of classes of a dataset as it is written, without reading any of it.
 
     >>> sizes("emnist(split=letters)")
     ((1, 28, 28), 26)
@@ -82,38 +80,38 @@ def sizes(text: str) -> tuple[tuple[int, int, int], int]:
     source = SOURCES["fashion-mnist" if name == EMBEDDED else name]
     n_classes, side = source.n_classes, options.get("size")
     if "split" in options:
-        refuse_unknown_choice(f"dataset {name}: split", options["split"], SPLITS)
-        n_classes = SPLITS[options["split"]]
+        refuse_unknown_choice(f"dataset {name}: split", options["split"], EMNIST_SPLITS)
+        n_classes = EMNIST_SPLITS[options["split"]]
     return (source.shape[0], side, side) if side else source.shape, n_classes
 
 
-def _known(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a dataset and their defaults; an unknown dataset or option is refused."""
+def _options(name: str) -> OptionSchema:
+    """The options of a dataset; its reader checks their values itself."""
     if name not in names():
         raise unknown_name("dataset", name, names())
-    known: dict[str, Any] = {}
-    if name == SYNTHETIC:
-        known = {key: p.default for key, p in inspect.signature(synthetic).parameters.items()}
-    elif name != EMBEDDED:
-        known = options_of(SOURCES[name])
-    _refuse_unknown(name, options, known)
-    return known
+    subject = f"dataset {name!r}"
+    if name == EMBEDDED:
+        return OptionSchema(subject, {})
+    read = synthetic if name == SYNTHETIC else reader_of(SOURCES[name])
+    return OptionSchema.of(subject, read, lambda parameter: parameter.kind is parameter.KEYWORD_ONLY)
 
 
-def describe(data_dir: str | os.PathLike[str] | None = None) -> list[Row]:
-    """The whole catalogue, saying of each dataset whether its files are there."""
+def describe(data_dir: str | os.PathLike[str] | None = None) -> list[DatasetDescription]:
+    """Describes every dataset, and says whether its files are there."""
     root = data_folder(data_dir)
     origin = SOURCES["fashion-mnist"]
     n_embedded = origin.n_classes * (TRAIN_PER_CLASS + TEST_PER_CLASS)
-    embedded = Row(EMBEDDED, n_embedded, 10, origin.shape, origin.licence, "present", "inside the package")
-    generated = Row(
+    embedded = DatasetDescription(
+        EMBEDDED, n_embedded, 10, origin.shape, origin.licence, "present", "inside the package"
+    )
+    generated = DatasetDescription(
         SYNTHETIC, 3_600, 10, (1, 1, 60), "none needed", "present", "generated; sizes are its defaults"
     )
     return [embedded, *(_row(source, root) for source in SOURCES.values()), generated]
 
 
-def _row(source: Source, root: Path) -> Row:
-    return Row(
+def _row(source: Source, root: Path) -> DatasetDescription:
+    return DatasetDescription(
         name=source.name,
         samples=source.n_train + source.n_test,
         classes=source.n_classes,
@@ -122,11 +120,3 @@ def _row(source: Source, root: Path) -> Row:
         status="present" if is_present(source, root) else "missing",
         where=str(destination(source, root)),
     )
-
-
-def _refuse_unknown(name: str, options: Mapping[str, Any], known: Iterable[str]) -> None:
-    known = list(known)
-    for key in options:
-        if key not in known:
-            allowed = f"known: {', '.join(known)}" if known else "it takes none"
-            raise UserError(f"dataset {name!r} has no option {key!r}; {allowed}")

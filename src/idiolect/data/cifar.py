@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from idiolect.data.content import Part
-from idiolect.data.pickles import read_pickled_dict
-from idiolect.data.source import KnownFile
+from idiolect.data.file_content import Part
+from idiolect.data.safe_unpickling import read_pickled_dict
+from idiolect.data.sources import KnownFile
 from idiolect.errors import UserError
 
 __all__ = ["read_cifar", "read_cifar_part"]

@@ -1,4 +1,4 @@
-"""Fetching a dataset from its home: checked, whole, or not at all.
+"""Downloads a dataset from its home, with checksums: whole or not at all.
 
 Everything is written into a temporary folder beside the destination, compared with its checksum, and only
 then renamed into place.
@@ -30,7 +30,7 @@ _CHUNK = 1 << 20
 
 
 def open_url(url: str) -> Any:
-    """Opens an address for reading; gives up after a minute of silence."""
+    """Opens an address for reading, with a timeout of a minute."""
     return urllib.request.urlopen(url, timeout=60)
 
 
@@ -82,7 +82,7 @@ def _is_whole(source: Source, root: Path, folder: Path) -> bool:
 
 
 def _put_in_place(stage: Path, folder: Path) -> None:
-    """Moves what was fetched; a folder that it replaces goes to the stage and vanishes with it."""
+    """Moves the fetched files to their folder; a folder that they replace is moved to the stage and deleted with it."""
     folder.mkdir(exist_ok=True)
     for fetched in sorted(stage.iterdir()):
         target = folder / fetched.name
@@ -92,7 +92,7 @@ def _put_in_place(stage: Path, folder: Path) -> None:
 
 
 def _fetch(source: Source, stage: Path, folder: Path, opener: Opener, progress: Progress | None) -> None:
-    """Brings every file of the dataset into the stage, checked, on its way to the folder."""
+    """Downloads and verifies every file of the dataset into the stage."""
     for file in (source.archive,) if source.archive else source.files:
         url = source.base_url + file.name
         with (stage / file.name).open("wb") as out:
@@ -124,7 +124,7 @@ def _verify(path: Path, file: KnownFile, origin: str) -> None:
 
 
 def _unpack(source: Source, archive: KnownFile, stage: Path) -> None:
-    """Takes the dataset's files out of the archive, which is then removed."""
+    """Unpacks the dataset's files from the archive, which is then removed."""
     origin = source.base_url + archive.name
     written = unpack(stage / archive.name, source.members, stage, origin)
     for file in source.files + source.more_files:
@@ -137,7 +137,7 @@ def _unpack(source: Source, archive: KnownFile, stage: Path) -> None:
 
 
 def _md5(path: Path) -> str | None:
-    """The md5 of a file, or None where there is none."""
+    """Returns the md5 of a file, or None where there is no file."""
     if not path.is_file():
         return None
     with path.open("rb") as stored:

@@ -12,17 +12,16 @@ from pathlib import Path
 
 import numpy as np
 
-from idiolect.data.content import Content, Part
-from idiolect.data.emnist_files import DEFAULT_SPLIT, SPLITS, emnist_files
+from idiolect.data.file_content import FileContent, Part
 from idiolect.data.idx import read_idx_part
 from idiolect.data.location import fetch_again, locate
-from idiolect.data.source import KnownFile, Source
+from idiolect.data.sources import EMNIST_SPLITS, KnownFile, Source, emnist_files
 from idiolect.errors import refuse_unknown_choice
 
 __all__ = ["read_emnist"]
 
 
-def read_emnist(source: Source, root: Path, *, split: str = DEFAULT_SPLIT) -> Content:
+def read_emnist(source: Source, root: Path, *, split: str = "byclass") -> FileContent:
     """Reads one split.
 
     Args:
@@ -31,13 +30,15 @@ def read_emnist(source: Source, root: Path, *, split: str = DEFAULT_SPLIT) -> Co
 
     The labels of `letters`, 1 to 26 in its files, are counted from 0 like all others.
     """
-    refuse_unknown_choice("dataset emnist: split", split, SPLITS)
+    refuse_unknown_choice("dataset emnist: split", split, EMNIST_SPLITS)
     chosen = replace(source, train_files=emnist_files(split, "train"), test_files=emnist_files(split, "test"))
     folder, advice = locate(chosen, root), fetch_again(chosen, root)
     first = 1 if split == "letters" else 0
     train_x, train_y, train_sums = _read_part(chosen.train_files, folder, advice, first)
     test_x, test_y, test_sums = _read_part(chosen.test_files, folder, advice, first)
-    return Content(train_x, train_y, test_x, test_y, train_sums | test_sums, n_classes=SPLITS[split])
+    return FileContent(
+        train_x, train_y, test_x, test_y, train_sums | test_sums, n_classes=EMNIST_SPLITS[split]
+    )
 
 
 def _read_part(files: tuple[KnownFile, ...], folder: Path, advice: str, first: int) -> Part:

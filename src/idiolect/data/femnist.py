@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from idiolect.data.checks import Array
-from idiolect.data.content import Content
+from idiolect.data.dataset import Array
+from idiolect.data.file_content import FileContent
 from idiolect.data.leaf import read_leaf
-from idiolect.data.source import Source
+from idiolect.data.sources import Source
 
 __all__ = ["read_femnist"]
 
@@ -24,8 +24,8 @@ _SIDE = 28
 _CLASSES = 62
 
 
-def read_femnist(source: Source, root: Path) -> Content:
-    """All samples of all writers; the owner of a sample is its writer."""
+def read_femnist(source: Source, root: Path) -> FileContent:
+    """Reads all samples of all writers; the owner of a sample is its writer."""
     return read_leaf(source, root, _convert, (1, _SIDE, _SIDE), np.uint8)
 
 

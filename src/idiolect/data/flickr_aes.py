@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from idiolect.data.content import Content
-from idiolect.data.images import decode, read_file
+from idiolect.data.file_content import FileContent
+from idiolect.data.image_files import decode, read_file
 from idiolect.data.location import fetch_again, locate
-from idiolect.data.source import Source
+from idiolect.data.sources import Source
 from idiolect.errors import UserError
 
 __all__ = ["read_flickr_aes"]
@@ -37,8 +37,8 @@ class _Rating(NamedTuple):
 
 def read_flickr_aes(
     source: Source, root: Path, *, size: int = 224, min_ratings: int = 60, max_ratings: int = 290
-) -> Content:
-    """One row per rating: the image as that rater saw it, and the score minus one.
+) -> FileContent:
+    """Reads one row per rating: the image, and the score minus one.
 
     Args:
         size: images are scaled to size x size, whatever their shape (FedPer does not state it).
@@ -86,8 +86,10 @@ def _ratings(raw: bytes, path: Path, advice: str) -> list[_Rating]:
     return found
 
 
-def _content(ratings: list[_Rating], folder: Path, size: int, advice: str, sums: dict[str, str]) -> Content:
-    """Every image is decoded once, straight into the rows of all its ratings."""
+def _content(
+    ratings: list[_Rating], folder: Path, size: int, advice: str, sums: dict[str, str]
+) -> FileContent:
+    """Decodes every image once, into the rows of all its ratings."""
     rows_of: dict[str, list[int]] = {}
     for row, rating in enumerate(ratings):
         rows_of.setdefault(rating.image, []).append(row)
@@ -99,7 +101,7 @@ def _content(ratings: list[_Rating], folder: Path, size: int, advice: str, sums:
         digest.update(raw)
     owners = tuple(sorted({rating.rater for rating in ratings}))
     number = {rater: k for k, rater in enumerate(owners)}
-    return Content(
+    return FileContent(
         train_x=x,
         train_y=np.array([rating.label for rating in ratings], np.int64),
         test_x=np.empty((0, 3, size, size), np.uint8),

@@ -19,9 +19,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from idiolect.data.content import Part
+from idiolect.data.file_content import Part
 from idiolect.data.location import file_in
-from idiolect.data.source import KnownFile
+from idiolect.data.sources import KnownFile
 from idiolect.errors import UserError
 
 __all__ = ["read_idx", "read_idx_part"]

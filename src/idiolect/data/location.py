@@ -1,4 +1,4 @@
-"""Where datasets lie on disk: an argument, else IDIOLECT_DATA, else ~/.cache/idiolect.
+"""The location of datasets on disk: an argument, else IDIOLECT_DATA, else ~/.cache/idiolect.
 
 A dataset is looked for in its canonical sub-folder, and in the data folder itself when that folder bears
 the canonical name.  The name matters: MNIST and Fashion-MNIST use the same file names, and one must never
@@ -11,7 +11,7 @@ import os
 import shlex
 from pathlib import Path
 
-from idiolect.data.source import Source
+from idiolect.data.sources import Source
 from idiolect.errors import UserError
 
 __all__ = ["DATA_VARIABLE", "data_folder", "destination", "fetch_again", "file_in", "is_present", "locate"]
@@ -20,7 +20,7 @@ DATA_VARIABLE = "IDIOLECT_DATA"
 
 
 def data_folder(data_dir: str | os.PathLike[str] | None = None) -> Path:
-    """The folder that holds the datasets, whether or not it exists yet."""
+    """Returns the folder that holds the datasets, whether or not it exists yet."""
     chosen = data_dir or os.environ.get(DATA_VARIABLE) or Path("~/.cache/idiolect")
     try:
         return Path(chosen).expanduser()
@@ -32,24 +32,24 @@ def data_folder(data_dir: str | os.PathLike[str] | None = None) -> Path:
 
 
 def file_in(folder: Path, name: str) -> Path | None:
-    """The file of that canonical name, or its unpacked twin without .gz; None where neither is there."""
+    """Returns the file of that canonical name, or its unpacked twin without .gz; None where neither exists."""
     found = (folder / each for each in (name, name.removesuffix(".gz")))
     return next((path for path in found if os.path.isfile(path)), None)
 
 
 def destination(source: Source, root: Path) -> Path:
-    """The folder a download of this dataset goes to."""
+    """Returns the folder that a download of this dataset goes to."""
     bears_name = root.resolve().name == source.folder and not os.path.isdir(root / source.folder)
     return root if bears_name else root / source.folder
 
 
 def is_present(source: Source, root: Path) -> bool:
-    """Whether everything the dataset needs is there."""
+    """Whether everything that the dataset needs is there."""
     return not _missing(source, destination(source, root))
 
 
 def locate(source: Source, root: Path) -> Path:
-    """The folder holding everything the dataset needs; otherwise says where it looked and how to get it."""
+    """Returns the folder that holds everything the dataset needs; the error says where it looked and how to get it."""
     folder = destination(source, root)
     missing = _missing(source, folder)
     if missing:
@@ -61,7 +61,7 @@ def locate(source: Source, root: Path) -> Path:
 
 
 def fetch_again(source: Source, root: Path) -> str:
-    """The advice every error about a missing or broken file ends with."""
+    """Returns the advice that ends every error about a missing or broken file."""
     folder = destination(source, root)
     if not source.base_url:
         return f"{source.by_hand} {folder}"

@@ -1,6 +1,6 @@
-"""Shakespeare's roles, each predicting the next character of its lines: LEAF's samples, or the speeches themselves.
+"""Reads Shakespeare's roles for next-character prediction: LEAF's samples, or windows over the speeches.
 
-    x = c_t, ..., c_{t+79};   y = c_{t+80}          tokens of `idiolect.data.text`
+    x = c_t, ..., c_{t+79};   y = c_{t+80}          tokens of `idiolect.data.character_tokens`
 
 Source: S. Caldas et al., "LEAF: a benchmark for federated settings", 2018, https://arxiv.org/abs/1812.01097,
 https://github.com/TalwalkarLab/leaf, data/shakespeare.
@@ -16,19 +16,19 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from idiolect.data.checks import Array
-from idiolect.data.content import Content
-from idiolect.data.leaf import Block, assemble, read_leaf
+from idiolect.data.character_tokens import LENGTH, tokens
+from idiolect.data.dataset import Array
+from idiolect.data.file_content import FileContent
+from idiolect.data.leaf import UserSamples, assemble, read_leaf
 from idiolect.data.location import fetch_again, locate
-from idiolect.data.source import Source
-from idiolect.data.text import LENGTH, tokens
+from idiolect.data.sources import Source
 from idiolect.errors import UserError
 
 __all__ = ["read_shakespeare_leaf", "read_shakespeare_roles"]
 
 
-def read_shakespeare_leaf(source: Source, root: Path) -> Content:
-    """All samples of all roles as LEAF made them: x is a string of 80 characters, y the one that follows."""
+def read_shakespeare_leaf(source: Source, root: Path) -> FileContent:
+    """Reads all samples of all roles as LEAF made them: x is a string of 80 characters, y the one that follows."""
     return read_leaf(source, root, _convert, (LENGTH,), np.int64)
 
 
@@ -42,8 +42,8 @@ def _are_strings(values: Any, length: int) -> bool:
     return isinstance(values, list) and all(isinstance(v, str) and len(v) == length for v in values)
 
 
-def read_shakespeare_roles(source: Source, root: Path, *, stride: int = 1) -> Content:
-    """Windows over the speeches of each role, which are joined by line breaks in their order.
+def read_shakespeare_roles(source: Source, root: Path, *, stride: int = 1) -> FileContent:
+    """Reads windows over the speeches of each role, which are joined by line breaks in their order.
 
     Args:
         stride: characters between the beginnings of two windows; 1 gives all 4.2 million, as LEAF does.
@@ -60,9 +60,11 @@ def read_shakespeare_roles(source: Source, root: Path, *, stride: int = 1) -> Co
         raise UserError(f"cannot read {path} ({problem.strerror or problem}); {advice}") from problem
     except (ValueError, RecursionError) as problem:
         raise UserError(f"{path} is not a whole JSON file ({problem}); {advice}") from problem
-    blocks = [_windows(role, speeches, stride) for role, speeches in _speeches(content, path, advice).items()]
-    short = sum(len(block.y) == 0 for block in blocks)
-    found = assemble(blocks, (LENGTH,), np.int64, {path.name: hashlib.sha256(raw).hexdigest()})
+    samples = [
+        _windows(role, speeches, stride) for role, speeches in _speeches(content, path, advice).items()
+    ]
+    short = sum(len(one.y) == 0 for one in samples)
+    found = assemble(samples, (LENGTH,), np.int64, {path.name: hashlib.sha256(raw).hexdigest()})
     return found._replace(left_out={f"roles with fewer than {LENGTH + 1} characters": short} if short else {})
 
 
@@ -76,9 +78,9 @@ def _speeches(content: Any, path: Path, advice: str) -> dict[str, list[str]]:
     return data
 
 
-def _windows(role: str, speeches: list[str], stride: int) -> Block:
+def _windows(role: str, speeches: list[str], stride: int) -> UserSamples:
     line = tokens("\n".join(speeches))
     seen = (
         sliding_window_view(line, LENGTH + 1)[::stride] if len(line) > LENGTH else np.empty((0, LENGTH + 1))
     )
-    return Block(role, seen[:, :LENGTH], seen[:, LENGTH].astype(np.int64))
+    return UserSamples(role, seen[:, :LENGTH], seen[:, LENGTH].astype(np.int64))

@@ -1,4 +1,4 @@
-"""Clients drawn from a family of linear models, with one knob for how much they differ.
+"""Synthetic clients, labelled by linear models that differ by an adjustable skew.
 
     W_k = (W + s D_k) / sqrt(1 + s^2),   b_k = (b + s d_k) / sqrt(1 + s^2)      labelling of client k
     x ~ N(s (B_k 1 + e_k), Sigma),       Sigma_jj = j^-1.2                      inputs of client k
@@ -9,7 +9,7 @@ labelling and one input distribution.
 Source: Li et al., "Federated optimization in heterogeneous networks" (FedProx), MLSys 2020, section 5.1,
 https://arxiv.org/abs/1812.06127.
 
-Deviations: one knob s in place of (alpha, beta).  There alpha moves all of W_k and b_k by one number u_k, so
+Deviations: one skew s in place of (alpha, beta).  There alpha moves all of W_k and b_k by one number u_k, so
 it shifts every logit alike and changes no label, and W_k differs between clients even at alpha = 0; here s
 moves from one shared model (s = 0) to independent ones (large s), at constant scale.  Clients have equally
 many rows.
@@ -42,7 +42,7 @@ def synthetic(
     skew: float = 1.0,
     seed: int = 0,
 ) -> Dataset:
-    """Makes the training rows of every client, and a pooled test part with one row to five of training.
+    """Generates the training rows of every client, and a pooled test part with one row to five of training.
 
     Args:
         n_clients: clients, at least 1; client k is the same whatever their number.
@@ -87,7 +87,7 @@ def _manifest(n_clients: int, samples_per_client: int, n_test: int, skew: float,
 def labelling_models(
     n_clients: int, n_classes: int, n_features: int, skew: float, seed: int
 ) -> tuple[Floats, Floats]:
-    """The model that labels each client's rows: W [C, K, F] and b [C, K], float64."""
+    """Returns the model that labels each client's rows: W [C, K, F] and b [C, K], float64."""
     _check_count("n_classes", n_classes, 2)
     _check_count("n_features", n_features, 1)
     _check_count("seed", seed, 0)

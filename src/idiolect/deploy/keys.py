@@ -1,4 +1,4 @@
-"""Keys of server and sites, and the certificates of the connection between them."""
+"""Key pairs of server and sites, and the TLS certificates of the connection between them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from idiolect.errors import UserError
 
 __all__ = ["is_loopback", "private_key", "public_key", "write_certificates", "write_key_pair", "write_secret"]
 
-DAYS = 825  # that a certificate is good for
+VALID_DAYS = 825  # of a certificate
 KEY, PUBLIC = "key", "key.pub"
 
 
 def write_secret(path: Path, content: bytes) -> None:
-    """A file that its owner alone can read, from its first moment on."""
+    """Writes a file that only its owner can read, from its creation on."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
@@ -31,7 +31,7 @@ def write_secret(path: Path, content: bytes) -> None:
 
 
 def write_key_pair(folder: Path) -> None:
-    """A new key pair as ``key`` and ``key.pub``, in the formats of OpenSSH."""
+    """Writes a new key pair as ``key`` and ``key.pub``, in the formats of OpenSSH."""
     key = ec.generate_private_key(ec.SECP256R1())
     encoding, private = serialization.Encoding, serialization.PrivateFormat
     write_secret(folder / KEY, key.private_bytes(encoding.PEM, private.OpenSSH, serialization.NoEncryption()))
@@ -40,29 +40,31 @@ def write_key_pair(folder: Path) -> None:
 
 
 def private_key(path: Path) -> ec.EllipticCurvePrivateKey:
+    """Reads a private key of OpenSSH's format."""
     try:
         key = serialization.load_ssh_private_key(path.read_bytes(), None)
     except (OSError, ValueError, UnsupportedAlgorithm):
         raise UserError(
-            f"{path} is no private key that can be read; make one with idiolect deploy key"
+            f"{path} is not a private key that can be read; make one with idiolect deploy key"
         ) from None
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise UserError(f"{path} is no ECDSA key; make one with idiolect deploy key")
+        raise UserError(f"{path} is not an ECDSA key; make one with idiolect deploy key")
     return key
 
 
 def public_key(path: Path) -> ec.EllipticCurvePublicKey:
+    """Reads a public key of OpenSSH's format."""
     try:
         key = serialization.load_ssh_public_key(path.read_bytes())
     except (OSError, ValueError, UnsupportedAlgorithm):
-        raise UserError(f"{path} is no public key that can be read") from None
+        raise UserError(f"{path} is not a public key that can be read") from None
     if not isinstance(key, ec.EllipticCurvePublicKey):
-        raise UserError(f"{path} is no ECDSA key")
+        raise UserError(f"{path} is not an ECDSA key")
     return key
 
 
 def write_certificates(folder: Path, hosts: Sequence[str]) -> None:
-    """An authority of this deployment's own (``ca.crt``) and the server's certificate for ``hosts``."""
+    """Writes the deployment's own certificate authority (``ca.crt``) and the server's certificate for ``hosts``."""
     authority, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     name = _name("Idiolect deployment")
     ca = (
@@ -91,6 +93,7 @@ def write_certificates(folder: Path, hosts: Sequence[str]) -> None:
 
 
 def is_loopback(host: str) -> bool:
+    """Returns whether a host name or address is this machine itself."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -108,7 +111,7 @@ def _certificate(
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(minutes=5))
-        .not_valid_after(now + datetime.timedelta(days=DAYS))
+        .not_valid_after(now + datetime.timedelta(days=VALID_DAYS))
     )
 
 

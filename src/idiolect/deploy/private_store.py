@@ -1,9 +1,9 @@
-"""A site's private state on its own disk.
+"""The store of a site's private state on its own disk, with versions and backups.
 
-Every version is a safetensors file with a checksum over tensors and facts, written atomically: ``state-<round>-<step>``
-of one experiment and one site.  The server says which version it knows, because it has merged what came of it; that
-version is where work goes on.  A version that the server does not know of yet is one whose upload was lost: it is
-made again.  The known version and those before it are kept, so that a damaged file costs rounds and not the model.
+Every version is a safetensors file ``state-<round>-<step>`` with a checksum over tensors and facts, written atomically.
+The server says which version it knows, because it has merged the upload that came with it; work continues from that
+version.  A version that the server does not know is one whose upload was lost: it is computed again.  The known version
+and the ones before it are kept, so that a damaged file costs rounds and not the model.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from idiolect.core.trees import Tree
-from idiolect.deploy.named import named, rebuilt
+from idiolect.deploy.tensor_names import flatten, unflatten
 from idiolect.errors import UserError
-from idiolect.records.atomic import write_atomically
-from idiolect.records.tensors import DamagedFile, read_tensors, write_tensors
+from idiolect.records.atomic_files import write_atomically
+from idiolect.records.tensor_files import DamagedFile, read_tensors, write_tensors
 
 __all__ = ["END", "JOIN", "MERGED", "TRAINED", "Position", "PrivateStore"]
 
-TRAINED, MERGED, END, JOIN = range(4)  # steps of a round after which private state is another
-BACKUPS = 2  # versions before the known one that are kept
-FRESH = "fresh"  # a file that says: start again, on purpose
-SEEN = "seen.json"
+TRAINED, MERGED, END, JOIN = range(4)  # steps of a round that change private state
+BACKUPS = 2  # versions kept before the known one
+FRESH = "fresh"  # a file that marks a fresh start on purpose
+SEEN = "seen.json"  # the serial number of the last request
 
 
 class Position(NamedTuple):
-    """When a version was made: rounds from 0, and the step within one."""
+    """When a version was made: the round, from 0, and the step within it."""
 
     round: int
     step: int
@@ -38,10 +38,12 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True)
 class PrivateStore:
-    """Args:
-    folder: of this experiment and site alone.
-    owner: experiment and site, kept in every file and compared when it is read.
-    forms: every shape that private state can have.
+    """The versions of one site's private state in one experiment.
+
+    Args:
+        folder: of this experiment and site alone.
+        owner: experiment and site, kept in every file and compared when it is read.
+        forms: every form that private state can have.
     """
 
     folder: Path
@@ -49,6 +51,7 @@ class PrivateStore:
     forms: Sequence[Tree]
 
     def versions(self) -> list[Position]:
+        """Returns the positions of all versions on disk, the newest last."""
         found = (re.fullmatch(r"state-(\d+)-(\d)\.safetensors", path.name) for path in self._files())
         return sorted(Position(int(match[1]), int(match[2])) for match in found if match)
 
@@ -56,13 +59,13 @@ class PrivateStore:
         return max(self.versions(), default=None)
 
     def base(self, known: Position | None, asked: Position) -> Position | None:
-        """The version from which work at ``asked`` starts; nothing if that is a fresh state.
+        """Returns the version from which work at ``asked`` starts, or None for a fresh state.
 
         Args:
             known: the last version of this site that the server has merged.
 
         Raises:
-            UserError: what the server knows is not here, or what is here the server does not know.
+            UserError: the version that the server knows is not here, or the server does not know later ones that are.
         """
         held = self.versions()
         if (self.folder / FRESH).exists():
@@ -83,8 +86,10 @@ class PrivateStore:
         return earlier[-1]
 
     def read(self, version: Position) -> Tree:
-        """Raises:
-        UserError: the file is damaged or another's; the sentence names the backup before it.
+        """Reads a version.
+
+        Raises:
+            UserError: the file is damaged or of another owner; the sentence names the backup before it.
         """
         path = self._path(version)
         try:
@@ -94,13 +99,17 @@ class PrivateStore:
         said = json.loads(facts["owner"])
         if said != self.owner or json.loads(facts["position"]) != list(version):
             raise UserError(f"{path.name} is of {said}, not of {self.owner}; {self._advice(version)}")
-        return rebuilt(tensors, self.forms, path.name)
+        return unflatten(tensors, self.forms, path.name)
 
     def write(self, version: Position, private: Tree, known: Position | None) -> None:
-        """Keeps a new version beside the known one and those before it."""
+        """Writes a new version, and removes all but the known one and its backups.
+
+        Args:
+            known: the last version of this site that the server has merged.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
         facts = {"owner": json.dumps(self.owner), "position": json.dumps(version)}
-        write_tensors(self._path(version), named(private), facts)
+        write_tensors(self._path(version), flatten(private), facts)
         (self.folder / FRESH).unlink(missing_ok=True)
         merged = [held for held in self.versions() if known is not None and held <= known]
         kept = {version, *merged[-1 - BACKUPS :]}
@@ -109,15 +118,17 @@ class PrivateStore:
                 self._path(held).unlink()
 
     def check(self) -> None:
-        """Raises:
-        UserError: the newest version cannot be read.
+        """Reads the newest version to see that it is sound.
+
+        Raises:
+            UserError: it cannot be read.
         """
         newest = self.newest()
         if newest is not None and not (self.folder / FRESH).exists():
             self.read(newest)
 
     def step_back(self) -> Position:
-        """Puts the newest version aside, and damaged ones before it; gives the sound one that is the newest now."""
+        """Puts the newest version aside, and damaged ones before it; returns the sound one that is now the newest."""
         held = self.versions()
         sound = [version for version in held[:-1] if self._is_sound(version)]
         if not sound:
@@ -127,17 +138,17 @@ class PrivateStore:
         return sound[-1]
 
     def start_afresh(self) -> None:
-        """Puts every version aside and says that this is on purpose."""
+        """Puts every version aside and marks the fresh start as wanted."""
         self.folder.mkdir(parents=True, exist_ok=True)
         for version in self.versions():
             self._put_aside(version)
         write_atomically(self.folder / FRESH, "the private state was given up on purpose\n")
 
     def accept(self, serial: Sequence[int]) -> None:
-        """Remembers a letter's number; one that is not above the last is refused as a repetition.
+        """Remembers the serial number of a request.
 
         Raises:
-            UserError: it is not.
+            UserError: it is not higher than the last one, so the request is a repetition.
         """
         path = self.folder / SEEN
         seen: list[Any] = json.loads(path.read_text())["serial"] if path.exists() else []

@@ -1,4 +1,4 @@
-"""How far a deployment is, in a file that anyone on the server may look at."""
+"""The progress file of a deployment, which the server writes and its status command reads."""
 
 from __future__ import annotations
 
@@ -9,20 +9,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from idiolect.records.atomic import write_atomically
+from idiolect.records.atomic_files import write_atomically
 
-__all__ = ["PROGRESS", "Progress", "read_progress"]
+__all__ = ["PROGRESS_FILE", "DeploymentProgress", "read_progress"]
 
-PROGRESS = "progress.json"
-EVENTS = 200  # that are kept
+PROGRESS_FILE = "progress.json"
+MAX_EVENTS = 200  # that are kept
 
 
 @dataclass
-class Progress:
-    """Written whole after every change.
+class DeploymentProgress:
+    """How far a run is and what each site does; the file is written whole after every change.
 
     Args:
-        sites: by name: what it does now, the last round it took part in, its loss and accuracy.
+        rounds: of the whole run.
+        round: rounds completed.
+        folder_of_run: where the finished record will be.
+        seconds: that each round took.
+        sites: by name, what it does now, the last round it took part in, its loss and accuracy.
         events: what happened, the latest last.
     """
 
@@ -37,24 +41,33 @@ class Progress:
     events: list[str] = field(default_factory=list)
 
     def heard(self, site: str, what: str) -> None:
-        """Something that a site did."""
+        """Notes what a site did, or what happened at the server where ``site`` is empty."""
         if site:
             self.sites.setdefault(site, {})["now"] = what
         if what not in ("asked", "answered"):
-            self.events = [*self.events, f"round {self.round + 1}: {site} {what}".strip()][-EVENTS:]
+            self.events = [*self.events, f"round {self.round + 1}: {site} {what}".strip()][-MAX_EVENTS:]
         self.save()
 
     def note(self, site: str, **facts: Any) -> None:
+        """Notes facts about a site; ``save`` writes them."""
         self.sites.setdefault(site, {}).update(facts)
+
+    def complete_round(self, round: int, seconds: float) -> None:
+        """Notes that ``round`` rounds are completed, the last of them in ``seconds``."""
+        self.round = round
+        self.seconds.append(seconds)
+        self.save()
 
     def save(self) -> None:
         written = {key: value for key, value in vars(self).items() if key != "folder"}
         text = json.dumps({**written, "pid": os.getpid(), "at": time.time()}, indent=1)
-        write_atomically(self.folder / PROGRESS, text)
+        write_atomically(self.folder / PROGRESS_FILE, text)
 
 
 def read_progress(folder: Path) -> dict[str, Any] | None:
+    """Returns the content of the progress file, or None where there is none that can be read."""
     try:
-        return json.loads((folder / PROGRESS).read_text())
+        found: dict[str, Any] = json.loads((folder / PROGRESS_FILE).read_text())
     except (OSError, ValueError):
         return None
+    return found

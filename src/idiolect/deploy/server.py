@@ -1,4 +1,4 @@
-"""The server's part of a deployment, from its folder to a finished record; taken up again after any stop."""
+"""The server of a deployment: trains from its folder to a finished record, and resumes after any stop."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 
 from flwr.serverapp import Grid
 
-from idiolect.deploy.coordinator import Coordinator
-from idiolect.deploy.data import server_federation
+from idiolect.deploy.configuration import Deployment, DeploymentPlan, read_deployment, read_plan
+from idiolect.deploy.connection import ConnectedSites, SiteConnection
 from idiolect.deploy.keys import private_key
-from idiolect.deploy.link import Link
-from idiolect.deploy.plan import Deployment, Plan, read_deployment, read_plan
-from idiolect.deploy.progress import Progress
-from idiolect.deploy.roster import Roster
-from idiolect.engines import Where
+from idiolect.deploy.participants import DeployedSites
+from idiolect.deploy.progress import DeploymentProgress
+from idiolect.deploy.site_data import server_federation
+from idiolect.engines import EngineChoice
 from idiolect.errors import UserError
 from idiolect.experiments.identity import name_of
 from idiolect.experiments.manifest import describe_run
+from idiolect.experiments.round import FederatedRun
 from idiolect.experiments.setting import Setting, assemble
 from idiolect.records import (
     RunWriter,
@@ -32,24 +32,24 @@ from idiolect.records import (
 
 __all__ = ["run_folder", "run_server", "server_setting"]
 
-WHERE = Where("flower", "cpu", "sites train where their data are")
+WHERE = EngineChoice("flower", "cpu", "sites train where their data are")
 
 
-def server_setting(plan: Plan, folder: Path) -> Setting:
-    """What the experiment runs on, without a single row of a site."""
+def server_setting(plan: DeploymentPlan, folder: Path) -> Setting:
+    """Returns the setting of the experiment without any row of a site."""
     return assemble(plan.experiment, WHERE, server_federation(plan, folder), plan.inputs, held=[])
 
 
-def run_folder(deployment: Deployment, plan: Plan) -> tuple[Path, str]:
-    """Where runs lie, and this run's name."""
+def run_folder(deployment: Deployment, plan: DeploymentPlan) -> tuple[Path, str]:
+    """Returns the folder of runs, and this run's name."""
     return deployment.server / "runs", name_of(plan.experiment)
 
 
 def run_server(grid: Grid, folder: Path) -> None:
-    """Trains to the end from wherever the last start came to; a user's error ends in the progress file."""
+    """Trains to the end from where the last start stopped; an error is written to the progress file."""
     deployment = read_deployment(folder)
     plan = read_plan(deployment.server)
-    progress = Progress(deployment.server, plan.experiment.rounds)
+    progress = DeploymentProgress(deployment.server, plan.experiment.rounds)
     try:
         _run(grid, deployment, plan, progress)
         progress.status = "finished"
@@ -62,58 +62,65 @@ def run_server(grid: Grid, folder: Path) -> None:
         progress.save()
 
 
-def _run(grid: Grid, deployment: Deployment, plan: Plan, progress: Progress) -> None:
+def _run(grid: Grid, deployment: Deployment, plan: DeploymentPlan, progress: DeploymentProgress) -> None:
     setting = server_setting(plan, deployment.server)
     out, name = run_folder(deployment, plan)
     is_finished = finished(out, name)
-    roster = Roster(deployment.members, deployment.server / "sites")
-    link = Link(grid, plan, roster, private_key(deployment.server / "key"), progress.heard)
-    coordinator = Coordinator(setting, deployment, link, progress, setting.first_server())
+    connected = ConnectedSites(deployment.sites, deployment.server / "sites")
+    key = private_key(deployment.server / "key")
+    connection = SiteConnection(grid, plan, connected, key, progress.heard)
+    sites = DeployedSites(setting, deployment, connection, progress)
+    run = FederatedRun(sites, setting.first_server())
     folder = finished_folder(out, name) if is_finished else partial_folder(out, name)
     progress.folder_of_run = str(finished_folder(out, name))
     found = (
         find_checkpoint(folder, lambda sentence: progress.heard("", sentence)) if folder.exists() else None
     )
     if found is not None:
-        coordinator.restore(*found)
-    progress.round = coordinator.round
+        run.restore(*found)
+    progress.round = run.round
     progress.save()
-    wanted = [member.name for member in (coordinator.newcomers if is_finished else deployment.members)]
-    link.wait_for(wanted, deployment.wait)
+    wanted = [site.name for site in (sites.newcomers if is_finished else deployment.sites)]
+    connection.wait_for(wanted, deployment.wait)
     if is_finished:
-        _join_late(coordinator, folder)
+        _join_late(run, folder)
     else:
         with RunWriter(out, name, describe_run(setting, WHERE)) as writer:
-            _train(coordinator, writer, found and found[0])
+            _train(run, writer, found and found[0])
 
 
-def _train(coordinator: Coordinator, writer: RunWriter, last: int | None) -> None:
+def _train(run: FederatedRun[DeployedSites], writer: RunWriter, last: int | None) -> None:
+    """Runs the rounds that are left and the end of the run, with a checkpoint after each."""
     began = time.perf_counter()
-    while coordinator.round < coordinator.setting.experiment.rounds:
-        coordinator.advance()
-        last = _checkpoint(writer.folder, coordinator, last)
-    coordinator.finish()
-    last = _checkpoint(writer.folder, coordinator, last)
+    while run.round < run.setting.experiment.rounds:
+        round_began = time.perf_counter()
+        run.advance()
+        run.participants.progress.complete_round(run.round, time.perf_counter() - round_began)
+        last = _checkpoint(writer.folder, run, last)
+    run.finish()
+    last = _checkpoint(writer.folder, run, last)
     tables = checkpoint_tables(writer.folder, last)
-    writer.finish(tables["rounds"], tables["rows"], _outcome(coordinator, time.perf_counter() - began))
+    writer.finish(tables["rounds"], tables["rows"], _outcome(run, time.perf_counter() - began))
 
 
-def _join_late(coordinator: Coordinator, folder: Path) -> None:
-    """Sites that came after the run was finished join; the record stays, the checkpoint remembers them."""
-    if coordinator.newcomers:
-        coordinator.onboard()
-        _checkpoint(folder, coordinator, coordinator.round)
+def _join_late(run: FederatedRun[DeployedSites], folder: Path) -> None:
+    """Lets sites join that came after the run was finished; the record stays, the checkpoint notes them."""
+    if run.participants.newcomers:
+        run.join_newcomers()
+        _checkpoint(folder, run, run.round)
 
 
-def _checkpoint(folder: Path, coordinator: Coordinator, last: int | None) -> int:
-    tables = {"rows": coordinator.rows.take(), "rounds": coordinator.rounds.take()}
-    save_checkpoint(folder, coordinator.round, coordinator.state(), tables, last)
-    return coordinator.round
+def _checkpoint(folder: Path, run: FederatedRun[DeployedSites], last: int | None) -> int:
+    """Saves what changed since the checkpoint of the round ``last``; returns the round of this one."""
+    tables = {"rows": run.rows.take(), "rounds": run.rounds.take()}
+    save_checkpoint(folder, run.round, run.state(), tables, last)
+    return run.round
 
 
-def _outcome(coordinator: Coordinator, seconds: float) -> dict[str, Any]:
-    """What is known of a run only at its end."""
-    notes = ["trained where the data are, over Flower", *coordinator.progress.events]
-    notes += [f"{name} is {member}" for name, member in coordinator.picks.items()]
-    sites = {member.name: member.client for member in coordinator.deployment.members}
-    return {"seconds": seconds, "notes": notes, "choices": coordinator.picks, "sites": sites}
+def _outcome(run: FederatedRun[DeployedSites], seconds: float) -> dict[str, Any]:
+    """Returns what is known of a run only at its end."""
+    sites = run.participants
+    notes = ["trained where the data are, over Flower", *sites.progress.events]
+    notes += [f"{name} is {member}" for name, member in run.picks.items()]
+    clients = {site.name: site.client for site in sites.deployment.sites}
+    return {"seconds": seconds, "notes": notes, "choices": run.picks, "sites": clients}

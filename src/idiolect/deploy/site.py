@@ -1,4 +1,4 @@
-"""A site: one client of the experiment, with its own rows and its private state on its own disk."""
+"""A site: answers the server's requests for one client, with its own rows and its private state on its own disk."""
 
 from __future__ import annotations
 
@@ -12,49 +12,58 @@ from torch import Tensor
 
 from idiolect.core import Tree
 from idiolect.core.trees import any_nan, stack
-from idiolect.deploy.code import code_digest
-from idiolect.deploy.data import site_federation
+from idiolect.deploy.code_digest import code_digest
+from idiolect.deploy.configuration import DeploymentPlan, SiteConfig, read_plan, read_site
 from idiolect.deploy.keys import private_key, public_key
-from idiolect.deploy.letters import Letter, Sealed, opened, sealed
-from idiolect.deploy.named import digest, named, rebuilt
-from idiolect.deploy.plan import Plan, SiteConfig, read_plan, read_site
+from idiolect.deploy.messages import OpenedMessage, SignedMessage, sign, verify
 from idiolect.deploy.private_store import END, JOIN, MERGED, TRAINED, Position, PrivateStore
-from idiolect.engines import Loop, Where
+from idiolect.deploy.site_data import site_federation
+from idiolect.deploy.tensor_names import flatten, tree_digest, unflatten
+from idiolect.engines import EngineChoice, LoopEngine
 from idiolect.errors import UserError
-from idiolect.experiments.examine import examine, examine_joined, examine_outcomes, remarks_of
-from idiolect.experiments.merging import broken_rows, refuse_broken
 from idiolect.experiments.newcomers import join
+from idiolect.experiments.round import broken_rows, refuse_broken
+from idiolect.experiments.scoring import remarks_of, score_clients, score_newcomers, score_outcomes
 from idiolect.experiments.setting import Setting, assemble
 
 __all__ = ["Site", "private_store"]
 
 STEPS = {"merged": MERGED, "end": END}
 
+Answer = tuple[dict[str, Any], dict[str, Tensor]]
+
 
 @dataclass(frozen=True)
 class Site:
-    """Answers the server's letters; what it is asked runs on the engine ``loop`` for its one client."""
+    """Answers the server's requests on the engine ``loop`` for its one client.
+
+    Args:
+        say: is told what the site is asked and what it refuses; no number of a model or of the data.
+    """
 
     config: SiteConfig
-    plan: Plan
+    plan: DeploymentPlan
     setting: Setting
     store: PrivateStore
     say: Callable[[str], None]
 
     @classmethod
     def open(cls, folder: Path, say: Callable[[str], None] = lambda sentence: None) -> Site:
-        """Args:
-            say: hears what the site is asked and what it refuses; no number of a model or of the data.
+        """Opens a site's folder and checks all that its work needs.
 
         Raises:
-        UserError: the experiment or the code is another than the site agreed to, or its data or store are unusable.
+            UserError: the experiment or the code is not what the site agreed to, or its data or store are unusable.
         """
         config = read_site(folder)
         plan = read_plan(config.folder)
         _refuse_other(config, plan.identity, code_digest(config.folder)[:16])
         federation = site_federation(plan, config)
         setting = assemble(
-            plan.experiment, Where("loop", "cpu", "a site"), federation, plan.inputs, held=[config.client]
+            plan.experiment,
+            EngineChoice("loop", "cpu", "a site"),
+            federation,
+            plan.inputs,
+            held=[config.client],
         )
         store = private_store(config, plan, setting.private_shapes)
         store.check()
@@ -65,29 +74,31 @@ class Site:
     def client(self) -> int:
         return self.config.client
 
-    def reply(self, letter: Sealed) -> Sealed:
-        """The answer to a letter, or a refusal in one sentence; both signed."""
+    def reply(self, message: SignedMessage) -> SignedMessage:
+        """Returns the signed answer to a request, or a signed refusal in one sentence."""
         header: dict[str, Any] = {}
         tensors: dict[str, Tensor] = {}
         serial: Sequence[int] = ()
         try:
-            asked = opened(letter, public_key(self.config.folder / "server.pub"), "the server")
-            serial = asked.header["serial"]
-            header, tensors = self.answer(asked)
+            request = verify(message, public_key(self.config.folder / "server.pub"), "the server")
+            serial = request.header["serial"]
+            header, tensors = self.answer(request)
         except UserError as error:
             header = {"refused": str(error)}
             self.say(f"refused: {error}")
         except Exception as error:
             header = {"refused": f"{type(error).__name__} at {self.config.name}, whose log says more"}
             self.say(f"failed: {''.join(traceback.format_exception(error))}")
-        mine = {"experiment": self.plan.identity, "site": self.config.name, "serial": list(serial)}
-        return sealed({**header, **mine}, tensors, private_key(self.config.folder / "key"))
+        own = {"experiment": self.plan.identity, "site": self.config.name, "serial": list(serial)}
+        return sign({**header, **own}, tensors, private_key(self.config.folder / "key"))
 
-    def answer(self, asked: Letter) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """Raises:
-        UserError: the letter is of another experiment, method or site, or is no new one.
+    def answer(self, request: OpenedMessage) -> Answer:
+        """Does what a request asks for; returns the header and the tensors of the reply.
+
+        Raises:
+            UserError: the request is of another experiment, method or site, or is a repetition.
         """
-        header = asked.header
+        header = request.header
         _refuse_other(self.config, header["experiment"], header["code"])
         if header["site"] != self.config.name and header["kind"] != "hello":
             raise UserError(f"a message for {header['site']} came to {self.config.name}")
@@ -96,71 +107,66 @@ class Site:
         if header["kind"] == "hello":
             return {"position": self.store.newest()}, {}
         forms = [form for forms in self.setting.forms for form in forms.broadcasts]
-        sent = rebuilt(asked.tensors, forms, "the shared model")
+        sent = unflatten(request.tensors, forms, "the shared model")
         known = Position(*header["known"]) if header["known"] is not None else None
         work = {"train": self._train, "follow": self._follow, "join": self._join}[header["kind"]]
         return work(header, sent, known)
 
-    def _train(
-        self, header: dict[str, Any], sent: Tree, known: Position | None
-    ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """A round of the method; uploads what the method shares."""
+    def _train(self, header: dict[str, Any], sent: Tree, known: Position | None) -> Answer:
+        """Trains a round of the method, and uploads what the method shares."""
         round = header["round"]
         private, facts = self._private(known, Position(round, TRAINED))
-        (outcome,) = Loop(self.setting.work).round(
+        (outcome,) = LoopEngine(self.setting.work).round(
             self.setting.program(round), sent, {self.client: private}, header["observe"]
         )
         broken = broken_rows(stack([outcome.messages]), outcome.loss[None], [outcome.private])
         refuse_broken([self.client], broken, f"in round {round + 1}")
         self.store.write(Position(round, TRAINED), outcome.private, known)
-        scores = examine_outcomes(self.setting, [self.client], [outcome]) if header["observe"] else {}
-        facts |= {"loss": float(outcome.loss), "scores": scores, "digest": digest(outcome.private)}
-        return facts, named(outcome.messages)
+        scores = score_outcomes(self.setting, [self.client], [outcome]) if header["observe"] else {}
+        facts |= {"loss": float(outcome.loss), "scores": scores, "digest": tree_digest(outcome.private)}
+        return facts, flatten(outcome.messages)
 
-    def _follow(
-        self, header: dict[str, Any], sent: Tree, known: Position | None
-    ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """What comes after a merge, on every site: the method's own stages, then scores."""
+    def _follow(self, header: dict[str, Any], sent: Tree, known: Position | None) -> Answer:
+        """Runs the method's stages after a merge or at the end, then scores and remarks where they are asked for."""
         round, phase = header["round"], header["settle"]
         program = self.setting.program(round)
         position = Position(round, STEPS[phase or "merged"])
         private, facts = self._private(known, position)
         if phase:
-            (private,) = Loop(self.setting.work).settle(program, phase, sent, {self.client: private})
+            (private,) = LoopEngine(self.setting.work).settle(program, phase, sent, {self.client: private})
             refuse_broken([self.client], any_nan([private]), f"after round {round}")
             self.store.write(position, private, known)
-            facts["digest"] = digest(private)
+            facts["digest"] = tree_digest(private)
         if header["examine"]:
-            engine, chunks = Loop(self.setting.work), [{self.client: private}]
-            facts["examined"] = examine(self.setting, engine, program, sent, chunks)
+            engine, chunks = LoopEngine(self.setting.work), [{self.client: private}]
+            facts["examined"] = score_clients(self.setting, engine, program, sent, chunks)
         if header["remark"]:
             facts["remarks"] = remarks_of(self.setting, program, sent, self.client, private)
         return facts, {}
 
-    def _join(
-        self, header: dict[str, Any], sent: Tree, known: Position | None
-    ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """Joins after the last round by the method's rule for newcomers; nothing is uploaded."""
-        round, engine = header["round"], Loop(self.setting.work)
+    def _join(self, header: dict[str, Any], sent: Tree, known: Position | None) -> Answer:
+        """Joins after the last round by the method's rule for newcomers; uploads nothing."""
+        round, engine = header["round"], LoopEngine(self.setting.work)
         joined = join(self.setting, engine, sent, round, [self.client])
         self.store.write(Position(round, JOIN), joined.privates[self.client], known)
-        arrival = examine_joined(self.setting, joined)
-        return {"arrival": arrival, "digest": digest(joined.privates[self.client])}, {}
+        arrival = score_newcomers(self.setting, joined)
+        return {"arrival": arrival, "digest": tree_digest(joined.privates[self.client])}, {}
 
     def _private(self, known: Position | None, asked: Position) -> tuple[Tree, dict[str, Any]]:
-        """The private state that work starts from, and what the server is told of it."""
+        """Returns the private state that work starts from, and what the server is told of it."""
         base = self.store.base(known, asked)
         private = self.setting.first_private(self.client) if base is None else self.store.read(base)
-        return private, {"base": base, "base_digest": digest(private)}
+        return private, {"base": base, "base_digest": tree_digest(private)}
 
 
-def private_store(config: SiteConfig, plan: Plan, forms: Sequence[Tree]) -> PrivateStore:
-    """Keyed by experiment and site, in the folder and in every file."""
+def private_store(config: SiteConfig, plan: DeploymentPlan, forms: Sequence[Tree]) -> PrivateStore:
+    """Returns the store of one experiment and site, which its folder and every file in it name."""
     folder = config.folder / config.private / f"{plan.identity}-{config.name}"
     return PrivateStore(folder, {"experiment": plan.identity, "site": config.name}, forms)
 
 
 def _refuse_other(config: SiteConfig, experiment: str, code: str) -> None:
+    """Refuses an experiment or code that the site did not agree to."""
     if experiment != config.experiment:
         raise UserError(
             f"{config.name} knows the experiment {config.experiment} and not {experiment}, so it takes no part in it"

@@ -1,4 +1,4 @@
-"""How a deployment stands, and a run of it from start to end as seen from the server's machine."""
+"""The status of a deployment on the server's machine: reads it, starts a run, and watches the run to its end."""
 
 from __future__ import annotations
 
@@ -7,27 +7,26 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from idiolect.deploy.app_files import PROFILE
-from idiolect.deploy.local import flower, is_served, running
-from idiolect.deploy.plan import Deployment
-from idiolect.deploy.progress import PROGRESS, read_progress
+from idiolect.deploy.configuration import Deployment
+from idiolect.deploy.processes import PROFILE, is_served, running, use_flower
+from idiolect.deploy.progress import PROGRESS_FILE, read_progress
 from idiolect.errors import UserError
 
 __all__ = ["start_run", "status", "watch"]
 
-TURN = 0.3  # seconds between looks
-START = 90.0  # seconds that a run may take to begin
+POLL_SECONDS = 0.3  # between looks at the status
+START_SECONDS = 90.0  # that a run may take to begin
 
 
 def status(deployment: Deployment) -> dict[str, Any]:
-    """Processes here, rounds done, and each site's last word."""
+    """Returns the processes on this machine, the rounds completed, and what each site did last."""
     processes, found = running(deployment), read_progress(deployment.server) or {}
     state = found.get("status", "not started")
     if state == "running" and not _alive(found):
         state = "interrupted"
     sites = {
-        member.name: {"runs_here": member.name in processes, **found.get("sites", {}).get(member.name, {})}
-        for member in deployment.members
+        site.name: {"runs_here": site.name in processes, **found.get("sites", {}).get(site.name, {})}
+        for site in deployment.sites
     }
     return {
         "server_runs_here": "server" in processes,
@@ -42,7 +41,7 @@ def status(deployment: Deployment) -> dict[str, Any]:
 
 
 def start_run(deployment: Deployment) -> bool:
-    """Has Flower start the server's loop; one that is running stays.  Gives whether a new one was started.
+    """Has Flower start the server's loop unless it runs already; returns whether a new one was started.
 
     Raises:
         UserError: the server is not up.
@@ -54,8 +53,8 @@ def start_run(deployment: Deployment) -> bool:
         raise UserError(
             f"no server answers at {deployment.local_address}; start it with idiolect deploy up {deployment.folder}"
         )
-    (deployment.server / PROGRESS).unlink(missing_ok=True)
-    done = flower(deployment, "run", str(deployment.folder / "app"), PROFILE)
+    (deployment.server / PROGRESS_FILE).unlink(missing_ok=True)
+    done = use_flower(deployment, "run", str(deployment.folder / "app"), PROFILE)
     if done.returncode:
         raise UserError(
             f"the server at {deployment.local_address} did not take the run; see {deployment.server / 'superlink.log'}"
@@ -64,10 +63,10 @@ def start_run(deployment: Deployment) -> bool:
 
 
 def watch(deployment: Deployment, show: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """Shows how the run stands, whenever that changes, until it ends.
+    """Shows the status whenever it changes, until the run ends; returns the last one.
 
     Raises:
-        UserError: it stopped; the sentence is the server's.
+        UserError: the run stopped; the sentence is the server's.
     """
     began, last = time.monotonic(), None
     while True:
@@ -83,12 +82,13 @@ def watch(deployment: Deployment, show: Callable[[dict[str, Any]], None]) -> dic
             raise UserError(
                 f"the server's loop ended after round {found['round']}; go on with idiolect deploy run"
             )
-        if found["status"] == "not started" and time.monotonic() - began > START:
+        if found["status"] == "not started" and time.monotonic() - began > START_SECONDS:
             raise UserError(f"the run did not begin; see {deployment.server / 'superlink.log'}")
-        time.sleep(TURN)
+        time.sleep(POLL_SECONDS)
 
 
 def _alive(found: dict[str, Any]) -> bool:
+    """Returns whether the process that wrote the progress file still runs."""
     try:
         os.kill(found["pid"], 0)
     except (ProcessLookupError, KeyError):

@@ -1,7 +1,7 @@
-"""Flower's SuperLink with one rule more: from other machines only what sites need is served.
+"""Flower's SuperLink, which serves other machines only what sites need.
 
-Flower serves the interface by which runs are started and keys registered at the port of the sites, to whoever
-reaches it.  Here everything but the sites' interface is answered on loopback alone.
+Flower serves the interface that starts runs and registers keys at the port of the sites, to whoever reaches it.  Here
+everything but the sites' interface is answered on loopback alone.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from idiolect.deploy.keys import is_loopback
 
 __all__ = ["OnlySitesFromOutside", "main"]
 
-FOR_SITES = "/v1/fleet/"
+SITE_PATHS = "/v1/fleet/"
 
 
 class OnlySitesFromOutside:
-    """Refuses requests of other machines that are not a site's."""
+    """Middleware that refuses requests of other machines outside the sites' interface."""
 
     def __init__(self, app: Any) -> None:
         self.app = app
@@ -29,13 +29,14 @@ class OnlySitesFromOutside:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
             host = (scope.get("client") or ("",))[0]
-            if not is_loopback(host) and not scope["path"].startswith(FOR_SITES):
+            if not is_loopback(host) and not scope["path"].startswith(SITE_PATHS):
                 await PlainTextResponse("not from here\n", status_code=403)(scope, receive, send)
                 return
         await self.app(scope, receive, send)
 
 
 def main() -> None:
+    """Runs the SuperLink with this middleware."""
     extensions.get_middleware = lambda: (Middleware(OnlySitesFromOutside),)
     flower_superlink()
 

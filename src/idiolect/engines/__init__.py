@@ -1,13 +1,13 @@
 """Ways to execute the same round; the only code that knows devices and processes."""
 
-from idiolect.engines.choose import ENGINES, Engine, Resident, Where, choose_engine, place, start_early
+from idiolect.engines.choose import ENGINES, EngineChoice, choose_engine, place, start_early
 from idiolect.engines.cohort.engine import Cohort
+from idiolect.engines.contract import Engine, Logits, Outcome, PrivateRows
 from idiolect.engines.dry_round import Forms, dry_round
 from idiolect.engines.evaluation import server_logits
-from idiolect.engines.group import Outcome
-from idiolect.engines.loop import Loop
-from idiolect.engines.pool import Pool
-from idiolect.engines.serve import serve
+from idiolect.engines.loop import LoopEngine
+from idiolect.engines.pool import PoolEngine
+from idiolect.engines.stages import serve
 from idiolect.engines.task import AUGMENTATIONS, initialiser, make_task, structure_of
 from idiolect.engines.workload import Workload
 
@@ -16,12 +16,13 @@ __all__ = [
     "ENGINES",
     "Cohort",
     "Engine",
+    "EngineChoice",
     "Forms",
-    "Loop",
+    "Logits",
+    "LoopEngine",
     "Outcome",
-    "Pool",
-    "Resident",
-    "Where",
+    "PoolEngine",
+    "PrivateRows",
     "Workload",
     "choose_engine",
     "dry_round",

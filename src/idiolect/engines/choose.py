@@ -1,69 +1,54 @@
-"""Engines by name."""
+"""Chooses an engine by name, with the device and the workers that it runs on."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from idiolect.core import Program, Tree
 from idiolect.engines.cohort.engine import Cohort
-from idiolect.engines.evaluation import Logits
-from idiolect.engines.fork_server import fork_server
-from idiolect.engines.group import Outcome
-from idiolect.engines.loop import Loop
-from idiolect.engines.pool import Pool
+from idiolect.engines.contract import Engine
+from idiolect.engines.loop import LoopEngine
+from idiolect.engines.pool import PoolEngine
+from idiolect.engines.pool.fork_server import fork_server
+from idiolect.engines.pool.shared_memory import shared_empty
+from idiolect.engines.precision import Precision
 from idiolect.engines.workload import Workload
 from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice, unknown_name
-from idiolect.federation import Store
+from idiolect.federation import Federation
 
-__all__ = ["ENGINES", "Engine", "Resident", "Where", "choose_engine", "place", "start_early"]
-
-
-class Engine(Protocol):
-    """Ways to execute the same round; all agree on the numbers."""
-
-    def round(
-        self, program: Program, server: Tree, privates: Mapping[int, Tree], observe: bool
-    ) -> Sequence[Outcome]: ...
-
-    def settle(
-        self, program: Program, phase: str, server: Tree, privates: Mapping[int, Tree]
-    ) -> Sequence[Tree]: ...
-
-    def evaluate(
-        self, program: Program, server: Tree, privates: Mapping[int, Tree], split: str
-    ) -> Sequence[Logits]: ...
-
-    def close(self) -> None: ...
-
-
-@runtime_checkable
-class Resident(Protocol):
-    """An engine whose workers keep private state between rounds."""
-
-    def residence(self, home: Store) -> Store: ...
+__all__ = ["ENGINES", "EngineChoice", "choose_engine", "place", "start_early"]
 
 
 def _ray(work: Workload, **options: Any) -> Engine:
     """The engine on a Ray cluster, whose package needs Ray."""
     _require_ray()
-    return import_module("idiolect.engines.cluster").Ray(work, **options)  # type: ignore[no-any-return]
+    return import_module("idiolect.engines.ray").RayEngine(work, **options)  # type: ignore[no-any-return]
 
 
-ENGINES: dict[str, Callable[..., Engine]] = {"loop": Loop, "cohort": Cohort, "pool": Pool, "ray": _ray}
+ENGINES: dict[str, Callable[..., Engine]] = {
+    "loop": LoopEngine,
+    "cohort": Cohort,
+    "pool": PoolEngine,
+    "ray": _ray,
+}
 WITH_WORKERS = ("pool", "ray")
 
 
-class Where(NamedTuple):
-    """Args:
-    workers: processes of ``pool`` or ``ray``; None for as many as there are cores.
-    ray_address: of a cluster that runs already.
-    gpus_per_worker: of ``ray``.
+class EngineChoice(NamedTuple):
+    """An engine by name, and what it runs on.
+
+    Args:
+        reason: why this engine runs.
+        workers: processes of ``pool`` or ``ray``; None for as many as there are cores.
+        ray_address: of a cluster that runs already.
+        gpus_per_worker: of ``ray``.
     """
 
     engine: str
@@ -73,6 +58,46 @@ class Where(NamedTuple):
     ray_address: str | None = None
     gpus_per_worker: float = 0.0
 
+    def __str__(self) -> str:
+        return f"engine {self.engine} on {self.device}: {self.reason}"
+
+    @property
+    def trains_on_gpu(self) -> bool:
+        return self.device == "cuda" or self.gpus_per_worker > 0
+
+    @property
+    def gpu_name(self) -> str | None:
+        """The name of this process's GPU, if the engine computes on it."""
+        return torch.cuda.get_device_name() if self.device == "cuda" else None
+
+    @property
+    def allocate(self) -> Callable[..., NDArray[Any]]:
+        """What makes the arrays of a federation: as ``numpy.empty``, in shared memory where workers map them."""
+        return shared_empty if self.engine == "pool" else np.empty
+
+    def workload(
+        self, federation: Federation, *, seed: int, drop_single: bool, weighting: str, precision: Precision
+    ) -> Workload:
+        """Places the data of a federation on the engine's device."""
+        return Workload.place(
+            federation,
+            seed=seed,
+            drop_single=drop_single,
+            weighting=weighting,
+            precision=precision,
+            device=self.device,
+        )
+
+    def for_network(self, cannot_batch: str) -> EngineChoice:
+        """Returns the choice for a network: ``loop`` in place of ``cohort`` where the network cannot be batched.
+
+        Args:
+            cannot_batch: why the network cannot be batched; empty if it can.
+        """
+        if not cannot_batch or self.engine != "cohort":
+            return self
+        return self._replace(engine="loop", reason=f"the model cannot be batched: {cannot_batch}")
+
 
 def place(
     engine: str,
@@ -80,7 +105,7 @@ def place(
     workers: int | None = None,
     ray_address: str | None = None,
     gpus_per_worker: float = 0.0,
-) -> Where:
+) -> EngineChoice:
     """Resolves ``auto``: a GPU runs the cohort as one program, cores run a pool.
 
     Raises:
@@ -99,7 +124,7 @@ def place(
     return chosen._replace(workers=workers, ray_address=ray_address, gpus_per_worker=gpus_per_worker)
 
 
-def _placed(engine: str, device: str) -> Where:
+def _placed(engine: str, device: str) -> EngineChoice:
     if engine not in ("auto", *ENGINES):
         raise unknown_name("engine", engine, ["auto", *ENGINES])
     refuse_unknown_choice("device", device, ["auto", "cpu", "cuda"])
@@ -112,37 +137,41 @@ def _placed(engine: str, device: str) -> Where:
     if engine == "pool" and device == "cuda":
         raise UserError("the engine pool computes on cores; use --engine cohort for the GPU, or --device cpu")
     if engine != "auto":
-        return Where(engine, device, "as asked")
+        return EngineChoice(engine, device, "as asked")
     if device == "cuda":
-        return Where("cohort", device, "a GPU runs a whole cohort at once")
+        return EngineChoice("cohort", device, "a GPU runs a whole cohort at once")
     cores = len(os.sched_getaffinity(0))
-    return Where("pool", device, "one worker process" + (f" for each of {cores} cores" if cores > 1 else ""))
+    return EngineChoice(
+        "pool", device, "one worker process" + (f" for each of {cores} cores" if cores > 1 else "")
+    )
 
 
-def start_early(where: Where) -> None:
+def start_early(where: EngineChoice) -> None:
     """Starts what takes a second to start and needs nothing of the run: worth it before data are prepared."""
     if where.engine == "pool":
         fork_server()
 
 
-def choose_engine(where: Where, work: Workload, say: Callable[[str], None] = lambda sentence: None) -> Engine:
+def choose_engine(
+    where: EngineChoice, work: Workload, say: Callable[[str], None] = lambda sentence: None
+) -> Engine:
     """Args:
     say: hears what the user should know, such as a worker that was replaced.
     """
     if where.engine == "pool":
-        return Pool(work, workers=where.workers, say=say)
+        return PoolEngine(work, workers=where.workers, say=say)
     if where.engine == "ray":
         options = {"address": where.ray_address, "gpus_per_worker": where.gpus_per_worker}
         return _ray(work, workers=where.workers, say=say, **options)
     return ENGINES[where.engine](work)
 
 
-def _on_ray(device: str) -> Where:
+def _on_ray(device: str) -> EngineChoice:
     """The driver itself computes on the host."""
     _require_ray()
     if device == "cuda":
         raise UserError("the engine ray takes GPUs with --gpus-per-worker; leave --device out")
-    return Where("ray", "cpu", "as asked")
+    return EngineChoice("ray", "cpu", "as asked")
 
 
 def _require_ray() -> None:

@@ -19,9 +19,8 @@ from idiolect.core import (
     server_round,
 )
 from idiolect.core.trees import Tree, stack, tree_map
-from idiolect.engines.group import run_round, run_settling
 from idiolect.engines.packing import SINGLE
-from idiolect.engines.serve import serve_on
+from idiolect.engines.stages import run_round, run_settling, serve_on
 from idiolect.errors import UserError
 
 __all__ = ["Forms", "dry_round"]
@@ -43,19 +42,22 @@ class Forms(NamedTuple):
     predictors: tuple[str, ...] = ()
 
 
-def dry_round(program: Program, initial: Initial, x: Tensor, n_classes: int, device: str = "meta") -> Forms:
+def dry_round(
+    program: Program, initial: Initial, x: Tensor, n_classes: int, with_numbers: bool = False
+) -> Forms:
     """Runs one step of every stage, every phase and every predictor of one client, on rows of zeros.
 
     Args:
         x: rows of the kind and shape that the run will see.
-        device: ``meta``, or ``cpu`` for a net that needs to see numbers.
+        with_numbers: the network needs to see numbers; else nothing is computed.
 
     Returns:
-        On the device: every shape that private state and what travels can have.
+        Every shape that private state and what travels can have.
 
     Raises:
         UserError: a hook fails, for example because two parts do not fit; the sentence names part and hook.
     """
+    device = "cpu" if with_numbers else "meta"
     try:
         return _attempt(program, _moved(initial, device), x, n_classes, device)
     except UserError:

@@ -12,13 +12,13 @@ from idiolect.core import Batch, Context, Model, Program, Tree
 from idiolect.core.measures import recalibration
 from idiolect.core.trees import Rows, tree_leaves, tree_map
 from idiolect.engines.cohort.client_blocks import blocks_of, of_clients, one_size
+from idiolect.engines.contract import Logits
 from idiolect.engines.packing import SINGLE, Packing
 from idiolect.engines.workload import EVALUATION_ROWS, Workload, in_order, sent
 from idiolect.federation import BatchPlan
 
-__all__ = ["Logits", "evaluate_context", "evaluate_group", "group_context", "server_logits"]
+__all__ = ["evaluate_context", "evaluate_group", "group_context", "server_logits"]
 
-Logits = dict[str, Tensor]  # by predictor: [samples, classes]
 # With fewer, a product sums in one order where all share a matrix and in another where each has its own.
 FEWEST_ROWS = 64
 

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from idiolect.core import Program, Tree
-from idiolect.engines.evaluation import Logits, evaluate_group
-from idiolect.engines.group import Outcome, round_of_group, settle_group
+from idiolect.engines.contract import Logits, Outcome
+from idiolect.engines.evaluation import evaluate_group
 from idiolect.engines.packing import SINGLE
+from idiolect.engines.stages import round_of_group, settle_group
 from idiolect.engines.workload import Workload
+from idiolect.federation import Store
 
-__all__ = ["Loop"]
+__all__ = ["LoopEngine"]
 
 
 @dataclass(frozen=True)
-class Loop:
+class LoopEngine:
     work: Workload
+
+    def prepare(self, program: Program, clients: list[int]) -> None:
+        """Does nothing: batches are made when a client trains."""
 
     def round(
         self, program: Program, server: Tree, privates: Mapping[int, Tree], observe: bool
@@ -30,6 +35,9 @@ class Loop:
                 error.add_note(f"on client {client} in round {program.clock.round}")
                 raise
         return outcomes
+
+    def plan_ahead(self, upcoming: Iterator[tuple[Program, list[int]]]) -> None:
+        """Does nothing."""
 
     def settle(self, program: Program, phase: str, server: Tree, privates: Mapping[int, Tree]) -> list[Tree]:
         with self.work.precision.allowed():
@@ -46,6 +54,10 @@ class Loop:
                 evaluate_group(program, self.work, SINGLE, server, {client: private}, split)[0]
                 for client, private in privates.items()
             ]
+
+    def residence(self, store: Store) -> Store:
+        """Returns the store itself: this engine keeps no rows."""
+        return store
 
     def close(self) -> None:
         """Nothing to give back."""

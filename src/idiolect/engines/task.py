@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.func import functional_call
 
 from idiolect.core import Batch, Flat, Initial, Model, Out, Structure, Task, Tree, derive
-from idiolect.core.rows import mean_over_rows
+from idiolect.core.masked_mean import mean_over_rows
 from idiolect.models import How, MaskedBatchNorm, Net, build, crop_and_flip, initialise
 
 __all__ = ["AUGMENTATIONS", "initialiser", "make_task", "structure_of"]

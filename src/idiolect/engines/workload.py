@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from idiolect.core import Batch, Facts, Program, Stage, derive, steps_of
+from idiolect.core import Batch, Facts, Program, Stage, Tree, derive, steps_of
+from idiolect.core.trees import tree_map
 from idiolect.engines.precision import PRECISIONS, Precision
 from idiolect.federation import BatchPlan, Federation, batches_per_epoch, plan_batches
 
@@ -67,6 +68,19 @@ class Workload:
             self.federation, x=nothing, server_x=nothing, server_y=self.federation.server_y[:0]
         )
         return replace(self, federation=federation)
+
+    @property
+    def device(self) -> torch.device:
+        return self.y.device
+
+    def copied(self, tree: Tree) -> Tree:
+        """Returns a copy of the tree on the device."""
+        return tree_map(lambda leaf: leaf.to(self.device, copy=True), tree)
+
+    def labels(self, client: int, split: str) -> Tensor:
+        """Returns the labels of a client's split, in its order."""
+        rows = getattr(self.federation.clients[client], split)
+        return self.y[torch.from_numpy(rows).to(self.device)]
 
     def facts(self, client: int) -> Facts:
         counts, samples, weights = self._facts

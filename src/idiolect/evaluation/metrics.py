@@ -1,4 +1,4 @@
-"""Metrics as functions of judged samples, with what reports need to know of them."""
+"""Metrics as functions of predictions, each with its direction and bounds."""
 
 from __future__ import annotations
 
@@ -8,51 +8,53 @@ from typing import NamedTuple
 from torch import Tensor
 
 from idiolect.evaluation.calibration import expected_calibration_error, in_batches, maximum_calibration_error
-from idiolect.evaluation.judged import Judged
+from idiolect.evaluation.predictions import Predictions
 
 __all__ = ["METRICS", "Metric", "accuracy", "cross_entropy", "macro_f1", "per_batch_metrics", "top_k"]
 
 
 class Metric(NamedTuple):
-    """Args:
-    function: judged samples -> one value per client.
-    low, high: bounds of the value; None where there is none.
+    """A metric with its direction and bounds.
+
+    Args:
+        function: computes one value per client from predictions.
+        low, high: bounds of the value; None where there is none.
     """
 
-    function: Callable[[Judged], Tensor]
+    function: Callable[[Predictions], Tensor]
     higher_is_better: bool
     low: float | None = 0.0
     high: float | None = 1.0
 
 
-def top_k(judged: Judged, k: int) -> Tensor:
-    """Share of the samples whose label is among the k largest logits; 1 where there are no more than k classes."""
-    return judged.mean(judged.ahead < k)
+def top_k(predictions: Predictions, k: int) -> Tensor:
+    """Returns the share of samples whose label is among the k largest logits; 1 with at most k classes."""
+    return predictions.mean(predictions.label_rank < k)
 
 
-def accuracy(judged: Judged) -> Tensor:
-    """Share of the samples whose label has the largest logit."""
-    return top_k(judged, 1)
+def accuracy(predictions: Predictions) -> Tensor:
+    """Returns the share of samples whose label has the largest logit."""
+    return top_k(predictions, 1)
 
 
-def top_5(judged: Judged) -> Tensor:
-    """Share of the samples whose label is among the five largest logits."""
-    return top_k(judged, 5)
+def top_5(predictions: Predictions) -> Tensor:
+    """Returns the share of samples whose label is among the five largest logits."""
+    return top_k(predictions, 5)
 
 
-def macro_f1(judged: Judged) -> Tensor:
-    """Mean over classes of 2 TP / (2 TP + FP + FN); a class that is neither held nor guessed does not count."""
-    classes = judged.logits.shape[1]
-    hits = (judged.guess == judged.labels).double()
-    held, guessed = judged.table(judged.labels, classes), judged.table(judged.guess, classes)
-    seen = held + guessed
-    each = 2 * judged.table(judged.labels, classes, hits) / seen.clamp(min=1)
+def macro_f1(predictions: Predictions) -> Tensor:
+    """Returns the mean over classes of 2 TP / (2 TP + FP + FN), without classes that are neither held nor predicted."""
+    classes = predictions.logits.shape[1]
+    hits = (predictions.predicted == predictions.labels).double()
+    held = predictions.table(predictions.labels, classes)
+    seen = held + predictions.table(predictions.predicted, classes)
+    each = 2 * predictions.table(predictions.labels, classes, hits) / seen.clamp(min=1)
     return each.sum(1) / (seen > 0).sum(1)
 
 
-def cross_entropy(judged: Judged) -> Tensor:
-    """Mean over the samples of -log softmax(logits)[label]."""
-    return judged.mean(judged.surprise)
+def cross_entropy(predictions: Predictions) -> Tensor:
+    """Returns the mean over samples of -log softmax(logits)[label]."""
+    return predictions.mean(predictions.negative_log_likelihood)
 
 
 METRICS = {
@@ -66,9 +68,11 @@ METRICS = {
 
 
 def per_batch_metrics(batch_size: int) -> dict[str, Metric]:
-    """The calibration errors averaged over batches, under names of their own."""
+    """Returns the calibration errors averaged over batches, as metrics named `..._per_batch`."""
 
     def averaged(metric: Metric) -> Metric:
-        return metric._replace(function=lambda judged: in_batches(metric.function, judged, batch_size))
+        return metric._replace(
+            function=lambda predictions: in_batches(metric.function, predictions, batch_size)
+        )
 
     return {f"{name}_per_batch": averaged(METRICS[name]) for name in ("ece", "mce")}

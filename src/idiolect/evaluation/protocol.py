@@ -1,4 +1,4 @@
-"""From logits to scores by predictor, metric and client; and choices, made on validation data alone."""
+"""Scores of every predictor by metric and client, and the choice of a predictor on validation data."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from torch import Tensor
 
 from idiolect.core import Choice
 from idiolect.errors import UserError
-from idiolect.evaluation.judged import judge
 from idiolect.evaluation.metrics import METRICS, Metric
+from idiolect.evaluation.predictions import collect_predictions
 
 __all__ = ["Scores", "choose", "score"]
 
@@ -20,19 +20,19 @@ Scores = dict[str, dict[str, list[float]]]  # predictor -> metric -> one value p
 def score(
     logits: Sequence[Mapping[str, Tensor]], labels: Sequence[Tensor], metrics: Mapping[str, Metric] = METRICS
 ) -> Scores:
-    """Every metric of every predictor on every client."""
+    """Computes every metric of every predictor on every client."""
     found: Scores = {}
     for predictor in logits[0] if logits else ():
-        judged = judge([each[predictor] for each in logits], labels)
-        found[predictor] = {name: metric.function(judged).tolist() for name, metric in metrics.items()}
+        predictions = collect_predictions([each[predictor] for each in logits], labels)
+        found[predictor] = {name: metric.function(predictions).tolist() for name, metric in metrics.items()}
     return found
 
 
 def choose(choices: Sequence[Choice], valid: Scores, test: Scores) -> tuple[Scores, dict[str, str]]:
-    """The scores on test data of each chosen predictor and of an oracle's, and which members they are.
+    """Returns the test scores of each chosen predictor and of the oracle's, and the names of the members chosen.
 
-    One member of the family serves all clients: the one with the best mean validation accuracy, the first of
-    several.  The oracle looks at the test accuracy instead and is named so; without validation scores it is alone.
+    One member of a family serves all clients: the one with the best mean validation accuracy, or the first of equals.
+    The oracle chooses by test accuracy instead and is named so; without validation scores there is only the oracle.
     """
     found: Scores = {}
     picks: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Proxies: the rows of a linear head, one for each class, and what becomes of those of missing classes.
+"""Proxies, the rows of a linear head for each class: their norms and distances for observed and missing classes.
 
 ||w_c||,   ||grad w_c|| of the gradient accumulated over an epoch
 O-O  sum_{i,j in O} ||w_i - w_j|| / |O|^2,   O-M  sum_{i in O, j in M} .. / (|O| |M|),   M-M  sum_{i,j in M} .. / |M|^2
@@ -20,7 +20,7 @@ __all__ = ["Proxies", "accumulated_gradient_norms", "proxy_diagnostics"]
 
 
 class Proxies(NamedTuple):
-    """Norms by class, and mean distances; NaN where a side has no class."""
+    """Norms of the proxies by class, and mean distances; NaN where one side has no class."""
 
     norms: Tensor  # [K]
     observed_observed: float
@@ -29,7 +29,7 @@ class Proxies(NamedTuple):
 
 
 def proxy_diagnostics(weight: Tensor, observed: Iterable[int]) -> Proxies:
-    """What figure 6 shows of a head after an epoch.
+    """Computes the norms and mean distances of MAP's figure 6 for a head.
 
     Args:
         weight: the head's rows, [K, d].
@@ -49,7 +49,7 @@ def proxy_diagnostics(weight: Tensor, observed: Iterable[int]) -> Proxies:
 
 
 def accumulated_gradient_norms(gradients: Iterable[Tensor], accumulate: str = "gradient") -> Tensor:
-    """[K] by class, over the steps of an epoch.
+    """Returns [K] the norm of the accumulated gradient by class, over the steps of an epoch.
 
     Args:
         gradients: of the head's rows, [K, d], one for each step.
@@ -61,5 +61,6 @@ def accumulated_gradient_norms(gradients: Iterable[Tensor], accumulate: str = "g
     if not steps:
         raise UserError("gradient norms need the gradient of at least one step")
     if accumulate == "gradient":
-        return torch.stack(steps).sum(0).norm(dim=1)
+        norms: Tensor = torch.stack(steps).sum(0).norm(dim=1)
+        return norms
     return torch.stack([step.norm(dim=1) for step in steps]).sum(0)

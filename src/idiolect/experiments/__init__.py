@@ -1,9 +1,9 @@
-"""The frozen experiment spec, runs, comparisons, the papers' scenarios, reproductions and sweeps."""
+"""The frozen experiment spec, runs, comparisons, sweeps and campaigns of many runs."""
 
+from idiolect.experiments.compare import Comparison, compare
+from idiolect.experiments.execution import Execution
 from idiolect.experiments.progress import Silent, Watcher
-from idiolect.experiments.reproduce import Reproduction, reproduce
-from idiolect.experiments.run import Comparison, compare, run
-from idiolect.experiments.scenarios import scenario
+from idiolect.experiments.run import run
 from idiolect.experiments.setting import Setting, prepare
 from idiolect.experiments.simulation import Simulation
 from idiolect.experiments.spec import Experiment, with_settings
@@ -11,8 +11,8 @@ from idiolect.experiments.sweep import Sweep, sweep
 
 __all__ = [
     "Comparison",
+    "Execution",
     "Experiment",
-    "Reproduction",
     "Setting",
     "Silent",
     "Simulation",
@@ -20,9 +20,7 @@ __all__ = [
     "Watcher",
     "compare",
     "prepare",
-    "reproduce",
     "run",
-    "scenario",
     "sweep",
     "with_settings",
 ]

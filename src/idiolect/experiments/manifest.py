@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from idiolect.engines import Where
+from idiolect.engines import EngineChoice
 from idiolect.experiments.identity import architecture, hash_of
 from idiolect.experiments.setting import Setting
 from idiolect.experiments.spec import Experiment
@@ -19,7 +19,7 @@ from idiolect.methods import label, resolved
 __all__ = ["describe_run", "notes_of"]
 
 
-def describe_run(setting: Setting, where: Where) -> dict[str, Any]:
+def describe_run(setting: Setting, where: EngineChoice) -> dict[str, Any]:
     experiment = setting.experiment
     return {
         "method": experiment.method,
@@ -60,10 +60,10 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _hardware(where: Where) -> dict[str, Any]:
+def _hardware(where: EngineChoice) -> dict[str, Any]:
     found: dict[str, Any] = {"machine": platform.machine(), "cores": len(os.sched_getaffinity(0))}
-    if where.device == "cuda":
-        found["gpu"] = torch.cuda.get_device_name()
+    if where.gpu_name is not None:
+        found["gpu"] = where.gpu_name
     return found
 
 

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from idiolect.core import Program, Tree, broadcast
-from idiolect.engines import Engine
-from idiolect.engines.evaluation import Logits
+from idiolect.engines import Engine, Logits
 from idiolect.experiments.setting import Setting
 
 __all__ = ["Joined", "join"]

@@ -1,9 +1,10 @@
-"""Where a run keeps its private state, decided before it starts."""
+"""Private state of a run: how much there can be, and where it is kept, decided before the run starts."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from idiolect.experiments.execution import Execution
 from idiolect.experiments.progress import Watcher
 from idiolect.experiments.setting import Setting
 from idiolect.federation import (
@@ -18,13 +19,11 @@ from idiolect.federation import (
 
 __all__ = ["announce", "demand_of", "open_private_state", "place_private_state"]
 
-PHASES = (
-    4  # of each round that ``private_shapes`` tries: at first, after training, after the merge, at the end
-)
+PHASES = 4  # shapes per round in ``private_shapes``: at first, after training, after the merge, at the end
 
 
 def demand_of(setting: Setting, checkpoint_every: int) -> Demand:
-    """The most that private state can come to, in memory and, with what the last two checkpoints need, on disk."""
+    """Returns the most that private state can take in memory and, with the last two checkpoints, on disk."""
     experiment, population = setting.experiment, setting.federation.population
     program = setting.program(experiment.rounds - 1)
     plan = program.method.plan(program.scene, program.clock)
@@ -38,23 +37,25 @@ def demand_of(setting: Setting, checkpoint_every: int) -> Demand:
     return Demand(during, population, in_rounds, during * 2 * changed)
 
 
-def place_private_state(
-    setting: Setting, folder: Path, checkpoint_every: int, store: str, store_cache: float | None
-) -> Placement:
-    """Raises:
-    UserError: the disk of ``folder`` is too small.
+def place_private_state(setting: Setting, folder: Path, execution: Execution) -> Placement:
+    """Chooses device memory, host memory or disk for the private state of a run in ``folder``.
+
+    Raises:
+        UserError: the disk of ``folder`` is too small.
     """
-    device = setting.work.x.device.type
-    demand = demand_of(setting, checkpoint_every)
-    return choose_store(demand, folder, kind=store, device=device, cache_mb=store_cache)
+    device = setting.work.device.type
+    demand = demand_of(setting, execution.checkpoint_every)
+    kind, cache_mb = execution.store, execution.store_cache
+    return choose_store(demand, folder, kind=kind, device=device, cache_mb=cache_mb)
 
 
 def announce(placement: Placement, watcher: Watcher) -> None:
-    """Says how much private state there can be; a run without any says nothing."""
+    """Tells the watcher how much private state there can be; a run without any tells nothing."""
     if placement.demand.row_bytes:
         tell = watcher.say if placement.kind == "disk" else watcher.hint
         tell(placement.sentence())
 
 
 def open_private_state(setting: Setting, placement: Placement, folder: Path) -> Store:
+    """Opens the store that ``place_private_state`` has chosen; a disk store lies in ``folder``."""
     return open_store(placement, setting.first_private, setting.private_shapes, folder)

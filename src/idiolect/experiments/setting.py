@@ -10,19 +10,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from idiolect.calls import parse_call
 from idiolect.core import Clock, Initial, Method, Program, Task, Tree, init_private, init_server
 from idiolect.data import Dataset, load
-from idiolect.engines import Forms, Where, Workload, dry_round, initialiser, make_task
+from idiolect.engines import EngineChoice, Forms, Workload, dry_round, initialiser, make_task
 from idiolect.engines.packing import SINGLE
 from idiolect.engines.precision import PRECISIONS
-from idiolect.engines.shared_memory import shared_empty
 from idiolect.errors import UserError
 from idiolect.evaluation import METRICS, Metric, per_batch_metrics
 from idiolect.experiments.spec import Experiment
 from idiolect.federation import Federation, cohort_size, federate, select
 from idiolect.methods import method
 from idiolect.models import Net, build, is_own, trial
+from idiolect.options import parse_call
 from idiolect.partition import partition
 
 __all__ = ["Inputs", "Setting", "assemble", "pool_of", "prepare", "read_dataset"]
@@ -94,11 +93,13 @@ class Setting:
     @cached_property
     def forms(self) -> list[Forms]:
         """What a round has to do with, of every kind of round there is; a method that cannot work is refused."""
-        device, n_classes = "cpu" if self.cannot_batch else "meta", self.federation.n_classes
+        with_numbers, n_classes = bool(self.cannot_batch), self.federation.n_classes
         moments = [self.program(round) for round in _rounds_with_every_stage(self)]
         if self.experiment.newcomers:
             moments.append(self.program(self.experiment.rounds, newcomer=True))
-        return [dry_round(moment, self.initial(0), self.work.x, n_classes, device) for moment in moments]
+        return [
+            dry_round(moment, self.initial(0), self.work.x, n_classes, with_numbers) for moment in moments
+        ]
 
     @property
     def metrics(self) -> dict[str, Metric]:
@@ -116,7 +117,7 @@ class Setting:
 
 def prepare(
     experiment: Experiment,
-    where: Where,
+    where: EngineChoice,
     data_dir: str | Path | None = None,
     dataset: Dataset | None = None,
 ) -> Setting:
@@ -139,7 +140,7 @@ def prepare(
         public=experiment.public,
         public_in_test=experiment.public_in_test,
         newcomers=experiment.newcomers,
-        allocate=shared_empty if where.engine == "pool" else np.empty,
+        allocate=where.allocate,
     )
     report, source = parted.report(dataset.train_y), dict(dataset.manifest)
     return assemble(experiment, where, federation, Inputs.of(dataset), report=report, source=source)
@@ -147,7 +148,7 @@ def prepare(
 
 def assemble(
     experiment: Experiment,
-    where: Where,
+    where: EngineChoice,
     federation: Federation,
     inputs: Inputs,
     *,
@@ -173,13 +174,12 @@ def assemble(
     _refuse_unusable(experiment, chosen, federation, net, here)
     _refuse_inputs(experiment, federation, net)
     cannot_batch = trial(net, image_shape, inputs.n_classes) if is_own(experiment.model) else ""
-    work = Workload.place(
+    work = where.workload(
         federation,
         seed=experiment.seed,
         drop_single=net.has_batchnorm,
         weighting=experiment.weighting,
         precision=precision,
-        device=where.device,
     )
     n_parameters = sum(p.numel() for p in net.parameters())
     scheme, seed = experiment.initialisation, experiment.seed
@@ -233,9 +233,8 @@ def read_dataset(text: str, data_dir: str | Path | None = None) -> Dataset:
 
 @lru_cache(maxsize=1)
 def _dataset(text: str, data_dir: str | None) -> Dataset:
-    name, bracket, rest = text.partition("(")
-    _, options = parse_call("dataset" + bracket + rest)
-    return load(name.strip(), data_dir, **options)
+    name, options = parse_call(text)
+    return load(name, data_dir, **options)
 
 
 def _refuse_unusable(

@@ -1,42 +1,43 @@
-"""A run: rounds one after the other, evaluated, recorded, and resumed as if never stopped."""
+"""A simulated run: an engine trains all clients, and a store keeps their private state."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from idiolect.core import Program, Tree, broadcast, server_round
-from idiolect.core.trees import any_nan, count_scalars, tree_map
-from idiolect.engines import Cohort, Engine, Pool, Resident
-from idiolect.engines.one_core import threads_for
-from idiolect.experiments.examine import examine, examine_joined, examine_outcomes, remarks_of
-from idiolect.experiments.merging import broken_rows, gathered, refuse_broken, served
+from idiolect.core import Program, Tree, broadcast
+from idiolect.core.trees import Rows, any_nan, count_scalars, stack
+from idiolect.engines import Engine, Outcome, PrivateRows
+from idiolect.engines.cpu_tuning import threads_for
+from idiolect.evaluation import Scores
 from idiolect.experiments.newcomers import join
-from idiolect.experiments.recorder import Recorder
+from idiolect.experiments.round import FederatedRun, FollowUpTasks, Messages, broken_rows, refuse_broken
+from idiolect.experiments.scoring import (
+    ClientScores,
+    NewcomerScores,
+    remarks_of,
+    score_clients,
+    score_newcomers,
+    score_outcomes,
+)
 from idiolect.experiments.setting import Setting
-from idiolect.experiments.traffic import bytes_down, bytes_up
 from idiolect.federation import ByClient, Members, Store
-from idiolect.records import RoundBuffer, RowBuffer
 
-__all__ = ["Simulation"]
+__all__ = ["SimulatedClients", "Simulation"]
 
-CHUNK = 256  # clients at most that are looked at together when all are; changes no number
-AHEAD = 8  # rounds at most that are planned ahead
+CHUNK = 256  # clients at most whose private state is read together when all are visited; changes no number
 
 
 @dataclass
-class Simulation:
-    """The state of a run between rounds.
+class SimulatedClients:
+    """The clients of a simulation as the participants of a run.
 
     Args:
-        round: rounds completed.
-        latest: current numbers, for a progress bar.
-        picks: what was chosen on validation data, and by the oracle, at the last evaluation.
-        ended: the stages of the end of the run are done.
+        joined: newcomers have joined.
 
     Attributes:
         selected: clients that have taken part.
@@ -44,111 +45,53 @@ class Simulation:
 
     setting: Setting
     engine: Engine
-    server: Tree
-    store: Store
-    rows: RowBuffer = field(default_factory=RowBuffer)
-    rounds: RoundBuffer = field(default_factory=RoundBuffer)
-    round: int = 0
-    latest: dict[str, float] = field(default_factory=dict)
-    picks: dict[str, str] = field(default_factory=dict)
-    ended: bool = False
+    store: PrivateRows
+    joined: bool = False
+    selected: Members = field(init=False)
 
     def __post_init__(self) -> None:
         self.selected = Members(self.setting.federation.population)
 
-    @classmethod
-    def start(cls, setting: Setting, engine: Engine, store: Store | None = None) -> Simulation:
-        """A run before its first round; without a store, private state is kept in memory and cannot be saved."""
-        if store is None:
-            population, device = setting.federation.population, setting.work.x.device
-            store = Store.in_memory(setting.first_private, population, setting.private_shapes, device)
-        kept = engine.residence(store) if isinstance(engine, Resident) else store
-        return cls(setting, engine, setting.first_server(), kept)
-
-    def advance(self) -> None:
-        """One round: select, train, merge, let every client score, evaluate."""
-        began = time.perf_counter()
-        setting = self.setting
-        program = setting.program(self.round)
-        cohort = self.setting.cohort(self.round)
-        evaluated = setting.experiment.evaluates(self.round + 1)
-        observed = evaluated or setting.experiment.observe == "always"
-        sent = broadcast(setting.method, self.server)
+    def train(self, program: Program, sent: Tree, cohort: list[int], observe: bool) -> SimulatedAnswers:
+        """Trains the cohort; the engine and the store are told of the next round, to prepare it meanwhile."""
         privates = self.store.together(cohort)
-        self._look_ahead(self.round + 1)
-        if isinstance(self.engine, Pool) and self.round + 1 < setting.experiment.rounds:
-            self.engine.expect(setting.program(self.round + 1), setting.cohort(self.round + 1))
-        outcomes = self.engine.round(program, sent, privates, observed)
+        if (coming := next(self.upcoming(program), None)) is not None:
+            self.store.prefetch(coming[1])
+            self.engine.prepare(*coming)
+        outcomes = self.engine.round(program, sent, privates, observe)
         del privates
         with threads_for(len(cohort) * count_scalars(sent)):
-            messages, losses, kept = gathered(outcomes)
+            messages, losses, kept = _gathered(outcomes)
             broken = broken_rows(messages, losses, kept)
-            merged = server_round(setting.method, self.server, messages, program.clock)
-        down = self._down(program, sent, len(cohort))
-        up = bytes_up(setting.method, messages, len(cohort))
-        if setting.work.y.is_cuda and isinstance(self.engine, Cohort):
-            self._plan_ahead(self.engine)
-        # Only now, after all that a device can do meanwhile, is it looked at.
-        refuse_broken(cohort, broken, f"in round {self.round + 1}")
-        self.server = served(setting, program, merged, messages)
-        self.store.write(ByClient(cohort, kept))
-        self._settle("merged", program)
-        self.round += 1
-        self.selected.add(cohort)
-        loss = float(losses.mean())
-        seconds = time.perf_counter() - began
-        self.rounds.add(self.round, seconds, len(cohort), down, up, loss)
-        self.latest["loss"] = loss
-        if observed:
-            self._recorder().cohort(cohort, examine_outcomes(setting, cohort, outcomes))
-        if evaluated:
-            del outcomes, messages, kept
-            self._look(program, "before")
-            self._look_ahead(self.round)
+        return SimulatedAnswers(cohort, messages, self, program, outcomes, losses, kept, broken)
 
-    def finish(self) -> None:
-        """The stages of the end of the run, on every client, and what they lead to; once."""
-        if self.ended:
-            return
-        self.ended = True
-        program = self.setting.program(self.round)
-        if self._settle("end", program):
-            self._look(program, "end")
-        self.store.gather()
-        if any(part.remarks for part in self.setting.method.parts):
-            for clients, privates in self._everyone():
-                for client in clients:
-                    found = remarks_of(self.setting, program, self.server, client, privates[client])
-                    self._recorder().remarks(client, found)
-        if self.setting.federation.newcomers:
-            joined = join(self.setting, self.engine, self.server, self.round)
-            arrival = examine_joined(self.setting, joined)
-            self.picks |= self._recorder().newcomers(arrival)
+    def follow_up(self, program: Program, server: Tree, tasks: FollowUpTasks) -> SimulatedFollowUp:
+        """Runs the stages of a phase on all clients; scores and remarks are computed when they are asked for."""
+        if tasks.settle:
+            sent = broadcast(self.setting.method, server)
+            for clients, privates in self.everyone():
+                settled = self.engine.settle(program, tasks.settle, sent, privates)
+                refuse_broken(clients, any_nan(settled), f"after round {program.clock.round}")
+                self.store.write(ByClient(clients, settled))
+        return SimulatedFollowUp(self, program, server, tasks)
 
-    def _recorder(self) -> Recorder:
-        return Recorder(self.setting, self.rows, self.round, self.server)
+    def join(self, server: Tree, round: int) -> NewcomerScores | None:
+        """Lets all newcomers of the federation join, once."""
+        if self.joined or not self.setting.federation.newcomers:
+            return None
+        self.joined = True
+        return score_newcomers(self.setting, join(self.setting, self.engine, server, round))
 
-    def _look(self, program: Program, moment: str) -> None:
-        """Evaluates all clients and the shared model."""
-        chunks = (privates for _, privates in self._everyone())
-        examined = examine(self.setting, self.engine, program, self.server, chunks)
-        seen = self._recorder().everyone(program, examined, moment)
-        self.latest |= seen.numbers
-        self.picks = seen.picks
+    def state(self) -> dict[str, Any]:
+        return {"selected": torch.from_numpy(self.selected.bits())}
 
-    def _settle(self, phase: str, program: Program) -> bool:
-        plan = program.method.plan(program.scene, program.clock)
-        if not (plan.merged if phase == "merged" else plan.end):
-            return False
-        sent = broadcast(self.setting.method, self.server)
-        for clients, privates in self._everyone():
-            settled = self.engine.settle(program, phase, sent, privates)
-            refuse_broken(clients, any_nan(settled), f"after round {self.round}")
-            self.store.write(ByClient(clients, settled))
-        return True
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.store.restore(state["private"])
+        self.selected = Members.from_bits(self.setting.federation.population, state["selected"].numpy())
+        self.joined = bool(state["ended"])
 
-    def _everyone(self) -> Iterator[tuple[list[int], Mapping[int, Tree]]]:
-        """All clients with their private state, some at a time, those after them being read meanwhile."""
+    def everyone(self) -> Iterator[tuple[list[int], Mapping[int, Tree]]]:
+        """Yields all clients with their private state in chunks, while the store reads the next chunk."""
         population = self.setting.federation.population
         size = self.store.at_once(CHUNK, least=len(self.setting.cohort(0)))
         for first in range(0, population, size):
@@ -158,42 +101,108 @@ class Simulation:
             yield list(chunk), privates
             del privates
 
-    def _plan_ahead(self, engine: Cohort) -> None:
-        """Plans the rounds to come for as long as the device is busy with this one."""
-        done = torch.cuda.current_stream().record_event()
-        for round in range(self.round + 1, min(self.round + 1 + AHEAD, self.setting.experiment.rounds)):
-            if done.query():
-                break
-            engine.look_ahead(self.setting.program(round), self.setting.cohort(round), done.query)
+    def upcoming(self, program: Program) -> Iterator[tuple[Program, list[int]]]:
+        """Yields the rounds after that of ``program``, each with its clients."""
+        for round in range(program.clock.round + 1, self.setting.experiment.rounds):
+            yield self.setting.program(round), self.setting.cohort(round)
 
-    def _look_ahead(self, round: int) -> None:
-        """Has the rows of a coming round's cohort read while this one goes on."""
-        if round < self.setting.experiment.rounds:
-            self.store.prefetch(self.setting.cohort(round))
 
-    def _down(self, program: Program, sent: Tree, cohort_size: int) -> int:
-        plan = program.method.plan(program.scene, program.clock)
-        population, policy = self.setting.federation.population, self.setting.experiment.buffers
-        return bytes_down(sent, plan, self.round, cohort_size, population, policy)
+@dataclass
+class SimulatedAnswers:
+    """What a simulated cohort sends and keeps.
 
-    def state(self) -> dict[str, Any]:
-        """All that the next round depends on but private state; randomness is derived from its number."""
-        picks = {name: torch.tensor(list(member.encode())) for name, member in self.picks.items()}
-        return {
-            "server": self.server,
-            "selected": torch.from_numpy(self.selected.bits()),
-            "picks": picks,
-            "ended": torch.tensor(self.ended),
-        }
+    Args:
+        losses: by client.
+        kept: by client, its private state.
+        broken: by client, whether something of it is not finite.
+    """
 
-    def restore(self, round: int, state: dict[str, Any]) -> None:
-        """Goes on from a checkpoint, whose tables stay where they are; ``rows`` and ``rounds`` collect what follows.
+    clients: list[int]
+    messages: Messages
+    participants: SimulatedClients
+    program: Program
+    outcomes: Sequence[Outcome]
+    losses: Tensor
+    kept: Sequence[Tree]
+    broken: Tensor
 
-        Tensors are copied: rounding depends on how memory is aligned.
+    def check(self) -> None:
+        """Has the engine plan coming rounds while the device is busy, and then reads the device."""
+        self.participants.engine.plan_ahead(self.participants.upcoming(self.program))
+        refuse_broken(self.clients, self.broken, f"in round {self.program.clock.round + 1}")
+
+    def keep(self) -> None:
+        self.participants.store.write(ByClient(self.clients, self.kept))
+        self.participants.selected.add(self.clients)
+
+    def mean_loss(self) -> float:
+        return float(self.losses.mean())
+
+    def scores(self) -> Iterator[tuple[list[int], Mapping[str, Scores]]]:
+        yield self.clients, score_outcomes(self.participants.setting, self.clients, self.outcomes)
+
+
+@dataclass(frozen=True)
+class SimulatedFollowUp:
+    """Scores and remarks of all clients of a simulation."""
+
+    participants: SimulatedClients
+    program: Program
+    server: Tree
+    tasks: FollowUpTasks
+
+    def scores(self) -> ClientScores:
+        """Scores all clients, and has the store read the rows of the next round's cohort."""
+        clients = self.participants
+        chunks = (privates for _, privates in clients.everyone())
+        found = score_clients(clients.setting, clients.engine, self.program, self.server, chunks)
+        if (coming := next(clients.upcoming(self.program), None)) is not None:
+            clients.store.prefetch(coming[1])
+        return found
+
+    def remarks(self) -> Iterator[tuple[int, Mapping[str, float]]]:
+        """Yields remarks by client, once rows that an engine's workers keep are back in the store."""
+        setting = self.participants.setting
+        self.participants.store.gather()
+        if self.tasks.remark:
+            for clients, privates in self.participants.everyone():
+                for client in clients:
+                    yield client, remarks_of(setting, self.program, self.server, client, privates[client])
+
+
+class Simulation(FederatedRun[SimulatedClients]):
+    """A run whose clients are simulated."""
+
+    @classmethod
+    def start(cls, setting: Setting, engine: Engine, store: Store | None = None) -> Simulation:
+        """Returns a run before its first round.
+
+        Args:
+            store: keeps private state; without one it is kept in memory and cannot be saved.
         """
-        device, population = self.setting.work.x.device, self.setting.federation.population
-        self.round, self.server = round, tree_map(lambda t: t.to(device, copy=True), state["server"])
-        self.store.restore(state["private"])
-        self.selected = Members.from_bits(population, state["selected"].numpy())
-        self.picks = {name: bytes(letters.tolist()).decode() for name, letters in state["picks"].items()}
-        self.ended = bool(state["ended"])
+        if store is None:
+            population, device = setting.federation.population, setting.work.device
+            store = Store.in_memory(setting.first_private, population, setting.private_shapes, device)
+        return cls(SimulatedClients(setting, engine, engine.residence(store)), setting.first_server())
+
+    @property
+    def engine(self) -> Engine:
+        return self.participants.engine
+
+    @property
+    def store(self) -> PrivateRows:
+        return self.participants.store
+
+    @property
+    def selected(self) -> Members:
+        return self.participants.selected
+
+
+def _gathered(outcomes: Sequence[Outcome]) -> tuple[Messages, Tensor, Sequence[Tree]]:
+    """Returns what a cohort sends and its losses, both stacked, and what each client keeps."""
+    if isinstance(outcomes, Rows):
+        whole = outcomes.stacked
+        return stack(Rows(whole.messages, len(outcomes))), whole.loss, Rows(whole.private, len(outcomes))
+    messages = stack([outcome.messages for outcome in outcomes])
+    losses = torch.stack([outcome.loss for outcome in outcomes])
+    return messages, losses, [outcome.private for outcome in outcomes]

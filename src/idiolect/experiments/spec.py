@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from idiolect.core import Scene
 from idiolect.engines import AUGMENTATIONS
 from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice
+from idiolect.options import is_of_kind
 
-__all__ = ["NEUTRAL", "PRECISIONS", "Experiment", "with_settings"]
+__all__ = ["NEUTRAL", "PRECISIONS", "Experiment", "unknown_setting", "with_settings"]
 
 PRECISIONS = ("float32", "float64", "tf32", "bf16")
 
@@ -179,15 +182,22 @@ def with_settings(experiment: Experiment, settings: dict[str, Any]) -> Experimen
     fields = {field.name: str(field.type) for field in dataclasses.fields(Experiment)}
     for key, value in settings.items():
         if key not in fields:
-            raise UserError(f"there is no setting {key!r}; known: {', '.join(fields)}")
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        fits = {
-            "int": isinstance(value, int) and not isinstance(value, bool),
-            "float": number,
-            "str": isinstance(value, str),
-            "bool": isinstance(value, bool),
-            "float | None": number or value is None,
-        }
-        if not fits[fields[key]]:
+            raise unknown_setting(key)
+        if not is_of_kind(value, fields[key]):
             raise UserError(f"setting {key} must be {fields[key]}, got {value!r}")
     return dataclasses.replace(experiment, **settings)
+
+
+def unknown_setting(key: str, also: Iterable[str] = ()) -> UserError:
+    """Returns the error for a name that is no setting; it lists all settings, then the names nearest to it.
+
+    Args:
+        also: other names that are accepted in the same place.
+
+    >>> print(str(unknown_setting("enigne", also=["engine"]))[-22:])
+    ; did you mean engine?
+    """
+    known = [field.name for field in dataclasses.fields(Experiment)]
+    near = get_close_matches(key, [*known, *also], n=3, cutoff=0.6)
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    return UserError(f"there is no setting {key!r}; known: {', '.join(known)}{hint}")

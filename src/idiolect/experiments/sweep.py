@@ -1,34 +1,81 @@
-"""``sweep``: many settings of methods and of the scene; the best is chosen on validation data alone."""
+"""``sweep``: many settings of methods and of the scene; the best is chosen on validation data and written as tables."""
 
 from __future__ import annotations
 
+import csv
+import io
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
+
+import pandas as pd
 
 from idiolect.errors import UserError, refuse_outside
+from idiolect.experiments.campaign import RunOutcome, RunRequest, run_campaign
+from idiolect.experiments.execution import Execution, split_keywords
 from idiolect.experiments.identity import hash_of
-from idiolect.experiments.papers import grid
-from idiolect.experiments.progress import Silent, Watcher
-from idiolect.experiments.reproduction.tasks import Outcome, Task, Where, harvest
+from idiolect.experiments.parameter_grids import grid
 from idiolect.experiments.spec import Experiment, with_settings
-from idiolect.experiments.sweeping.axis import parse_axis
-from idiolect.experiments.sweeping.files import write_sweep
-from idiolect.experiments.sweeping.result import Tried, with_best
-from idiolect.experiments.sweeping.scores import scores
-from idiolect.experiments.sweeping.trials import Trial, trials_of
-from idiolect.records import spec_hash
+from idiolect.experiments.sweep_trials import Trial, parse_axis, trials_of
+from idiolect.records import Run, spec_hash, write_atomically
+from idiolect.reports import image, sweep_figure
+from idiolect.statistics import client_scores, headline, server_curve
 
-__all__ = ["Sweep", "sweep"]
+__all__ = [
+    "Scores",
+    "Sweep",
+    "Tried",
+    "best_rows",
+    "scores",
+    "sweep",
+    "sweep_points",
+    "trial_rows",
+    "with_best",
+]
+
+ABSENT = "-"
+NOTE = (
+    "Best: the setting with the highest mean validation accuracy; test data choose nothing. "
+    "Accuracies are means over clients and seeds."
+)
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A trial that was run.
+
+    Args:
+        name: the method's name.
+        setting: what was varied, as text.
+        method: the method with all options, as it ran.
+        valid, test, server: accuracies, means over clients and seeds; NaN where not measured.
+        best: the highest validation accuracy among the method's settings, the first of equals.
+        failed: why it was refused.
+        varied: what was varied, by key.
+    """
+
+    name: str
+    setting: str
+    method: str
+    seeds: int = 0
+    valid: float = math.nan
+    test: float = math.nan
+    server: float = math.nan
+    best: bool = False
+    failed: str = ""
+    varied: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """Args:
-    tried: every trial, in order; the best of each method is marked.
-    folder: holds the tables.
+    """The outcome of a sweep.
+
+    Args:
+        tried: every trial, in order; the best of each method is marked.
+        folder: holds the tables.
     """
 
     tried: tuple[Tried, ...]
@@ -36,7 +83,7 @@ class Sweep:
 
     @property
     def best(self) -> dict[str, Tried]:
-        """By method."""
+        """The best trial of every method, by the method's name."""
         return {one.name: one for one in self.tried if one.best}
 
 
@@ -48,12 +95,7 @@ def sweep(
     draws: int = 0,
     seeds: Sequence[int] = (0,),
     experiment: Experiment | Callable[[str], Experiment] | None = None,
-    out: str | Path = "runs",
-    engine: str = "auto",
-    device: str = "auto",
-    data_dir: str | Path | None = None,
-    watcher: Watcher | None = None,
-    notes: Sequence[str] = (),
+    execution: Execution | None = None,
     **settings: Any,
 ) -> Sweep:
     """Runs every trial that is not done yet and writes which setting of each method is best on validation data.
@@ -62,26 +104,27 @@ def sweep(
         methods: names, with options that stay as they are; those of the preset grid unless given.
         vary: axes such as ``map.alpha=0.5,0.9`` or ``learning_rate=0.01..0.1:log``.
         preset_grid: settings that a paper's authors tried, by name: ``map``, ``persfl``, ...
-        draws: of each method at random; 0 makes all combinations.
+        draws: number of random trials of each method; 0 makes all combinations.
         seeds: every trial runs once for each.
         experiment: what all trials have in common, or a function that gives each method its experiment.
-        out: holds the runs, and a folder with the tables.
-        settings: fields of ``Experiment``.
+        execution: how the runs are made; its ``out`` holds the runs and a folder with the tables.  Interrupted runs
+            are always resumed.
+        settings: fields of ``Experiment`` and of ``Execution``; see ``run``.
     """
     refuse_outside("draws", draws, 0)
     tried = grid(preset_grid).settings(in_scene=callable(experiment)) if preset_grid else {}
     methods = list(methods) or list(tried)
     if not methods or not seeds or not (vary or tried):
         raise UserError("a sweep needs methods, seeds, and something to vary: --vary or --preset-grid")
+    execution, chosen = split_keywords(execution, settings)
     trials = trials_of(methods, [parse_axis(text) for text in vary], tried, draws, min(seeds))
-    made = [_experiment(trial, experiment, settings) for trial in trials]
-    where = Where(Path(out), engine, device, Path(data_dir) if data_dir else None)
-    tasks = [
-        Task((place, seed), replace(one, seed=seed), tuple(notes), scores)
+    made = [_experiment(trial, experiment, chosen) for trial in trials]
+    requests = [
+        RunRequest((place, seed), replace(one, seed=seed), (), scores)
         for place, one in enumerate(made)
         for seed in seeds
     ]
-    outcomes = harvest(tasks, where, watcher or Silent())
+    outcomes = run_campaign(requests, execution)
     found = with_best(
         [
             _tried(trial, one, [outcomes[place, seed] for seed in seeds])
@@ -89,8 +132,8 @@ def sweep(
         ]
     )
     identity = spec_hash({"specs": [hash_of(one) for one in made], "seeds": list(seeds)})
-    folder = Path(out) / f"sweep-{identity[:8]}"
-    write_sweep(folder, found)
+    folder = Path(execution.out) / f"sweep-{identity[:8]}"
+    _write_sweep(folder, found)
     return Sweep(tuple(found), folder)
 
 
@@ -107,7 +150,30 @@ def _experiment(
     return replace(made, score_valid=True)
 
 
-def _tried(trial: Trial, made: Experiment, outcomes: Sequence[Outcome]) -> Tried:
+class Scores(NamedTuple):
+    """Accuracies in [0, 1], means over clients; ``server`` is NaN for a method without a global model."""
+
+    valid: float
+    test: float
+    server: float
+
+
+def scores(run: Run) -> Scores:
+    """Returns the final accuracies of the method's headline predictor.
+
+    Where that predictor stands for a choice between several, they are those of the one that was chosen.
+    """
+    name = str(run.manifest.get("choices", {}).get(headline(run), headline(run)))
+    valid, test = (client_scores(run, name, split=split) for split in ("valid", "test"))
+    if valid.empty:
+        raise UserError(f"run {run.manifest['name']} was not scored on validation data")
+    server = server_curve(run)
+    return Scores(
+        float(valid.mean()), float(test.mean()), float(server.iloc[-1]) if len(server) else math.nan
+    )
+
+
+def _tried(trial: Trial, made: Experiment, outcomes: Sequence[RunOutcome]) -> Tried:
     missing = next((outcome.missing for outcome in outcomes if outcome.missing), "")
     if missing:
         raise UserError(f"the sweep cannot run: {missing}")
@@ -118,3 +184,102 @@ def _tried(trial: Trial, made: Experiment, outcomes: Sequence[Outcome]) -> Tried
         return Tried(trial.name, setting, made.method, failed=failed, varied=varied)
     valid, test, server = (fmean(column) for column in zip(*(o.value for o in outcomes), strict=True))
     return Tried(trial.name, setting, made.method, len(outcomes), valid, test, server, varied=varied)
+
+
+def with_best(tried: Sequence[Tried]) -> list[Tried]:
+    """Marks the best setting of every method; a refused one is never the best."""
+    best: dict[str, int] = {}
+    for place, one in enumerate(tried):
+        if not one.failed and (one.name not in best or one.valid > tried[best[one.name]].valid):
+            best[one.name] = place
+    return [replace(one, best=best.get(one.name) == place) for place, one in enumerate(tried)]
+
+
+def trial_rows(tried: Sequence[Tried]) -> list[list[str]]:
+    """Returns the table of all settings, the header first; the best of each method is marked."""
+    rows = [["Method", "Setting", "Validation %", "Personalised %", "Global %", "Best"]]
+    for one in tried:
+        mark = "refused" if one.failed else "best" if one.best else ""
+        rows.append([one.name, one.setting, *map(_percent, (one.valid, one.test, one.server)), mark])
+    return rows
+
+
+def best_rows(tried: Sequence[Tried]) -> list[list[str]]:
+    """Returns the table of the best settings, with the mean and the worst over all settings of the method."""
+    rows = [
+        [
+            "Method",
+            "Best setting",
+            "Validation %",
+            "Personalised %",
+            "Global %",
+            "Settings",
+            "All: mean %",
+            "All: worst %",
+        ]
+    ]
+    for name in dict.fromkeys(one.name for one in tried):
+        own = [one for one in tried if one.name == name and not one.failed]
+        best = next((one for one in own if one.best), None)
+        if best is None:
+            rows.append([name, ABSENT, ABSENT, ABSENT, ABSENT, "0", ABSENT, ABSENT])
+            continue
+        tests = [one.test for one in own]
+        numbers = [_percent(number) for number in (best.valid, best.test, best.server)]
+        rows.append(
+            [name, best.setting, *numbers, str(len(own)), _percent(fmean(tests)), _percent(min(tests))]
+        )
+    return rows
+
+
+def _write_sweep(folder: Path, tried: Sequence[Tried]) -> list[Path]:
+    """Writes ``sweep.md`` and ``sweep.csv`` atomically, and ``sweep.png`` where something was varied."""
+    folder.mkdir(parents=True, exist_ok=True)
+    refused = [f"- {one.name}, {one.setting}: {one.failed}" for one in tried if one.failed]
+    text = "\n".join(
+        [NOTE, "", *_markdown(best_rows(tried)), "", *_markdown(trial_rows(tried)), "", *refused]
+    )
+    target = io.StringIO()
+    writer = csv.writer(target, lineterminator="\n")
+    writer.writerow(["method", "setting", "ran_as", "seeds", "valid", "test", "server", "best", "failed"])
+    for one in tried:
+        writer.writerow(
+            [
+                one.name,
+                one.setting,
+                one.method,
+                one.seeds,
+                one.valid,
+                one.test,
+                one.server,
+                one.best,
+                one.failed,
+            ]
+        )
+    files: dict[str, str | bytes] = {"sweep.md": text.rstrip() + "\n", "sweep.csv": target.getvalue()}
+    points = sweep_points(tried)
+    if len(points):
+        files["sweep.png"] = image(
+            sweep_figure(points, "Every trial of the sweep; chosen on validation data"), "png"
+        )
+    return [write_atomically(folder / name, content) for name, content in files.items()]
+
+
+def sweep_points(tried: Sequence[Tried]) -> pd.DataFrame:
+    """Returns a row per trial and varied key: `panel` (the key), `line` (the method), `x`, `value` and `best`."""
+    rows = [
+        (key, one.name, value, 100 * one.valid, one.best)
+        for one in tried
+        if not one.failed
+        for key, value in one.varied.items()
+    ]
+    return pd.DataFrame(rows, columns=["panel", "line", "x", "value", "best"])
+
+
+def _markdown(rows: list[list[str]]) -> list[str]:
+    rule = ["---"] * len(rows[0])
+    return ["| " + " | ".join(row) + " |" for row in [rows[0], rule, *rows[1:]]]
+
+
+def _percent(value: float) -> str:
+    return ABSENT if math.isnan(value) else f"{100 * value:.2f}"

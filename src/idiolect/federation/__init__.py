@@ -1,15 +1,22 @@
-"""Clients as rows: splits, batch plans, cohort sampling, the store of private state."""
+"""Clients as rows of one pool: splits, batch plans, selection of cohorts, the store of private state."""
 
 from idiolect.federation.batches import BatchPlan, batches_per_epoch, plan_batches
-from idiolect.federation.capacity import readable
 from idiolect.federation.clients import Clients
 from idiolect.federation.federation import Federation, federate
 from idiolect.federation.members import Members
-from idiolect.federation.placement import STORES, Demand, Placement, choose_store, open_store
-from idiolect.federation.row_format import RowFormat
 from idiolect.federation.selection import cohort_size, newcomers_last, select
 from idiolect.federation.splits import ClientRows, split_rows
-from idiolect.federation.store import ByClient, Store
+from idiolect.federation.store import (
+    STORES,
+    ByClient,
+    Demand,
+    Placement,
+    RowFormat,
+    Store,
+    choose_store,
+    open_store,
+    readable,
+)
 
 __all__ = [
     "STORES",

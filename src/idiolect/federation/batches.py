@@ -1,10 +1,11 @@
-"""Batch plans: which rows each step of a stage reads, decided on the host before anything runs."""
+"""Batch plans: the rows that each training step reads, decided on the host before anything runs."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from idiolect.core.seeds import derive
 
@@ -12,21 +13,26 @@ __all__ = ["BatchPlan", "batches_per_epoch", "plan_batches"]
 
 
 class BatchPlan(NamedTuple):
-    """T batches of at most B rows."""
+    """The rows of T batches of at most B rows each."""
 
-    index: np.ndarray  # [T, B] row numbers into the pool, 0 where padded
-    mask: np.ndarray  # [T, B] True for a real row
-    key: np.ndarray  # [T, B] int64 randomness of each example
+    # the name hides tuple.index, which no plan needs
+    index: NDArray[np.int64]  # type: ignore[assignment]  # [T, B] row numbers into the pool, 0 where padded
+    mask: NDArray[np.bool_]  # [T, B] True for a real row
+    key: NDArray[np.int64]  # [T, B] int64 randomness of each example
 
 
 def batches_per_epoch(samples: int, batch_size: int, drop_single: bool) -> int:
-    """Batches in one pass; a trailing batch of one row is left out where normalisation needs two."""
+    """Returns the number of batches in one pass over the samples.
+
+    Args:
+        drop_single: leaves out a last batch of one row, because batch normalisation needs two.
+    """
     whole, rest = divmod(samples, batch_size)
     return whole + (rest > 1 or (rest == 1 and not drop_single))
 
 
 def plan_batches(
-    rows: np.ndarray,
+    rows: NDArray[np.int64],
     n_batches: int,
     batch_size: int,
     *,
@@ -35,7 +41,7 @@ def plan_batches(
     drop_single: bool = False,
     with_keys: bool = True,
 ) -> BatchPlan:
-    """``n_batches`` batches from as many shuffled passes over ``rows`` as it takes.
+    """Plans ``n_batches`` batches from as many shuffled passes over ``rows`` as it takes.
 
     Args:
         position: (stream, round, client); the same position gives the same batches, and a longer plan begins

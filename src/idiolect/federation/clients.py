@@ -1,4 +1,4 @@
-"""All clients' rows in one array, so that a client costs bytes and not objects."""
+"""The rows of all clients in one array, so that a client costs bytes and not objects."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import overload
 
 import numpy as np
+from numpy.typing import NDArray
 
-from idiolect.federation.splits import ClientRows, Rows
+from idiolect.federation.splits import ClientRows
+from idiolect.partition import RowNumbers
 
 __all__ = ["Clients"]
 
-AT_ONCE = 4096  # small arrays that exist at a time
+AT_ONCE = 4096  # small arrays that are concatenated at a time
 
 
 class Clients(Sequence[ClientRows]):
@@ -24,9 +26,9 @@ class Clients(Sequence[ClientRows]):
     """
 
     def __init__(self, clients: Iterable[ClientRows]) -> None:
-        blocks: list[Rows] = [np.empty(0, np.int64)]
+        blocks: list[RowNumbers] = [np.empty(0, np.int64)]
         sizes: list[int] = []
-        some: list[Rows] = []
+        some: list[RowNumbers] = []
         for client in clients:
             some.extend(client)
             sizes.extend(map(len, client))
@@ -58,13 +60,14 @@ class Clients(Sequence[ClientRows]):
     def __iter__(self) -> Iterator[ClientRows]:
         return (self[client] for client in range(len(self)))
 
-    def sizes(self, split: str) -> np.ndarray:
-        """[clients] rows in a split."""
+    def sizes(self, split: str) -> NDArray[np.int64]:
+        """Returns the number of rows of each client in a split: [clients]."""
         part = ClientRows._fields.index(split)
-        return (self._ends[part + 1 :: 3] - self._ends[part::3][: len(self)]).astype(np.int64)
+        sizes: NDArray[np.int64] = self._ends[part + 1 :: 3] - self._ends[part::3][: len(self)]
+        return sizes.astype(np.int64)
 
-    def class_counts(self, y: np.ndarray, n_classes: int, split: str) -> np.ndarray:
-        """[clients, classes] of the labels ``y`` in a split."""
+    def class_counts(self, y: NDArray[np.int64], n_classes: int, split: str) -> NDArray[np.int64]:
+        """Counts the labels ``y`` of each client's rows in a split: [clients, classes]."""
         part = ClientRows._fields.index(split)
         sizes = np.diff(self._ends)
         held = np.zeros(len(sizes), bool)

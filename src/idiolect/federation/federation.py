@@ -1,44 +1,47 @@
-"""Clients as rows of one pool of examples, and the server's own test set."""
+"""The federation: every client's rows in one pool of examples, and the server's own test set."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from idiolect.core.seeds import derive
 from idiolect.data import Dataset, normalised
 from idiolect.errors import UserError
 from idiolect.federation.clients import Clients
-from idiolect.federation.official_test import share_out
 from idiolect.federation.selection import newcomers_last
 from idiolect.federation.splits import split_rows
-from idiolect.partition import Partition
+from idiolect.partition import Partition, RowNumbers, allocate_rows
 
 __all__ = ["Federation", "federate"]
 
-Allocate = Callable[[tuple[int, ...], type[np.generic]], np.ndarray]
+Allocate = Callable[[tuple[int, ...], type[np.generic]], NDArray[Any]]
 
 
 @dataclass(frozen=True)
 class Federation:
-    """Args:
-    x, y: the pool that rows point into; x is normalised images, float32, or tokens, int64.
-    server_x, server_y: the official test set, which no client trains on; where the data have none, or it was shared
-        out for training too, the test parts of all clients together.
-    clients: any sequence of ``ClientRows``; kept packed.
-    newcomers: the last of the clients, who never train and are not of the population: what the partition
-        numbered them.
+    """The data of all clients and of the server.
+
+    Args:
+        x, y: the pool that rows point into; x is normalised images, float32, or tokens, int64.
+        server_x, server_y: the official test set, which no client trains on; where the data have none, the test
+            parts of all clients together.
+        clients: any sequence of ``ClientRows``; kept packed.
+        newcomers: the partition's numbers of the clients that never train; they come last and are not part of the
+            population.
     """
 
-    x: np.ndarray  # [N, C, H, W] or [N, L]
-    y: np.ndarray  # [N]
-    server_x: np.ndarray
-    server_y: np.ndarray
+    x: NDArray[Any]  # [N, C, H, W] or [N, L]
+    y: NDArray[np.int64]  # [N]
+    server_x: NDArray[Any]
+    server_y: NDArray[np.int64]
     n_classes: int
     clients: Clients
-    public: np.ndarray  # rows of the pool without labels, for the server to train on
+    public: RowNumbers  # rows of the pool without labels, for the server to train on
     newcomers: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
@@ -49,8 +52,8 @@ class Federation:
     def population(self) -> int:
         return len(self.clients) - len(self.newcomers)
 
-    def class_counts(self, split: str = "train") -> np.ndarray:
-        """[clients, classes]"""
+    def class_counts(self, split: str = "train") -> NDArray[np.int64]:
+        """Counts the labels of each client's rows in a split: [clients, classes]."""
         return self.clients.class_counts(self.y, self.n_classes, split)
 
 
@@ -67,15 +70,15 @@ def federate(
     newcomers: int = 0,
     allocate: Allocate = np.empty,
 ) -> Federation:
-    """Splits every client's rows; a client without rows is refused by name.
+    """Builds a federation: splits every client's rows, and refuses a client without rows by name.
 
     Args:
         valid, test: shares of each client's rows.
         client_test: ``split`` takes a client's test rows from its own; ``official`` shares the official test set out.
-        public: samples of the official test set that the server may look at without their labels.
+        public: samples of the official test set that the server may use without their labels.
         public_in_test: keeps them in the server's test set as well.
-        newcomers: clients drawn by the seed who never train; they are numbered last.
-        allocate: (shape, dtype) -> the memory of the pool, for example such that other processes can read it.
+        newcomers: how many clients, drawn by the seed, never train; they are numbered last.
+        allocate: (shape, dtype) -> the memory of the pool, for example memory shared with other processes.
     """
     _refuse_impossible(dataset, partition, valid, test, public)
     numbered = newcomers_last(len(partition.clients), newcomers, seed=seed)
@@ -125,8 +128,8 @@ def _refuse_impossible(
         )
 
 
-def _official_shares(dataset: Dataset, partition: Partition, kept: np.ndarray, seed: int) -> list[np.ndarray]:
-    """Places in ``kept``, the rows of the official test set, of each client of the partition."""
+def _official_shares(dataset: Dataset, partition: Partition, kept: RowNumbers, seed: int) -> list[RowNumbers]:
+    """Returns each client's places in ``kept``, the rows of the official test set."""
     if not len(dataset.test_y):
         raise UserError(f"dataset {dataset.name!r} has no official test set; set client_test to split")
     if partition.ids:
@@ -136,11 +139,41 @@ def _official_shares(dataset: Dataset, partition: Partition, kept: np.ndarray, s
         )
     labels = [dataset.train_y[rows] for rows in partition.clients]
     counts = np.stack([np.bincount(label, minlength=dataset.n_classes) for label in labels])
-    return share_out(counts, dataset.test_y[kept], seed=seed)
+    return _share_official_test(counts, dataset.test_y[kept], seed=seed)
 
 
-def _ready(dataset: Dataset, *parts: np.ndarray, allocate: Allocate = np.empty) -> np.ndarray:
-    """Rows as a network takes them, one part after the other; beside them no copy of the pool is held."""
+def _share_official_test(
+    train_counts: NDArray[np.int64], test_y: NDArray[np.int64], *, seed: int
+) -> list[RowNumbers]:
+    """Shares the official test set out to the clients by the classes they train on.
+
+        client u receives floor(m_c n_uc / sum_v n_vc) test rows of class c     n_uc training rows, m_c test rows
+
+    Equal shares of a class in training are equal shares in testing, as in Arivazhagan et al. (FedPer), 2019,
+    https://arxiv.org/abs/1912.00818, section 4.1, whose clients hold k classes; the paper gives the numbers of training
+    and test samples and not how the latter are assigned.  A client that gets no row is refused by name.
+
+    Args:
+        train_counts: [clients, classes] rows that each client holds.
+        test_y: labels of the test rows to be shared out; rows that no share takes stay with the server.
+    """
+    n_classes = train_counts.shape[1]
+    random = np.random.default_rng(derive(seed, "official test"))
+    rows_of_class = [random.permutation(np.flatnonzero(test_y == c)) for c in range(n_classes)]
+    sizes = np.array([len(rows) for rows in rows_of_class])
+    counts = train_counts * sizes // np.maximum(train_counts.sum(axis=0), 1)
+    clients, _ = allocate_rows(rows_of_class, counts)
+    for client, rows in enumerate(clients):
+        if len(rows) == 0:
+            raise UserError(
+                f"client {client} gets none of the {len(test_y)} samples of the official test set; use fewer clients, "
+                "or set client_test to split"
+            )
+    return [np.sort(rows) for rows in clients]
+
+
+def _ready(dataset: Dataset, *parts: NDArray[Any], allocate: Allocate = np.empty) -> NDArray[Any]:
+    """Normalises the parts one after the other into one array, without a second copy of the pool."""
     filled = [part for part in parts if len(part)]
     if dataset.is_tokens:
         return filled[0] if len(filled) == 1 else np.concatenate(filled)

@@ -1,16 +1,17 @@
-"""A set of clients of a known population, one bit each in a checkpoint."""
+"""A growing set of clients of a known population, which a checkpoint stores as one bit per client."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Set
 
 import numpy as np
+from numpy.typing import NDArray
 
 __all__ = ["Members"]
 
 
 class Members(Set[int]):
-    """Grows only.
+    """Clients that were added; none can be removed.
 
     >>> members = Members(10, [3])
     >>> members.add([1, 3])
@@ -23,13 +24,13 @@ class Members(Set[int]):
         self.add(clients)
 
     @classmethod
-    def from_bits(cls, population: int, bits: np.ndarray) -> Members:
-        return cls(population, np.flatnonzero(np.unpackbits(bits, count=population)))
+    def from_bits(cls, population: int, bits: NDArray[np.uint8]) -> Members:
+        return cls(population, np.flatnonzero(np.unpackbits(bits, count=population)).tolist())
 
     def add(self, clients: Iterable[int]) -> None:
         self._there[list(clients)] = True
 
-    def bits(self) -> np.ndarray:
+    def bits(self) -> NDArray[np.uint8]:
         return np.packbits(self._there)
 
     def __contains__(self, client: object) -> bool:

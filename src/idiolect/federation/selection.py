@@ -1,4 +1,4 @@
-"""Which clients take part in a round, and which never do."""
+"""Selection of the clients that train in a round, and of the newcomers that never train."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["cohort_size", "newcomers_last", "select"]
 
 
 def cohort_size(participation_rate: float, population: int) -> int:
-    """``max(floor(Q * K), 1)``, guarded against 0.29 * 100 = 28.999...
+    """Returns ``max(floor(Q * K), 1)``, safe against 0.29 * 100 = 28.999...
 
     >>> cohort_size(0.29, 100), cohort_size(0.01, 10)
     (29, 1)
@@ -22,11 +22,11 @@ def cohort_size(participation_rate: float, population: int) -> int:
 
 
 def select(participation_rate: float, population: int, *, seed: int, round: int) -> list[int]:
-    """The cohort of a round: uniform without replacement, in client-id order."""
+    """Draws the cohort of a round, uniform without replacement; returns it in client-id order."""
     return list(_selected(participation_rate, population, seed, round))
 
 
-@lru_cache(maxsize=8)  # a round is asked for when it comes into sight and again when it comes
+@lru_cache(maxsize=8)  # a round is asked for when its rows are prefetched and again when it runs
 def _selected(participation_rate: float, population: int, seed: int, round: int) -> tuple[int, ...]:
     random = np.random.default_rng(derive(seed, "selection", round))
     chosen = random.choice(population, cohort_size(participation_rate, population), replace=False)
@@ -34,7 +34,7 @@ def _selected(participation_rate: float, population: int, seed: int, round: int)
 
 
 def newcomers_last(n_clients: int, newcomers: int, *, seed: int) -> list[int]:
-    """All clients, those held out as newcomers at the end; both in the order of their numbers.
+    """Returns all clients with those held out as newcomers at the end, both groups in order of their numbers.
 
     >>> newcomers_last(4, 0, seed=0)
     [0, 1, 2, 3]

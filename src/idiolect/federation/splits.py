@@ -1,4 +1,4 @@
-"""A client's rows cut into training, validation and test parts."""
+"""Splits a client's rows into training, validation and test parts."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ import numpy as np
 
 from idiolect.core.seeds import derive
 from idiolect.errors import UserError
+from idiolect.partition import RowNumbers
 
-__all__ = ["ClientRows", "Rows", "split_rows"]
-
-Rows = np.ndarray
+__all__ = ["ClientRows", "split_rows"]
 
 
 class ClientRows(NamedTuple):
-    """Row numbers into the pool."""
+    """A client's rows of each split, as row numbers into the pool."""
 
-    train: Rows
-    valid: Rows
-    test: Rows
+    train: RowNumbers
+    valid: RowNumbers
+    test: RowNumbers
 
 
-def split_rows(rows: Rows, client: int, *, valid: float, test: float, seed: int) -> ClientRows:
+def split_rows(rows: RowNumbers, client: int, *, valid: float, test: float, seed: int) -> ClientRows:
     """Shuffles a client's rows and takes the test part first, then validation, then training.
 
     A part with a positive share gets at least one row.

@@ -15,8 +15,7 @@ from idiolect.methods.cards import (
     pairs_page,
 )
 from idiolect.methods.catalogue import label, names, register
-from idiolect.methods.composition import method
-from idiolect.methods.resolution import resolved, shortest
+from idiolect.methods.method_text import method, resolved, shortest
 
 __all__ = [
     "PERSONALISES",

@@ -1,4 +1,4 @@
-"""Methods and parts by name."""
+"""The catalogue of methods and parts by name; ``register`` adds one of your own."""
 
 from __future__ import annotations
 
@@ -49,6 +49,8 @@ PARTS: dict[str, Callable[..., Part]] = {name: getattr(parts, name) for name in 
 
 
 class Entry(NamedTuple):
+    """A method of the catalogue: its published name, its factory, and its presets by name."""
+
     label: str
     make: Callable[..., Method]
     presets: dict[str, dict[str, Any]] = {}
@@ -103,7 +105,7 @@ def names() -> list[str]:
 
 
 def label(text: str) -> str:
-    """How a method is called in tables: its published name; a composition as it was written.
+    """Returns how a method is called in tables: its published name, or a composition as it was written.
 
     >>> label("superfed-mm(phase_one=0.5)")
     'SuPerFed-MM'
@@ -113,14 +115,14 @@ def label(text: str) -> str:
 
 
 def find(name: str) -> tuple[str, Entry]:
-    """A method's entry, and the name it is listed under."""
+    """Returns the name that a method is listed under, and its entry."""
     if identifier(name) not in METHODS:
         raise unknown_name("method", name, METHODS)
     return identifier(name), METHODS[identifier(name)]
 
 
 def register(name: str, make: Callable[..., Method | Part], label: str | None = None) -> None:
-    """Makes a method or a part of one's own known by name, as if it were in the package.
+    """Makes a method or a part of your own known by name, as if it were in the package.
 
     The keyword arguments of ``make`` are its options.  A method is then compared by its name, and a part added to
     any method: ``"fedavg + mine(weight=0.1)"``.  A finished run is known by the method's name and all its options,
@@ -154,5 +156,5 @@ def register(name: str, make: Callable[..., Method | Part], label: str | None = 
 
 
 def identifier(name: str) -> str:
-    """The name that something is listed under, however it was written."""
+    """Returns the name that a method or part is listed under, however it was written."""
     return name.strip().lower().replace("-", "_")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from idiolect.core import Method, chain
 from idiolect.parts import average, proximal_companion, restricted_softmax
 
@@ -41,5 +43,8 @@ def dittors(
     return chain(average(), shared, proximal_companion(weight, epochs, form), name="dittors")
 
 
-presets = {"paper": {"weight": 1.0, "form": "sq_half"}, "official": {"form": "mean_smooth_l1"}}
+presets: dict[str, dict[str, Any]] = {
+    "paper": {"weight": 1.0, "form": "sq_half"},
+    "official": {"form": "mean_smooth_l1"},
+}
 dittors_presets = {"official": {"form": "mean_smooth_l1", "rule": "freq_max"}}

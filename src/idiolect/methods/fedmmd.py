@@ -9,7 +9,7 @@ __all__ = ["fedmmd"]
 
 
 def fedmmd(weight: float = 0.1) -> Method:
-    """FedAvg whose local features keep near those of the received model.
+    """FedAvg whose local features stay near those of the received model.
 
     Yao, Huang, Sun, VCIP 2018.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from idiolect.core import Method, chain
 from idiolect.parts import average, inherited_teacher
 
@@ -33,7 +35,8 @@ def fedphp(
         momentum: mu in [0, 1].
         schedule: ``mu_a`` (default), ``mu_b`` or ``mu_c`` of table 2.
         momentum_max: upper clip of mu_k; 1 in the paper, 0.9 in the authors' code.
-        hpm_init: ``lazy`` or ``theta0`` (the authors' code; all scenes of the paper have it, which does not say).
+        hpm_init: ``lazy`` or ``theta0``; the paper does not say, and its scenes take ``theta0``, as the authors' code
+            does.
         inference: ``hpm``, ``personalised`` or ``ensemble`` (figure 8).
         counter: whether ``mu_a`` reads the client's selections ``before`` (algorithm 1, the authors' code) or
             ``after`` (section 3.2) the present one is counted.
@@ -53,7 +56,7 @@ def fedphp(
     return chain(average(), part, name="fedphp")
 
 
-presets = {
+presets: dict[str, dict[str, Any]] = {
     "paper": {
         "transfer": "mmd",
         "transfer_weight": 0.01,

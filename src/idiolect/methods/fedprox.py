@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from idiolect.core import Method, chain
 from idiolect.parts import average, fine_tune, proximal
 
@@ -9,7 +11,7 @@ __all__ = ["fedprox", "fedprox_lu"]
 
 
 def fedprox(weight: float = 0.01, form: str = "sq_half") -> Method:
-    """FedAvg whose local objective keeps near the received model.
+    """FedAvg with a proximal term that keeps the local model near the received one.
 
     Li et al., MLSys 2020, https://arxiv.org/abs/1812.06127
 
@@ -33,4 +35,7 @@ def fedprox_lu(
     return chain(average(), proximal(weight, form), fine_tune(epochs, lr_scale), name="fedprox_lu")
 
 
-presets = {"paper": {"weight": 1.0, "form": "sq_half"}, "official": {"form": "mean_smooth_l1"}}
+presets: dict[str, dict[str, Any]] = {
+    "paper": {"weight": 1.0, "form": "sq_half"},
+    "official": {"form": "mean_smooth_l1"},
+}

@@ -9,7 +9,7 @@ __all__ = ["fedrod"]
 
 
 def fedrod(gamma: float = 1.0, prior: str = "additive", head_init: str = "zero") -> Method:
-    """A class-balanced shared model, and a private head that adds what the client's classes tell.
+    """A class-balanced shared model, and a private head that adds a correction for the client's own classes.
 
     Chen and Chao, ICLR 2022, https://arxiv.org/abs/2107.00778 (the linear variant)
 

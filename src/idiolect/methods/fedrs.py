@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from idiolect.core import Method, chain
 from idiolect.parts import average, restricted_softmax
 
@@ -21,4 +23,7 @@ def fedrs(alpha: float = 0.9, rule: str = "paper", min_count: int = 1) -> Method
     return chain(average(), restricted_softmax(alpha, rule, min_count), name="fedrs")
 
 
-presets = {"paper": {"alpha": 0.9, "rule": "paper", "min_count": 1}, "official": {"rule": "freq_max"}}
+presets: dict[str, dict[str, Any]] = {
+    "paper": {"alpha": 0.9, "rule": "paper", "min_count": 1},
+    "official": {"rule": "freq_max"},
+}

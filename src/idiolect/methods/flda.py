@@ -9,7 +9,7 @@ __all__ = ["flda"]
 
 
 def flda(companion_init: str = "fresh", fixed_gate: float | None = None) -> Method:
-    """A private model beside the shared one; a gate decides, example by example, whom to believe.
+    """A private model beside the shared one; a gate decides, example by example, how much each of them counts.
 
     Peterson, Kanani, Marathe 2019, https://arxiv.org/abs/1912.06733
 

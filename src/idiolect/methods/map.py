@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from idiolect.core import Method, chain
 from idiolect.parts import average, inherited_model, restricted_softmax
 
@@ -66,7 +68,7 @@ def map_(
     return chain(average(), restricted_softmax(alpha, rule, min_count), private, name="map")
 
 
-PAPER = {
+PAPER: dict[str, Any] = {
     "alpha": 0.9,
     "rule": "paper",
     "min_count": 1,
@@ -82,7 +84,7 @@ PAPER = {
     "private_lr_scale": 1.0,
     "private_min_steps": 0,
 }
-OFFICIAL = {
+OFFICIAL: dict[str, Any] = {
     "rule": "uniform",
     "kd_form": "teacher_only",
     "momentum_max": 0.9,
@@ -93,7 +95,7 @@ OFFICIAL = {
     "private_lr_scale": 0.2,
     "private_min_steps": 5,
 }
-presets = {
+presets: dict[str, dict[str, Any]] = {
     "paper": PAPER,
     "official": OFFICIAL,
     "complete": {"rule": "freq"},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from idiolect.core import Method, chain
 from idiolect.parts import average, contrastive
 
@@ -9,7 +11,7 @@ __all__ = ["moon"]
 
 
 def moon(weight: float = 1.0, temperature: float = 0.5, previous_init: str = "received") -> Method:
-    """FedAvg whose features are pulled to the shared model's and pushed from the client's last ones.
+    """FedAvg whose features are pulled to the shared model's and pushed away from those of the client's last model.
 
     Li, He, Song, CVPR 2021, https://arxiv.org/abs/2103.16257
 
@@ -21,7 +23,7 @@ def moon(weight: float = 1.0, temperature: float = 0.5, previous_init: str = "re
     return chain(average(), contrastive(weight, temperature, previous_init), name="moon")
 
 
-presets = {
+presets: dict[str, dict[str, Any]] = {
     "paper": {"weight": 5.0, "temperature": 0.5},
     "official": {"previous_init": "theta0"},
 }

@@ -6,7 +6,7 @@ from typing import Any
 
 from idiolect.core import Method, chain
 from idiolect.methods import map
-from idiolect.methods.options import with_options_of
+from idiolect.methods.extended_signature import with_options_of
 from idiolect.methods.scaffold import scaffold
 
 __all__ = ["scamap"]
@@ -31,7 +31,7 @@ def scamap(
     return chain(scaffold(step, lr_scale=lr_scale, clip_norm=clip_norm), restricted, private, name="scamap")
 
 
-presets = {
+presets: dict[str, dict[str, Any]] = {
     "paper": {**map.presets["paper"], "lr_scale": 1.0, "clip_norm": None},
     "official": {
         **map.presets["official"],

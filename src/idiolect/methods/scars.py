@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from idiolect.core import Method, chain
 from idiolect.methods.scaffold import scaffold
 from idiolect.parts import restricted_softmax
@@ -30,7 +32,7 @@ def scars(
     return chain(corrected, restricted_softmax(alpha, rule, min_count), name="scars")
 
 
-presets = {
+presets: dict[str, dict[str, Any]] = {
     "paper": {
         "alpha": 0.9,
         "rule": "paper",

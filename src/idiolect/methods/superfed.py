@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from idiolect.core import Method, chain
-from idiolect.methods.options import with_options_of
+from idiolect.methods.extended_signature import with_options_of
 from idiolect.parts import average, mixed_subspace
 
 __all__ = ["superfed_lm", "superfed_mm"]
@@ -47,7 +47,7 @@ def superfed_lm(**options: Any) -> Method:
     return chain(average(), mixed_subspace("layer", **options), name="superfed_lm")
 
 
-presets = {
+presets: dict[str, dict[str, Any]] = {
     "paper": {
         "orthogonality": 2.0,
         "proximity": 0.01,

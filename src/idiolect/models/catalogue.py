@@ -6,19 +6,19 @@ an unknown option, a value of another kind and an image the net cannot take are 
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
 
-from idiolect.calls import parse_call, with_defaults
 from idiolect.errors import UserError, unknown_name
 from idiolect.models.initialise import initialise
 from idiolect.models.net import Net
 from idiolect.models.own import OWN, SHAPE, build_own
 from idiolect.models.stack import ImageDoesNotFit
 from idiolect.models.zoo import ZOO
+from idiolect.options import OptionSchema, parse_call
 
 __all__ = ["Description", "build", "describe", "names", "options", "outline", "resolved"]
 
@@ -38,9 +38,8 @@ def names() -> tuple[str, ...]:
 
 
 def options(name: str) -> dict[str, bool | int | float | str]:
-    """The options of a model and their defaults."""
-    parameters = inspect.signature(_builder(name)).parameters
-    return {key: parameter.default for key, parameter in parameters.items() if key not in SHAPE}
+    """Returns the options of a model with their defaults."""
+    return _schema(name).defaults
 
 
 def describe() -> tuple[Description, ...]:
@@ -89,7 +88,7 @@ def resolved(spec: str) -> tuple[str, dict[str, Any]]:
     ('persfl_dnn', {'hidden': 100})
     """
     name, given = _checked(spec)
-    return name, with_defaults(given, options(name))
+    return name, _schema(name).with_defaults(given)
 
 
 def outline(spec: str, image_shape: tuple[int, int, int], n_classes: int) -> Net:
@@ -98,11 +97,29 @@ def outline(spec: str, image_shape: tuple[int, int, int], n_classes: int) -> Net
 
 
 def _checked(spec: str) -> tuple[str, dict[str, Any]]:
+    """Returns name and given options of a model; an unknown option and a wrong value are refused."""
     name, given = parse_call(spec)
-    known = options(name)
+    schema = _schema(name)
+    schema.refuse_unknown(given)
     for key, value in given.items():
-        _check(name, key, value, known)
+        default = schema.parameters[key].default
+        if not schema.fits(key, value):
+            kind = type(default).__name__
+            raise UserError(f"model {name}: {key}={value!r} should be a value of type {kind}")
+        if type(default) is int and value < 1 and value != default:
+            raise UserError(f"model {name}: {key}={value!r} should be at least 1")
     return name, given
+
+
+def _schema(name: str) -> OptionSchema:
+    """The options of a model: what its builder takes beyond the shape of the data, each of its default's kind."""
+    found = OptionSchema.of(f"model {name}", _builder(name), lambda p: p.name not in SHAPE, _listed)
+    kinds = {key: p.replace(annotation=type(p.default)) for key, p in found.parameters.items()}
+    return replace(found, parameters=kinds)
+
+
+def _listed(defaults: Mapping[str, Any]) -> str:
+    return f"its options: {', '.join(defaults)}" if defaults else "it has no options"
 
 
 def _empty(name: str, given: dict[str, Any], image_shape: tuple[int, int, int], n_classes: int) -> Net:
@@ -128,16 +145,3 @@ def _builder(name: str) -> Callable[..., Net]:
     if name not in names():
         raise unknown_name("model", name, names())
     return OWN[name] if name in OWN else ZOO[name].builder
-
-
-def _check(name: str, key: str, value: object, known: dict[str, bool | int | float | str]) -> None:
-    """Refuses an option that the model has not, and a value of another kind than the default's."""
-    if key not in known:
-        there_are = f"its options: {', '.join(known)}" if known else "it has no options"
-        raise UserError(f"model {name} has no option {key!r}; {there_are}")
-    kind = type(known[key])
-    number_for_float = kind is float and type(value) is int
-    if type(value) is not kind and not number_for_float:
-        raise UserError(f"model {name}: {key}={value!r} should be a value of type {kind.__name__}")
-    if kind is int and isinstance(value, int) and value < 1 and value != known[key]:
-        raise UserError(f"model {name}: {key}={value!r} should be at least 1")

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import torch
 
-from idiolect.calls import parse_call
 from idiolect.errors import UserError
 from idiolect.models.net import Net
 from idiolect.models.zoo import ZOO
+from idiolect.options import parse_call
 
 __all__ = ["OWN", "SHAPE", "build_own", "is_own", "register_model"]
 

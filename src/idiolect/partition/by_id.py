@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from idiolect.errors import UserError
-from idiolect.partition.checks import check_whole
-from idiolect.partition.drawn_clients import draw_clients
-from idiolect.partition.partition import Partition, Rows
-from idiolect.partition.pool import open_pool
+from idiolect.partition.client_sampling import draw_clients
+from idiolect.partition.label_pool import open_pool
+from idiolect.partition.option_checks import check_whole
+from idiolect.partition.partition import Partition, RowNumbers
 
 __all__ = ["by_id"]
 
@@ -55,7 +55,9 @@ def by_id(
     return draw_clients(pool, clients, n_clients, noun="id", dropped=dropped, ids=names[fitting].tolist())
 
 
-def _within(rows_of_id: list[Rows], low: int, high: int | None) -> tuple[NDArray[np.int64], dict[str, Rows]]:
+def _within(
+    rows_of_id: list[RowNumbers], low: int, high: int | None
+) -> tuple[NDArray[np.int64], dict[str, RowNumbers]]:
     """The numbers of the ids that have from `low` to `high` rows, and the rows of the others by reason."""
     sizes = np.array([rows.size for rows in rows_of_id])
     few, many = sizes < low, sizes > (sizes.max() if high is None else high)
@@ -71,7 +73,7 @@ def _within(rows_of_id: list[Rows], low: int, high: int | None) -> tuple[NDArray
     return np.flatnonzero(~(few | many)), dropped
 
 
-def _together(rows_of_id: list[Rows], which: NDArray[np.bool_]) -> Rows:
+def _together(rows_of_id: list[RowNumbers], which: NDArray[np.bool_]) -> RowNumbers:
     return np.concatenate([np.empty(0, np.int64), *(rows_of_id[number] for number in np.flatnonzero(which))])
 
 

@@ -1,15 +1,16 @@
-"""Partitions by name, as they are written in a configuration or on the command line."""
+"""The catalogue of partitions by name, as they are written in a configuration or on the command line."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from inspect import Parameter
 from typing import Any, NamedTuple
 
 from numpy.typing import ArrayLike
 
-from idiolect.calls import parse_call, with_defaults
-from idiolect.errors import UserError, unknown_name
+from idiolect.errors import unknown_name
+from idiolect.options import OptionSchema, parse_call
 from idiolect.partition.by_id import by_id
 from idiolect.partition.dirichlet_class import dirichlet_class
 from idiolect.partition.dirichlet_client import dirichlet_client
@@ -23,7 +24,7 @@ from idiolect.partition.semantic_emnist import semantic_emnist
 from idiolect.partition.semantic_tiny import semantic_tiny
 from idiolect.partition.two_client_demo import two_client_demo
 
-__all__ = ["Description", "describe", "names", "partition", "resolved"]
+__all__ = ["PartitionDescription", "describe", "names", "partition", "resolved"]
 
 PARTITIONS: dict[str, Callable[..., Partition]] = {
     function.__name__: function
@@ -44,7 +45,7 @@ PARTITIONS: dict[str, Callable[..., Partition]] = {
 ALIASES = {"natural": "by_id"}  # the papers' word for it
 
 
-class Description(NamedTuple):
+class PartitionDescription(NamedTuple):
     """A partition's name, its idea in one line, and its options with their defaults."""
 
     name: str
@@ -64,7 +65,7 @@ def partition(
         n_clients: K; where the number of clients follows from the data (`by_id`, `semantic_emnist`,
             `semantic_tiny`), 0 takes them all.
         seed: decides all draws.
-        ids: the client each row came from, where the data know it; only `by_id` looks at it.
+        ids: the client each row came from, where the data know it; only `by_id` uses it.
     """
     name, options = _given(spec)
     if name == "by_id":
@@ -73,13 +74,13 @@ def partition(
 
 
 def resolved(spec: str) -> tuple[str, dict[str, Any]]:
-    """Name and all options of a partition as it is written, with the defaults of those that are not given.
+    """Returns the name and all options of a partition as it is written, defaults included.
 
     >>> resolved("natural")[0], resolved("dirichlet_client(alpha=1)")[1]["alpha"]
     ('by_id', 1.0)
     """
     name, given = _given(spec)
-    return name, with_defaults(given, _options(name))
+    return name, _options(name).with_defaults(given)
 
 
 def _given(spec: str) -> tuple[str, dict[str, Any]]:
@@ -87,32 +88,34 @@ def _given(spec: str) -> tuple[str, dict[str, Any]]:
     name = ALIASES.get(called, called)
     if name not in PARTITIONS:
         raise unknown_name("partition", called, [*PARTITIONS, *ALIASES])
-    known = _options(name)
-    for option in options:
-        if option not in known:
-            listed = ", ".join(f"{key}={value!r}" for key, value in known.items()) or "none"
-            raise UserError(f"partition {name} has no option {option!r}; its options: {listed}")
+    _options(name).refuse_unknown(options)
     return name, options
 
 
 def names() -> tuple[str, ...]:
-    """Every partition's name."""
+    """Returns every partition's name."""
     return tuple(PARTITIONS)
 
 
-def describe() -> list[Description]:
-    """One row per partition, for listings."""
+def describe() -> list[PartitionDescription]:
+    """Describes every partition, for listings."""
     return [
-        Description(name, (inspect.getdoc(function) or "").partition("\n")[0], _options(name))
+        PartitionDescription(
+            name, (inspect.getdoc(function) or "").partition("\n")[0], _options(name).defaults
+        )
         for name, function in PARTITIONS.items()
     ]
 
 
-def _options(name: str) -> dict[str, Any]:
-    """The options of a partition and their defaults, read from its signature."""
-    parameters = inspect.signature(PARTITIONS[name]).parameters.values()
-    return {
-        parameter.name: parameter.default
-        for parameter in parameters
-        if parameter.kind is parameter.KEYWORD_ONLY and parameter.name not in ("seed", "ids")
-    }
+def _options(name: str) -> OptionSchema:
+    """The options of a partition; each partition checks their values itself, with the range it allows."""
+
+    def is_option(parameter: Parameter) -> bool:
+        return parameter.kind is parameter.KEYWORD_ONLY and parameter.name not in ("seed", "ids")
+
+    return OptionSchema.of(f"partition {name}", PARTITIONS[name], is_option, _with_their_defaults)
+
+
+def _with_their_defaults(defaults: Mapping[str, Any]) -> str:
+    listed = ", ".join(f"{key}={value!r}" for key, value in defaults.items())
+    return f"its options: {listed or 'none'}"

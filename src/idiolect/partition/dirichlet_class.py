@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from idiolect.errors import UserError
-from idiolect.partition.checks import check_real, check_whole
-from idiolect.partition.hand_out import hand_out
-from idiolect.partition.partition import Partition, Rows
-from idiolect.partition.pool import open_pool
+from idiolect.partition.allocation import allocate_rows
+from idiolect.partition.label_pool import open_pool
+from idiolect.partition.option_checks import check_real, check_whole
+from idiolect.partition.partition import Partition, RowNumbers
 
 __all__ = ["dirichlet_class"]
 
@@ -22,7 +22,7 @@ __all__ = ["dirichlet_class"]
 def dirichlet_class(
     labels: ArrayLike, n_clients: int, *, seed: int, alpha: float = 0.9, min_samples: int = 1
 ) -> Partition:
-    """Every class is shared out in its own random proportions.
+    """Every class is divided in its own random proportions.
 
     Args:
         labels: the label of each row.
@@ -39,12 +39,12 @@ def dirichlet_class(
     check_whole("dirichlet_class", "min_samples", min_samples, 1)
     fractions = pool.random.dirichlet(np.full(n_clients, float(alpha)), size=pool.classes.size)  # [C, K]
     counts = np.rint(fractions.T * pool.class_sizes).astype(np.int64)  # [K, C]
-    clients, left = hand_out(pool.shuffled(), counts)
+    clients, left = allocate_rows(pool.shuffled(), counts)
     _check_sizes(clients, min_samples)
     return Partition(tuple(clients), {"leftover of rounded shares": left})
 
 
-def _check_sizes(clients: list[Rows], min_samples: int) -> None:
+def _check_sizes(clients: list[RowNumbers], min_samples: int) -> None:
     for number, rows in enumerate(clients):
         if rows.size < min_samples:
             raise UserError(

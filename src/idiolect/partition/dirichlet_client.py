@@ -10,10 +10,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from idiolect.partition.checks import check_real
-from idiolect.partition.client_shares import hand_out_shares
+from idiolect.partition.class_proportions import partition_by_proportions
+from idiolect.partition.label_pool import open_pool
+from idiolect.partition.option_checks import check_real
 from idiolect.partition.partition import Partition
-from idiolect.partition.pool import open_pool
 
 __all__ = ["dirichlet_client"]
 
@@ -42,7 +42,7 @@ def dirichlet_client(
     pool = open_pool("dirichlet_client", labels, n_clients, seed)
     check_real("dirichlet_client", "alpha", alpha, 1e-4, 1e6)
     concentration = np.full(pool.classes.size, float(alpha))
-    return hand_out_shares(
+    return partition_by_proportions(
         pool,
         lambda: pool.random.dirichlet(concentration, size=n_clients),
         sigma=sigma,

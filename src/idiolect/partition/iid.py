@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from idiolect.partition.label_pool import open_pool
 from idiolect.partition.partition import Partition
-from idiolect.partition.pool import open_pool
 
 __all__ = ["iid"]
 

@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from idiolect.errors import UserError
-from idiolect.partition.checks import check_flag, check_real, check_whole
-from idiolect.partition.class_hands import deal_classes
-from idiolect.partition.hand_out import hand_out
+from idiolect.partition.allocation import allocate_rows
+from idiolect.partition.label_pool import LabelPool, open_pool
+from idiolect.partition.option_checks import check_flag, check_real, check_whole
 from idiolect.partition.partition import Partition
-from idiolect.partition.pool import Pool, open_pool
-from idiolect.partition.skewed_counts import skewed_counts
 
-__all__ = ["label_k"]
+__all__ = ["assign_classes", "label_k"]
+
+MOST_SWEEPS = 10_000  # of iterative proportional fitting
 
 
 def label_k(
@@ -39,12 +39,12 @@ def label_k(
         n_clients: K, with k K >= C so that every class is held.
         seed: decides who holds which class and which rows.
         k: classes per client, from 1 to C (FedPHP: 5 or 20; FedPer: 4, 8, 10 of 10; PersFL: 4).
-        allow_duplicates: a client may be dealt a class twice and then gets two shares of it, as in the
+        allow_duplicates: a client may be assigned a class twice and then gets two shares of it, as in the
             published code of FedPHP.
         within_client_skew: s in [0, 0.95]; 0 gives equal shares, more gives a client more of one class and
-            less of another at the same total (see `skewed_counts`).
+            less of another at the same total.
 
-    Deviations: FedPHP's code may deal a class twice; here the k classes are distinct unless allowed
+    Deviations: FedPHP's code may assign a class twice; here the k classes are distinct unless allowed
     otherwise. PersFL does not say how the numbers per class differ; the rule is ours. Rows that no equal
     share takes are dropped.
     """
@@ -54,11 +54,11 @@ def label_k(
     check_flag("label_k", "allow_duplicates", allow_duplicates)
     check_real("label_k", "within_client_skew", within_client_skew, 0, 0.95)
     _check_every_class_held(k, n_clients, n_classes)
-    held = deal_classes(pool.random, n_classes, n_clients, k, allow_duplicates)
+    held = assign_classes(pool.random, n_classes, n_clients, k, allow_duplicates)
     shares = _equal_shares(pool, held)
-    counts = skewed_counts(held * shares, within_client_skew, pool.random)
+    counts = _skewed_counts(held * shares, within_client_skew, pool.random)
     _check_no_class_lost(pool, held, counts)
-    clients, left = hand_out(pool.shuffled(), counts)
+    clients, left = allocate_rows(pool.shuffled(), counts)
     return Partition(tuple(clients), {"leftover of equal shares": left})
 
 
@@ -70,7 +70,36 @@ def _check_every_class_held(k: int, n_clients: int, n_classes: int) -> None:
         )
 
 
-def _equal_shares(pool: Pool, held: NDArray[np.int64]) -> NDArray[np.int64]:
+def assign_classes(
+    random: np.random.Generator, n_classes: int, n_clients: int, k: int, allow_duplicates: bool
+) -> NDArray[np.int64]:
+    """Assigns k classes to each client from a sequence of random permutations of the classes.
+
+        client i holds entries [i k, (i + 1) k) of pi_1 | pi_2 | ...
+
+    Every class is assigned once before any is assigned again, so all classes are held by nearly equal numbers
+    of clients (FedPHP).  A client that takes the last a entries of one permutation could get the same class
+    again from the next.  Unless that is allowed, its other k - a entries are drawn uniformly from the C - a
+    classes it does not hold, and the rest of the next permutation is shuffled.  No draw is repeated.
+
+    Returns:
+        How often each client holds each class, [K, C]; rows sum to k.
+    """
+    held = np.zeros((n_clients, n_classes), dtype=np.int64)
+    remaining = random.permutation(n_classes)
+    for client in range(n_clients):
+        taken, remaining = remaining[:k], remaining[k:]
+        np.add.at(held[client], taken, 1)
+        missing = k - taken.size
+        if missing:
+            allowed = np.arange(n_classes) if allow_duplicates else np.flatnonzero(held[client] == 0)
+            drawn = random.permutation(allowed)[:missing]
+            np.add.at(held[client], drawn, 1)
+            remaining = random.permutation(np.setdiff1d(np.arange(n_classes), drawn))
+    return held
+
+
+def _equal_shares(pool: LabelPool, held: NDArray[np.int64]) -> NDArray[np.int64]:
     """floor(n_c / r_c) for each class, at least one row."""
     holders = held.sum(axis=0)
     short = np.flatnonzero(pool.class_sizes < holders)
@@ -84,7 +113,32 @@ def _equal_shares(pool: Pool, held: NDArray[np.int64]) -> NDArray[np.int64]:
     return shares
 
 
-def _check_no_class_lost(pool: Pool, held: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
+def _skewed_counts(counts: NDArray[np.int64], skew: float, random: np.random.Generator) -> NDArray[np.int64]:
+    """Gives a client different numbers of its classes without changing how much it holds.
+
+        m_uc  <-  m_uc v_uc,  v_uc ~ U[1 - s, 1 + s],  then rows and columns rescaled in turn to their old sums
+
+    The rescaling is iterative proportional fitting (Deming and Stephan, Annals of Mathematical Statistics 1940).
+    A class sum never grows; a client's sum falls by less than one row per class it holds, for rounding down
+    (once the fit has converged; it stops after 10 000 sweeps at the latest).  A class that one client alone
+    holds keeps its count.  `skew` s = 0 is the identity.
+
+    Args:
+        counts: [K, C], every row and column sum positive.
+    """
+    if skew == 0:
+        return counts
+    per_client, per_class = counts.sum(axis=1, keepdims=True), counts.sum(axis=0, keepdims=True)
+    weights = counts * random.uniform(1 - skew, 1 + skew, size=counts.shape)
+    for _ in range(MOST_SWEEPS):
+        weights *= per_client / weights.sum(axis=1, keepdims=True)
+        weights *= per_class / weights.sum(axis=0, keepdims=True)
+        if np.abs(weights.sum(axis=1, keepdims=True) - per_client).max() < 1e-3:
+            break
+    return np.floor(weights + 1e-6).astype(np.int64)
+
+
+def _check_no_class_lost(pool: LabelPool, held: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
     lost = np.argwhere((held > 0) & (counts == 0))
     if lost.size:
         client, c = (int(value) for value in lost[0])

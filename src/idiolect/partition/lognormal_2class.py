@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from idiolect.errors import UserError
-from idiolect.partition.checks import check_real, check_whole
-from idiolect.partition.hand_out import hand_out
+from idiolect.partition.allocation import allocate_rows
+from idiolect.partition.label_pool import LabelPool, open_pool
+from idiolect.partition.option_checks import check_real, check_whole
 from idiolect.partition.partition import Partition
-from idiolect.partition.pool import Pool, open_pool
 
 __all__ = ["lognormal_2class"]
 
@@ -50,7 +50,7 @@ def lognormal_2class(
     so a client may be left with its first 10 rows of that class.
 
     Deviations: C classes where the code has 10; n_l - K is taken as 0 where it would be negative; the
-    rows of each class are shuffled before they are given out.
+    rows of each class are shuffled before they are allocated.
     """
     pool = open_pool("lognormal_2class", labels, n_clients, seed)
     n_classes = pool.classes.size
@@ -60,11 +60,11 @@ def lognormal_2class(
     check_whole("lognormal_2class", "extra_high", extra_high, extra_low, LARGEST_EXTRA)
     counts = _first_counts(pool, n_clients, classes_per_client)
     wanted = _wanted(pool, n_clients, classes_per_client, sigma, (extra_low, extra_high))
-    clients, left = hand_out(pool.shuffled(), _topped_up(counts, wanted, pool.class_sizes))
+    clients, left = allocate_rows(pool.shuffled(), _topped_up(counts, wanted, pool.class_sizes))
     return Partition(tuple(clients), {"not drawn for any client": left})
 
 
-def _first_counts(pool: Pool, n_clients: int, per_client: int) -> NDArray[np.int64]:
+def _first_counts(pool: LabelPool, n_clients: int, per_client: int) -> NDArray[np.int64]:
     """Ten rows of each of a client's classes, [K, C]."""
     counts = np.zeros((n_clients, pool.classes.size), dtype=np.int64)
     for user, position in np.ndindex(n_clients, per_client):
@@ -80,7 +80,7 @@ def _first_counts(pool: Pool, n_clients: int, per_client: int) -> NDArray[np.int
 
 
 def _wanted(
-    pool: Pool, n_clients: int, per_client: int, sigma: float, extra: tuple[int, int]
+    pool: LabelPool, n_clients: int, per_client: int, sigma: float, extra: tuple[int, int]
 ) -> NDArray[np.int64]:
     """m for each client and position, [K, L]."""
     n_classes = pool.classes.size

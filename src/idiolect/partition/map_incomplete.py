@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from idiolect.errors import UserError
-from idiolect.partition.client_shares import hand_out_shares
+from idiolect.partition.class_proportions import partition_by_proportions
+from idiolect.partition.label_pool import open_pool
 from idiolect.partition.partition import Partition
-from idiolect.partition.pool import open_pool
 
 __all__ = ["map_incomplete"]
 
@@ -40,11 +40,11 @@ def map_incomplete(
         raise UserError("map_incomplete: labels hold a single class; at least 2 are needed")
 
     def draw() -> NDArray[np.float64]:
-        wishes = np.zeros((n_clients, n_classes))
+        proportions = np.zeros((n_clients, n_classes))
         for row, held in zip(
-            wishes, pool.random.integers(2, n_classes, n_clients, endpoint=True), strict=True
+            proportions, pool.random.integers(2, n_classes, n_clients, endpoint=True), strict=True
         ):
             row[pool.random.permutation(n_classes)[:held]] = 1.0 / held
-        return wishes
+        return proportions
 
-    return hand_out_shares(pool, draw, sigma=sigma, min_samples=min_samples)
+    return partition_by_proportions(pool, draw, sigma=sigma, min_samples=min_samples)

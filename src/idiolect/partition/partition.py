@@ -1,4 +1,4 @@
-"""What a partition is: which client holds which rows, and which rows nobody holds and why."""
+"""The result of a partition: the rows of each client, and the rows that were dropped with the reason."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from numpy.typing import ArrayLike, NDArray
 
 from idiolect.errors import UserError
 
-__all__ = ["Partition", "Rows"]
+__all__ = ["Partition", "RowNumbers"]
 
-Rows = NDArray[np.int64]
+RowNumbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class Partition:
     """Disjoint rows per client, which together with the dropped rows are exactly 0, ..., n - 1.
 
-    The rows of a client are kept in ascending order, read-only. Their order says nothing: whoever cuts them
-    into train and test parts shuffles them first.
+    The rows of a client are kept in ascending order, read-only. Their order has no meaning: they
+    are shuffled before they are split into train and test parts.
 
     Args:
         clients: the rows of each client; none may be empty.
-        dropped: reason -> rows that nobody holds for that reason; reasons without rows are left out.
+        dropped: reason -> rows that no client holds for that reason; reasons without rows are left out.
         removed: number a client had when drawn -> rows it had, for the clients taken out (their rows are in
-            `dropped`); the clients that stay are numbered anew, in order.
+            `dropped`); the remaining clients are renumbered in order.
         ids: the id of each client, where the data name their owners.
     """
 
-    clients: tuple[Rows, ...]
-    dropped: dict[str, Rows] = field(default_factory=dict)
+    clients: tuple[RowNumbers, ...]
+    dropped: dict[str, RowNumbers] = field(default_factory=dict)
     removed: dict[int, int] = field(default_factory=dict)
     ids: tuple[int | str, ...] = ()
 
@@ -46,11 +46,11 @@ class Partition:
 
     @property
     def n_rows(self) -> int:
-        """n: all rows, held or dropped."""
+        """The number n of all rows, held or dropped."""
         return sum(rows.size for rows in (*self.clients, *self.dropped.values()))
 
     def report(self, labels: ArrayLike) -> dict[str, Any]:
-        """Plain numbers for a run's manifest: sizes, classes per client, what was dropped and why."""
+        """Returns plain numbers for a run's manifest: sizes, classes per client, what was dropped and why."""
         label_of_row = np.asarray(labels)
         if label_of_row.shape != (self.n_rows,):
             raise UserError(
@@ -68,8 +68,8 @@ class Partition:
         }
 
 
-def _row_array(holder: str, rows: ArrayLike) -> Rows:
-    """A sorted, read-only copy."""
+def _row_array(holder: str, rows: ArrayLike) -> RowNumbers:
+    """Returns a sorted, read-only copy."""
     array = np.asarray(rows)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise UserError(
@@ -80,7 +80,7 @@ def _row_array(holder: str, rows: ArrayLike) -> Rows:
     return ascending
 
 
-def _check_clients(clients: tuple[Rows, ...], ids: tuple[int | str, ...]) -> None:
+def _check_clients(clients: tuple[RowNumbers, ...], ids: tuple[int | str, ...]) -> None:
     if not clients:
         raise UserError("a partition needs at least one client; it has none")
     if ids and len(ids) != len(clients):
@@ -92,8 +92,8 @@ def _check_clients(clients: tuple[Rows, ...], ids: tuple[int | str, ...]) -> Non
         raise UserError(f"client {empty[0]} of the partition holds no rows; use fewer clients or more data")
 
 
-def _check_coverage(groups: list[Rows]) -> None:
-    """Every row from 0 to n - 1 occurs exactly once."""
+def _check_coverage(groups: list[RowNumbers]) -> None:
+    """Refuses groups that do not hold every row from 0 to n - 1 exactly once."""
     rows = np.sort(np.concatenate(groups))
     wrong = np.flatnonzero(rows != np.arange(rows.size))
     if wrong.size == 0:

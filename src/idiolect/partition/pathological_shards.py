@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from idiolect.errors import UserError
-from idiolect.partition.checks import check_flag, check_whole
+from idiolect.partition.label_pool import open_pool
+from idiolect.partition.option_checks import check_flag, check_whole
 from idiolect.partition.partition import Partition
-from idiolect.partition.pool import open_pool
 
 __all__ = ["pathological_shards"]
 
@@ -49,5 +49,5 @@ def pathological_shards(
         )
     shards = np.array_split(np.concatenate(pool.rows_of_class), n_shards)
     order = np.arange(n_shards) if deterministic else pool.random.permutation(n_shards)
-    hands = order.reshape(shards_per_client, n_clients).T  # [K, S]
-    return Partition(tuple(np.concatenate([shards[shard] for shard in hand]) for hand in hands))
+    shards_of_client = order.reshape(shards_per_client, n_clients).T  # [K, S]
+    return Partition(tuple(np.concatenate([shards[shard] for shard in held]) for held in shards_of_client))

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from idiolect.errors import UserError
-from idiolect.partition.checks import check_whole
-from idiolect.partition.cut_clusters import cut_clusters
+from idiolect.partition.class_clusters import cut_clusters
+from idiolect.partition.label_pool import open_pool
+from idiolect.partition.option_checks import check_whole
 from idiolect.partition.partition import Partition
-from idiolect.partition.pool import open_pool
 
 __all__ = ["semantic_emnist"]
 
@@ -51,5 +51,5 @@ def semantic_emnist(
     kinds = [pool.classes[(pool.classes >= a) & (pool.classes < b)] for a, b in pairwise(BORDERS)]
     shares = [np.array_split(pool.random.permutation(kind), clusters) for kind in kinds]
     return cut_clusters(
-        pool, [np.concatenate(hand) for hand in zip(*shares, strict=True)], n_clients, low, high
+        pool, [np.concatenate(cluster) for cluster in zip(*shares, strict=True)], n_clients, low, high
     )

@@ -10,10 +10,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from idiolect.partition.checks import check_whole
-from idiolect.partition.cut_clusters import cut_clusters
+from idiolect.partition.class_clusters import cut_clusters
+from idiolect.partition.label_pool import open_pool
+from idiolect.partition.option_checks import check_whole
 from idiolect.partition.partition import Partition
-from idiolect.partition.pool import open_pool
 
 __all__ = ["semantic_tiny"]
 

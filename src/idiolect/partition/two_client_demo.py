@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from idiolect.errors import UserError
-from idiolect.partition.checks import check_whole
+from idiolect.partition.label_pool import open_pool
+from idiolect.partition.option_checks import check_whole
 from idiolect.partition.partition import Partition
-from idiolect.partition.pool import open_pool
 
 __all__ = ["two_client_demo"]
 

@@ -6,7 +6,7 @@ https://arxiv.org/abs/1602.05629
 
 from __future__ import annotations
 
-from idiolect.core import UPLOAD, Clock, Flat, Message, Model, Part, Predictor, Results, Tree, View
+from idiolect.core import UPLOAD, Clock, Flat, Message, Model, Part, Predictor, Results, Slot, View
 from idiolect.core.part import keeps_options
 from idiolect.errors import refuse_outside
 
@@ -30,7 +30,7 @@ def average(step: float = 1.0) -> Part:
         trained = results[UPLOAD].params["model"]
         return Message({name: trained[name] for name in view.origin.params}, view.facts.weight)
 
-    def merge(params: Flat, slot: Tree, mean: Tree, clock: Clock) -> tuple[Flat, Tree]:
+    def merge(params: Flat, slot: Slot, mean: Flat, clock: Clock) -> tuple[Flat, Slot]:
         if step == 1:
             return {**params, **mean}, slot
         return {**params, **{name: params[name] + step * (mean[name] - params[name]) for name in mean}}, slot

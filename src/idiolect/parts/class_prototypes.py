@@ -16,11 +16,13 @@ from idiolect.core import (
     Batch,
     Clock,
     Flat,
+    Flats,
     Forward,
     Initial,
     Loss,
     Measure,
     Message,
+    Mode,
     Model,
     Out,
     Part,
@@ -29,11 +31,10 @@ from idiolect.core import (
     Results,
     Scene,
     Stage,
-    Tree,
     View,
 )
+from idiolect.core.masked_mean import mean_over_rows
 from idiolect.core.part import keeps_options
-from idiolect.core.rows import mean_over_rows
 from idiolect.errors import refuse_outside, refuse_unknown_choice
 
 __all__ = ["class_prototypes"]
@@ -43,13 +44,13 @@ STAGE = "prototypes"
 
 
 def class_sums() -> Measure:
-    """Sum of the features, and number of samples, of every class."""
+    """Measures the sum of the features and the number of samples of every class."""
 
-    def init(model: Model, view: View) -> Tree:
+    def init(model: Model, view: View) -> Flat:
         structure, zero = view.task.structure, view.facts.samples.new_zeros
         return {"sum": zero(structure.n_classes, structure.n_features), "count": zero(structure.n_classes)}
 
-    def add(sums: Tree, model: Model, batch: Batch, view: View) -> Tree:
+    def add(sums: Flat, model: Model, batch: Batch, view: View) -> Flat:
         features = view.predict(model, batch).features
         member = F.one_hot(batch.y, view.task.structure.n_classes).to(features) * batch.mask[:, None]
         return {"sum": sums["sum"] + member.T @ features, "count": sums["count"] + member.sum(0)}
@@ -60,7 +61,7 @@ def class_sums() -> Measure:
 def nearness(features: Tensor, prototypes: Tensor) -> Tensor:
     """Minus the squared distance of every row [B, d] to every prototype [K, d], as logits [B, K].
 
-    A class without a prototype stands behind all the others, so that it is never predicted.
+    A class without a prototype gets a lower logit than all the others, so it is never predicted.
     """
     known = ~prototypes.isnan().any(-1)
     filled = torch.where(known[:, None], prototypes, 0)
@@ -80,12 +81,12 @@ def class_prototypes(weight: float = 1.0, reduction: str = "mean") -> Part:
     Deviations: a class without a shared prototype adds no term.  Absent prototypes are NaN on the
     server; a class that nobody sent in a round keeps the prototype it had.  The headline is the client's own
     classifier; prediction by the nearest shared prototype is scored beside it as ``nearest-prototype``.  A class that
-    nobody ever sent is never predicted so, and before the first prototypes exist the classifier predicts instead.
+    nobody ever sent is never predicted that way, and before the first prototypes exist the classifier predicts instead.
     """
     refuse_outside("weight (lambda)", weight, 0)
     refuse_unknown_choice("reduction", reduction, ("mean", "sum"))
 
-    def init_server(shared: Flat, initial: Initial) -> Tree:
+    def init_server(shared: Flat, initial: Initial) -> Flat:
         structure = initial.structure
         like = next(iter(initial.params.values()))
         return {"prototypes": like.new_full((structure.n_classes, structure.n_features), float("nan"))}
@@ -99,7 +100,7 @@ def class_prototypes(weight: float = 1.0, reduction: str = "mean") -> Part:
         known = ~wanted.isnan().any(-1)
         filled = torch.where(known[:, None], wanted, 0)
 
-        def total(params: Tree, batch: Batch, out: Out) -> Tensor:
+        def total(params: Flats, batch: Batch, out: Out) -> Tensor:
             gap = (out.features - filled[batch.y]) ** 2
             each = gap.mean(-1) if reduction == "mean" else gap.sum(-1)
             counted = each * known[batch.y].to(each)
@@ -110,17 +111,18 @@ def class_prototypes(weight: float = 1.0, reduction: str = "mean") -> Part:
     def upload(results: Results, view: View) -> Message:
         return Message(results[STAGE].measured, torch.ones_like(view.facts.weight))
 
-    def scalars(value: Tree) -> int:
-        """Rows of observed classes, and their counts."""
-        return int((value["count"] > 0).sum()) * (value["sum"].shape[-1] + 1)
+    def scalars(value: Flat) -> int:
+        """Counts the rows of observed classes, and one count for each."""
+        n_observed, width = int((value["count"] > 0).sum()), int(value["sum"].shape[-1])
+        return n_observed * (width + 1)
 
-    def merge(params: Flat, slot: Tree, mean: Tree, clock: Clock) -> tuple[Flat, Tree]:
+    def merge(params: Flat, slot: Flat, mean: Flat, clock: Clock) -> tuple[Flat, Flat]:
         seen = mean["count"] > 0
         fresh = mean["sum"] / mean["count"].clamp(min=1e-12)[:, None]
         return params, {"prototypes": torch.where(seen[:, None], fresh, slot["prototypes"])}
 
     def nearest(view: View) -> Forward:
-        def forward(params: Tree, buffers: Tree, batch: Batch, train: bool) -> tuple[Out, Tree]:
+        def forward(params: Flats, buffers: Flats, batch: Batch, train: Mode) -> tuple[Out, Flats]:
             out, new = view.task.bare(params, buffers, batch, train)
             prototypes = params["shared"]["prototypes"]
             logits = torch.where(prototypes.isnan().all(), out.logits, nearness(out.features, prototypes))

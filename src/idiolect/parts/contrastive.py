@@ -11,9 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from idiolect.core import UPLOAD, Batch, Initial, Loss, Model, Out, Part, Results, Tree, View
+from idiolect.core import UPLOAD, Batch, Flats, Initial, Loss, Model, Out, Part, Results, Slot, View
+from idiolect.core.masked_mean import mean_over_rows
 from idiolect.core.part import keeps_options
-from idiolect.core.rows import mean_over_rows
 from idiolect.core.trees import where
 from idiolect.errors import refuse_outside, refuse_unknown_choice
 
@@ -30,14 +30,14 @@ def contrastive(weight: float = 1.0, temperature: float = 0.5, previous_init: st
         previous_init: the last model at a client's first selection: ``received``, or ``theta0`` (the authors'
             code).
 
-    Deviations: on the features themselves, without the paper's projection head.  With private layers the received
-    model has the client's own in their place.
+    Deviations: the term acts on the features themselves, without the paper's projection head.  With private layers
+    the received model includes the client's own.
     """
     refuse_outside("weight (mu)", weight, 0)
     refuse_outside("temperature (tau)", temperature, 1e-6)
     refuse_unknown_choice("previous_init", previous_init, ("received", "theta0"))
 
-    def init_client(initial: Initial) -> Tree:
+    def init_client(initial: Initial) -> Slot:
         seen = torch.zeros_like(next(iter(initial.params.values())).sum())
         return {"params": initial.params, "buffers": initial.buffers, "seen": seen}
 
@@ -52,7 +52,7 @@ def contrastive(weight: float = 1.0, temperature: float = 0.5, previous_init: st
             return inner
         last = previous(view)
 
-        def total(params: Tree, batch: Batch, out: Out) -> Tensor:
+        def total(params: Flats, batch: Batch, out: Out) -> Tensor:
             near, far = (
                 F.cosine_similarity(out.features, view.predict(model, batch).features.detach()) / temperature
                 for model in (view.received, last)
@@ -62,7 +62,7 @@ def contrastive(weight: float = 1.0, temperature: float = 0.5, previous_init: st
 
         return total
 
-    def finish(results: Results, view: View) -> Tree:
+    def finish(results: Results, view: View) -> Slot:
         trained = results[UPLOAD]
         seen = view.private["seen"] + 1
         return {"params": trained.params["model"], "buffers": trained.buffers["model"], "seen": seen}

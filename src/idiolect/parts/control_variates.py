@@ -16,8 +16,10 @@ import torch
 from idiolect.core import (
     UPLOAD,
     Batch,
+    CarryingGradient,
     Clock,
     Flat,
+    Flats,
     GradientFunction,
     Initial,
     Message,
@@ -25,8 +27,8 @@ from idiolect.core import (
     Plan,
     Results,
     Scene,
+    Slot,
     Structure,
-    Tree,
     View,
     sgd,
 )
@@ -38,7 +40,7 @@ from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice
 __all__ = ["control_variates"]
 
 NAME = "control_variates"
-Corrected = tuple[Tree, Tree, Tree]  # gradients, buffers, carry
+Corrected = tuple[Flats, Flats, Slot]  # gradients, buffers, carry
 
 
 def mean_gradient(results: Results, view: View, lr_scale: float) -> Flat:
@@ -116,10 +118,10 @@ def control_variates(
         if control == "option_two" and scene.learning_rate * step_scale(scene) == 0:
             raise UserError("control=option_two divides by the learning rate, which must be above 0")
 
-    def init_server(shared: Flat, initial: Initial) -> Tree:
+    def init_server(shared: Flat, initial: Initial) -> Flat:
         return zeros_like(shared)
 
-    def init_client(initial: Initial) -> Tree:
+    def init_client(initial: Initial) -> Flat:
         return zeros_like(initial.params)
 
     def stages(plan: Plan, scene: Scene, clock: Clock) -> Plan:
@@ -128,11 +130,11 @@ def control_variates(
         before = tuple(replace(s, optimiser=plain, lr_scale=s.lr_scale * scale) for s in plan.before)
         return plan._replace(before=before)
 
-    def carry(params: Tree, view: View) -> Tree:
+    def carry(params: Flats, view: View) -> Slot:
         return {"sum": zeros_like(view.server), "steps": torch.zeros_like(view.facts.samples)}
 
-    def gradient(inner: GradientFunction, view: View) -> Callable[..., Corrected]:
-        def corrected(params: Tree, buffers: Tree, batches: tuple[Batch, ...], carry: Tree) -> Corrected:
+    def gradient(inner: GradientFunction, view: View) -> CarryingGradient:
+        def corrected(params: Flats, buffers: Flats, batches: tuple[Batch, ...], carry: Slot) -> Corrected:
             grads, new = inner(params, buffers, batches)
             raw = grads["model"]
             shared = [name for name in raw if name in view.server]
@@ -147,10 +149,10 @@ def control_variates(
         change = {name: new[name] - view.private[name] for name in view.server}
         return Message(change, torch.ones_like(view.facts.weight))
 
-    def finish(results: Results, view: View) -> Tree:
+    def finish(results: Results, view: View) -> Flat:
         return {**view.private, **CONTROLS[control](results, view, step_scale(view.scene))}
 
-    def merge(params: Flat, slot: Tree, mean: Tree, clock: Clock) -> tuple[Flat, Tree]:
+    def merge(params: Flat, slot: Flat, mean: Flat, clock: Clock) -> tuple[Flat, Flat]:
         rate = clock.cohort_size / clock.population
         return params, {name: slot[name] + rate * mean[name] for name in slot}
 

@@ -1,4 +1,4 @@
-"""Curvature: a quadratic penalty weighted by what matters to the other clients (FedCurv).
+"""Curvature: a quadratic penalty weighted by how much each parameter matters to the other clients (FedCurv).
 
 I_k = mean squared gradient of the log-likelihood at thetahat_k over the local data (diagonal Fisher)
 server   U = sum_j I_j,  V = sum_j I_j thetahat_j        over the last round's participants
@@ -16,6 +16,7 @@ from idiolect.core import (
     Batch,
     Clock,
     Flat,
+    Flats,
     Initial,
     Loss,
     Message,
@@ -24,8 +25,8 @@ from idiolect.core import (
     Plan,
     Results,
     Scene,
+    Slot,
     Stage,
-    Tree,
     View,
 )
 from idiolect.core.part import keeps_options
@@ -41,7 +42,7 @@ STAGE = "fisher"
 
 @keeps_options
 def curvature(weight: float = 0.1) -> Part:
-    """Keeps each parameter where the other clients' likelihoods are sensitive to it.
+    """Penalises moving the parameters to which the other clients' likelihoods are sensitive.
 
     Args:
         weight: lambda >= 0; plain steps are stable while learning rate * lambda * U stays below 1.
@@ -51,10 +52,10 @@ def curvature(weight: float = 0.1) -> Part:
     """
     refuse_outside("weight (lambda)", weight, 0)
 
-    def init_server(shared: Flat, initial: Initial) -> Tree:
+    def init_server(shared: Flat, initial: Initial) -> Flats:
         return {"importance": zeros_like(shared), "weighted": zeros_like(shared)}
 
-    def init_client(initial: Initial) -> Tree:
+    def init_client(initial: Initial) -> Slot:
         never = torch.zeros_like(next(iter(initial.params.values())).sum()) - 2
         return {
             "importance": zeros_like(initial.params),
@@ -75,7 +76,7 @@ def curvature(weight: float = 0.1) -> Part:
             for key in ("importance", "weighted")
         }
 
-        def total(params: Tree, batch: Batch, out: Out) -> Tensor:
+        def total(params: Flats, batch: Batch, out: Out) -> Tensor:
             w, u, v = params["model"], others["importance"], others["weighted"]
             # u w^2 - 2 v w as -2 <w, v - u w / 2>: two passes over the parameters
             halves = {n: torch.addcmul(v[n], u[n], w[n], value=-0.5) for n in u}
@@ -84,7 +85,7 @@ def curvature(weight: float = 0.1) -> Part:
 
         return total
 
-    def own(results: Results) -> Tree:
+    def own(results: Results) -> Flats:
         measured, trained = results[STAGE].measured, results[UPLOAD].params["model"]
         importance = {n: total / measured["rows"].clamp(min=1) for n, total in measured["sum"].items()}
         return {"importance": importance, "weighted": {n: f * trained[n] for n, f in importance.items()}}
@@ -92,10 +93,10 @@ def curvature(weight: float = 0.1) -> Part:
     def upload(results: Results, view: View) -> Message:
         return Message(own(results), torch.ones_like(view.facts.weight))
 
-    def finish(results: Results, view: View) -> Tree:
+    def finish(results: Results, view: View) -> Slot:
         return {**own(results), "round": torch.full_like(view.private["round"], view.clock.round)}
 
-    def merge(params: Flat, slot: Tree, mean: Tree, clock: Clock) -> tuple[Flat, Tree]:
+    def merge(params: Flat, slot: Flats, mean: Flats, clock: Clock) -> tuple[Flat, Flats]:
         return params, tree_map(lambda leaf: leaf * clock.cohort_size, mean)
 
     return Part(

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from idiolect.core.rows import mean_over_rows
+from idiolect.core.masked_mean import mean_over_rows
 
 __all__ = ["FORMS", "SoftLoss", "kl", "kl_elements", "soft_cross_entropy", "teacher_only"]
 

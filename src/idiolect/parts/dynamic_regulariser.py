@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from idiolect.core import UPLOAD, Batch, Clock, Flat, Initial, Loss, Message, Out, Part, Results, Tree, View
+from idiolect.core import UPLOAD, Batch, Clock, Flat, Flats, Initial, Loss, Message, Out, Part, Results, View
 from idiolect.core.part import keeps_options
 from idiolect.core.trees import inner_product, squared_distance, zeros_like
 from idiolect.errors import refuse_outside
@@ -30,16 +30,16 @@ def dynamic_regulariser(alpha: float = 0.01) -> Part:
     """
     refuse_outside("alpha", alpha, 1e-12)
 
-    def init_server(shared: Flat, initial: Initial) -> Tree:
+    def init_server(shared: Flat, initial: Initial) -> Flat:
         return zeros_like(shared)
 
-    def init_client(initial: Initial) -> Tree:
+    def init_client(initial: Initial) -> Flat:
         return zeros_like(initial.params)
 
     def loss(inner: Loss, view: View) -> Loss:
         dual = {name: view.private[name] for name in view.origin.params}
 
-        def total(params: Tree, batch: Batch, out: Out) -> Tensor:
+        def total(params: Flats, batch: Batch, out: Out) -> Tensor:
             w = params["model"]
             near = alpha / 2 * squared_distance(w, view.origin.params)
             return inner(params, batch, out) - inner_product(dual, w) + near
@@ -52,12 +52,12 @@ def dynamic_regulariser(alpha: float = 0.01) -> Part:
             {name: trained[name] for name in view.origin.params}, torch.ones_like(view.facts.weight)
         )
 
-    def finish(results: Results, view: View) -> Tree:
+    def finish(results: Results, view: View) -> Flat:
         trained, origin = results[UPLOAD].params["model"], view.origin.params
         moved = {name: view.private[name] - alpha * (trained[name] - origin[name]) for name in origin}
         return {**view.private, **moved}
 
-    def merge(params: Flat, slot: Tree, mean: Tree, clock: Clock) -> tuple[Flat, Tree]:
+    def merge(params: Flat, slot: Flat, mean: Flat, clock: Clock) -> tuple[Flat, Flat]:
         rate = alpha * clock.cohort_size / clock.population
         h = {name: slot[name] - rate * (mean[name] - params[name]) for name in slot}
         return {**params, **{name: mean[name] - h[name] / alpha for name in h}}, h

@@ -12,6 +12,8 @@ from torch.func import vmap
 from idiolect.core import (
     Batch,
     Clock,
+    Flat,
+    Flats,
     Loss,
     Model,
     Out,
@@ -20,7 +22,6 @@ from idiolect.core import (
     Results,
     Scene,
     Stage,
-    Tree,
     View,
     adam,
 )
@@ -57,13 +58,13 @@ def ensemble_distillation(
     refuse_outside("every", every, 1)
 
     def ensemble(view: View, batch: Batch) -> Tensor:
-        def logits(params: Tree, buffers: Tree) -> Tensor:
+        def logits(params: Flat, buffers: Flat) -> Tensor:
             return view.task.forward(params, buffers, batch, False)[0].logits
 
         return vmap(logits)(view.uploads["params"], view.uploads["buffers"]).mean(0)
 
     def objective(view: View) -> Loss:
-        def total(params: Tree, batch: Batch, out: Out) -> Tensor:
+        def total(params: Flats, batch: Batch, out: Out) -> Tensor:
             return soft_cross_entropy(out.logits, ensemble(view, batch), batch.mask, 1.0)
 
         return total

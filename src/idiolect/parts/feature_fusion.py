@@ -16,16 +16,17 @@ from idiolect.core import (
     Batch,
     Clock,
     Flat,
+    Flats,
     Forward,
     Initial,
     Message,
+    Mode,
     Model,
     Out,
     Part,
     Predictor,
     Results,
     Task,
-    Tree,
     View,
 )
 from idiolect.core.part import keeps_options
@@ -68,15 +69,15 @@ def feature_fusion(operator: str = "multi", initial_share: float = 0.1, fixed: b
     refuse_outside("initial_share (lam)", initial_share, 0, 1)
     fuse = OPERATORS[operator]
 
-    def init_server(shared: Flat, initial: Initial) -> Tree:
+    def init_server(shared: Flat, initial: Initial) -> Flat:
         d, like = initial.structure.n_features, next(iter(initial.params.values()))
         if operator == "conv":
             one = torch.eye(d, dtype=like.dtype, device=like.device)
             return {"fusion": torch.cat([initial_share * one, (1 - initial_share) * one], 1)}
         return {"fusion": like.new_full((d,) if operator == "multi" else (), initial_share)}
 
-    def fused(task: Task, received: Model, slot: Tree) -> Forward:
-        def forward(params: Tree, buffers: Tree, batch: Batch, train: bool) -> tuple[Out, Tree]:
+    def fused(task: Task, received: Model, slot: Flat) -> Forward:
+        def forward(params: Flats, buffers: Flats, batch: Batch, train: Mode) -> tuple[Out, Flats]:
             out, new = task.forward(params["model"], buffers["model"], batch, train)
             theirs = task.forward(received.params, received.buffers, batch, False)[0].features.detach()
             h = fuse(params.get("fusion", slot)["fusion"], theirs, out.features)
@@ -84,7 +85,7 @@ def feature_fusion(operator: str = "multi", initial_share: float = 0.1, fixed: b
 
         return forward
 
-    def start(params: Tree, buffers: Tree, view: View) -> tuple[Tree, Tree]:
+    def start(params: Flats, buffers: Flats, view: View) -> tuple[Flats, Flats]:
         return (params if fixed else {**params, "fusion": view.server}), buffers
 
     def forward(inner: Forward, view: View) -> Forward:
@@ -93,10 +94,10 @@ def feature_fusion(operator: str = "multi", initial_share: float = 0.1, fixed: b
     def upload(results: Results, view: View) -> Message:
         return Message(results[UPLOAD].params.get("fusion", view.server), view.facts.weight)
 
-    def merge(params: Flat, slot: Tree, mean: Tree, clock: Clock) -> tuple[Flat, Tree]:
+    def merge(params: Flat, slot: Flat, mean: Flat, clock: Clock) -> tuple[Flat, Flat]:
         return params, mean
 
-    def shared_model(model: Model, slot: Tree, task: Task) -> Predictor:
+    def shared_model(model: Model, slot: Flat, task: Task) -> Predictor:
         """The averaged extractor plays both roles."""
         params = {"model": model.params, "fusion": slot}
         return Predictor(params, {"model": model.buffers}, fused(task, model, slot))

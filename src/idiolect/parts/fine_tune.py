@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from idiolect.core import (
     Clock,
+    Flats,
     Loss,
     Model,
     Part,
@@ -16,7 +17,6 @@ from idiolect.core import (
     Results,
     Scene,
     Stage,
-    Tree,
     View,
     as_received,
 )
@@ -28,7 +28,7 @@ __all__ = ["fine_tune"]
 
 @keeps_options
 def fine_tune(epochs: float = 1, lr_scale: float = 1.0) -> Part:
-    """Every client fine-tunes the final model on a copy of its own.
+    """Every client fine-tunes its own copy of the final model.
 
     Args:
         epochs: >= 0; the paper says "small steps" and gives no number.
@@ -46,7 +46,7 @@ def fine_tune(epochs: float = 1, lr_scale: float = 1.0) -> Part:
         tune = Stage("fine tune", "fine_tune", as_received, objective, epochs=epochs, lr_scale=lr_scale)
         return plan._replace(end=(*plan.end, tune))
 
-    def personalise(results: Results, view: View) -> Tree:
+    def personalise(results: Results, view: View) -> Flats:
         tuned = results["fine tune"]
         return {"params": tuned.params["model"], "buffers": tuned.buffers["model"]}
 

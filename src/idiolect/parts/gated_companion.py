@@ -11,13 +11,15 @@ import torch
 from idiolect.core import (
     UPLOAD,
     Batch,
+    Flats,
     Forward,
     Initial,
+    Mode,
     Out,
     Part,
     Predictor,
     Results,
-    Tree,
+    Slot,
     View,
 )
 from idiolect.core.part import keeps_options
@@ -43,18 +45,18 @@ def gated_companion(companion_init: str = "fresh", fixed_gate: float | None = No
     if fixed_gate is not None:
         refuse_outside("fixed_gate", fixed_gate, 0, 1)
 
-    def init_client(initial: Initial) -> Tree:
+    def init_client(initial: Initial) -> Slot:
         own = initial.params if companion_init == "copy" else initial.draw(NAME, True).params
         zero = next(iter(initial.params.values())).new_zeros
         gate = {"v": zero(initial.structure.n_features), "b": zero(())}
         return {"own": own, "buffers": initial.buffers, "gate": gate}
 
-    def start(params: Tree, buffers: Tree, view: View) -> tuple[Tree, Tree]:
+    def start(params: Flats, buffers: Flats, view: View) -> tuple[Flats, Flats]:
         slot = view.private
         return {**params, "own": slot["own"], "gate": slot["gate"]}, {**buffers, "own": slot["buffers"]}
 
     def forward(inner: Forward, view: View) -> Forward:
-        def mixed(params: Tree, buffers: Tree, batch: Batch, train: bool) -> tuple[Out, Tree]:
+        def mixed(params: Flats, buffers: Flats, batch: Batch, train: Mode) -> tuple[Out, Flats]:
             ours, new = inner({"model": params["model"]}, {"model": buffers["model"]}, batch, train)
             mine, own = inner({"model": params["own"]}, {"model": buffers["own"]}, batch, train)
             gate = torch.sigmoid(ours.features @ params["gate"]["v"] + params["gate"]["b"])[:, None]
@@ -65,7 +67,7 @@ def gated_companion(companion_init: str = "fresh", fixed_gate: float | None = No
 
         return mixed
 
-    def finish(results: Results, view: View) -> Tree:
+    def finish(results: Results, view: View) -> Slot:
         trained = results[UPLOAD]
         gate = trained.params["gate"]
         return {"own": trained.params["own"], "buffers": trained.buffers["own"], "gate": gate}

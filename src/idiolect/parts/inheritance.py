@@ -20,14 +20,17 @@ from idiolect.core import (
     Batch,
     Clock,
     Flat,
+    Flats,
+    Forward,
     Initial,
+    Mode,
     Model,
     Out,
     Predictor,
     Result,
     Results,
+    Slot,
     Stage,
-    Tree,
     Trees,
     View,
 )
@@ -86,7 +89,7 @@ class Inheritance:
         refuse_unknown_choice("hpm_statistics", self.hpm_statistics, ("ema", "recompute"))
         refuse_unknown_choice("counter", self.counter, ("before", "after"))
 
-    def init_client(self, initial: Initial) -> Tree:
+    def init_client(self, initial: Initial) -> Slot:
         model = {"params": initial.params, "buffers": initial.buffers}
         seen = torch.zeros_like(next(iter(initial.params.values())).sum())
         return {**model, "seen": seen, **({"last": model} if self.keep_last else {})}
@@ -123,7 +126,7 @@ class Inheritance:
 
         return (Stage("recompute", owner=owner, start=start, measure=recalibration()),)
 
-    def slot(self, results: Results, source: str, view: View) -> Tree:
+    def slot(self, results: Results, source: str, view: View) -> Slot:
         local = results[source]
         model = self.inherit(local, view)
         buffers: Flat = model.buffers
@@ -148,10 +151,10 @@ class Inheritance:
         return found
 
 
-def _ensemble(view: View) -> Callable[..., tuple[Out, Tree]]:
+def _ensemble(view: View) -> Forward:
     """Mean of the softmax probabilities of the HPM and of the last local model."""
 
-    def forward(params: Tree, buffers: Tree, batch: Batch, train: bool) -> tuple[Out, Tree]:
+    def forward(params: Flats, buffers: Flats, batch: Batch, train: Mode) -> tuple[Out, Flats]:
         outs = [view.predict(Model(params[tree], buffers[tree]), batch) for tree in ("model", "last")]
         one, other = (out.logits.log_softmax(-1) for out in outs)
         return Out(outs[0].features, torch.logaddexp(one, other) - math.log(2)), buffers

@@ -16,14 +16,15 @@ from idiolect.core import (
     UPLOAD,
     Batch,
     Clock,
+    Flats,
     Loss,
     Out,
     Part,
     Plan,
     Results,
     Scene,
+    Slot,
     Stage,
-    Tree,
     Trees,
     View,
 )
@@ -56,7 +57,7 @@ def inherited_model(
     rounding: str = "ceil",
     counter: str = "before",
 ) -> Part:
-    """Cuts local training at the upload mark: what follows it is the client's own.
+    """Splits local training at the upload: the stage after it trains the client's own model.
 
     Args:
         transfer: L_kt, ``kd`` (default), ``mmd``, ``l2`` or ``prox``.
@@ -87,7 +88,7 @@ def inherited_model(
     def objective(view: View) -> Loss:
         weight = transfer_weight * hpm.exists(view)
 
-        def total(params: Tree, batch: Batch, out: Out) -> Tensor:
+        def total(params: Flats, batch: Batch, out: Out) -> Tensor:
             taught = term(params["model"], out, batch, hpm.teacher(view), view)
             return (1 - weight) * view.task.criterion(params, batch, out) + weight * taught
 
@@ -111,7 +112,7 @@ def inherited_model(
         )
         return plan._replace(before=shared, after=(*plan.after, private, *hpm.stages(NAME, STAGE)))
 
-    def finish(results: Results, view: View) -> Tree:
+    def finish(results: Results, view: View) -> Slot:
         return hpm.slot(results, STAGE, view)
 
     return Part(

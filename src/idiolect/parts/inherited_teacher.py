@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from idiolect.core import UPLOAD, Batch, Clock, Loss, Out, Part, Plan, Results, Scene, Tree, View
+from idiolect.core import UPLOAD, Batch, Clock, Flats, Loss, Out, Part, Plan, Results, Scene, Slot, View
 from idiolect.core.part import keeps_options
 from idiolect.errors import refuse_outside, refuse_unknown_choice
 from idiolect.parts.inheritance import Inheritance
@@ -38,7 +38,7 @@ def inherited_teacher(
 
     Args:
         transfer: L_kt, ``mmd`` (the paper's scenes), ``kd``, ``l2`` or ``prox``.
-        transfer_weight: lambda in [0, 1]; 0 leaves the shared model's training alone, 1 lets no label in.
+        transfer_weight: lambda in [0, 1]; 0 leaves the shared model's training alone, 1 ignores the labels.
         temperature, kd_form: tau > 0 and form of ``kd``.
         momentum, schedule, momentum_max, hpm_init, hpm_statistics, counter: see ``Inheritance``.
         inference: ``hpm``, ``personalised`` (the last local model) or ``ensemble`` (mean probability of both).
@@ -57,7 +57,7 @@ def inherited_teacher(
     def loss(inner: Loss, view: View) -> Loss:
         weight = transfer_weight * hpm.exists(view)
 
-        def total(params: Tree, batch: Batch, out: Out) -> Tensor:
+        def total(params: Flats, batch: Batch, out: Out) -> Tensor:
             taught = term(params["model"], out, batch, hpm.teacher(view), view)
             return (1 - weight) * inner(params, batch, out) + weight * taught
 
@@ -66,7 +66,7 @@ def inherited_teacher(
     def stages(plan: Plan, scene: Scene, clock: Clock) -> Plan:
         return plan._replace(after=plan.after + hpm.stages(NAME, UPLOAD))
 
-    def finish(results: Results, view: View) -> Tree:
+    def finish(results: Results, view: View) -> Slot:
         return hpm.slot(results, UPLOAD, view)
 
     return Part(

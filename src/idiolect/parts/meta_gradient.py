@@ -7,13 +7,14 @@ Fallah, Mokhtari, Ozdaglar, NeurIPS 2020, https://arxiv.org/abs/2002.07948
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from idiolect.core import (
     Batch,
+    CarryingGradient,
     Clock,
     Flat,
+    Flats,
     GradientFunction,
     Loss,
     Model,
@@ -22,9 +23,9 @@ from idiolect.core import (
     Predictor,
     Results,
     Scene,
+    Slot,
     Stage,
     Structure,
-    Tree,
     View,
     as_received,
     sgd,
@@ -109,15 +110,15 @@ def meta_gradient(
         )
         return plan._replace(before=before, end=(*plan.end, adapt))
 
-    def gradient(inner: GradientFunction, view: View) -> Callable[..., tuple[Tree, Tree, Tree]]:
+    def gradient(inner: GradientFunction, view: View) -> CarryingGradient:
         rate = view.clock.learning_rate if inner_rate is None else inner_rate
 
-        def at(params: Tree, step: float, along: Flat, buffers: Tree, batch: Batch) -> tuple[Tree, Tree]:
+        def at(params: Flats, step: float, along: Flat, buffers: Flats, batch: Batch) -> tuple[Flats, Flats]:
             return inner({**params, "model": _moved(params["model"], step, along)}, buffers, (batch,))
 
         def meta(
-            params: Tree, buffers: Tree, batches: tuple[Batch, ...], carry: Tree
-        ) -> tuple[Tree, Tree, Tree]:
+            params: Flats, buffers: Flats, batches: tuple[Batch, ...], carry: Slot
+        ) -> tuple[Flats, Flats, Slot]:
             first, _ = inner(params, buffers, batches[:1])
             grads, new = at(params, -rate, first["model"], buffers, batches[1])
             if form == "hessian_free":
@@ -133,7 +134,7 @@ def meta_gradient(
 
         return meta
 
-    def personalise(results: Results, view: View) -> Tree:
+    def personalise(results: Results, view: View) -> Flats:
         adapted = results["adapt"]
         return {"params": adapted.params["model"], "buffers": adapted.buffers["model"]}
 

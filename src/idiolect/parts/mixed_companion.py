@@ -7,20 +7,20 @@ Deng, Kamani, Mahdavi 2020, algorithm 1, https://arxiv.org/abs/2003.13461
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 
 from idiolect.core import (
     UPLOAD,
     Batch,
+    CarryingGradient,
+    Flats,
     GradientFunction,
     Initial,
     Model,
     Part,
     Predictor,
     Results,
-    Tree,
+    Slot,
     View,
     sgd,
 )
@@ -46,24 +46,24 @@ def mixed_companion(alpha: float = 0.5, learned: bool = False, shared_first: boo
     """
     refuse_outside("alpha", alpha, 0, 1)
 
-    def init_client(initial: Initial) -> Tree:
+    def init_client(initial: Initial) -> Slot:
         weight = torch.full_like(next(iter(initial.params.values())).sum(), alpha)
         return {"params": initial.params, "buffers": initial.buffers, "alpha": weight}
 
-    def start(params: Tree, buffers: Tree, view: View) -> tuple[Tree, Tree]:
+    def start(params: Flats, buffers: Flats, view: View) -> tuple[Flats, Flats]:
         own = view.private
         return {**params, "own": own["params"]}, {**buffers, "own": own["buffers"]}
 
-    def carry(params: Tree, view: View) -> Tree:
+    def carry(params: Flats, view: View) -> Slot:
         step = zeros_like(params["model"]) if shared_first else {}
         return {"alpha": view.private["alpha"], "velocity": step}
 
-    def gradient(inner: GradientFunction, view: View) -> Callable[..., tuple[Tree, Tree, Tree]]:
+    def gradient(inner: GradientFunction, view: View) -> CarryingGradient:
         scene, rate = view.scene, view.clock.learning_rate
 
         def both(
-            params: Tree, buffers: Tree, batches: tuple[Batch, ...], carry: Tree
-        ) -> tuple[Tree, Tree, Tree]:
+            params: Flats, buffers: Flats, batches: tuple[Batch, ...], carry: Slot
+        ) -> tuple[Flats, Flats, Slot]:
             share, velocity = carry["alpha"], carry["velocity"]
             shared, own = params["model"], params["own"]
             pulled, stepped = inner({"model": shared}, {"model": buffers["model"]}, batches)
@@ -87,7 +87,7 @@ def mixed_companion(alpha: float = 0.5, learned: bool = False, shared_first: boo
 
         return both
 
-    def finish(results: Results, view: View) -> Tree:
+    def finish(results: Results, view: View) -> Slot:
         trained = results[UPLOAD]
         alpha = trained.carry[NAME]["alpha"]
         return {"params": trained.params["own"], "buffers": trained.buffers["own"], "alpha": alpha}

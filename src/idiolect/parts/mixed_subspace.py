@@ -18,16 +18,17 @@ from idiolect.core import (
     Choice,
     Clock,
     Flat,
+    Flats,
     Forward,
     Initial,
     Loss,
+    Mode,
     Model,
     Out,
     Part,
     Predictor,
     Results,
     Structure,
-    Tree,
     View,
 )
 from idiolect.core.part import keeps_options
@@ -89,17 +90,17 @@ def mixed_subspace(
         first = math.floor(phase_one * clock.rounds + 1e-9)  # 0.29 * 100 is 28.999...
         return min(clock.round, clock.rounds - 1) >= first
 
-    def init_client(initial: Initial) -> Tree:
+    def init_client(initial: Initial) -> Flat:
         return initial.draw(NAME, own_init == "client").params
 
-    def start(params: Tree, buffers: Tree, view: View) -> tuple[Tree, Tree]:
+    def start(params: Flats, buffers: Flats, view: View) -> tuple[Flats, Flats]:
         return ({**params, "own": view.private} if mixes(view.clock) else params), buffers
 
     def draws(structure: Structure) -> int:
         return 1 if mixing == "model" else len(structure.layers)
 
     def forward(inner: Forward, view: View) -> Forward:
-        def mixed(params: Tree, buffers: Tree, batch: Batch, train: bool) -> tuple[Out, Tree]:
+        def mixed(params: Flats, buffers: Flats, batch: Batch, train: Mode) -> tuple[Out, Flats]:
             if "own" not in params:
                 return inner(params, buffers, batch, train)
             alphas = batch.draws[NAME]
@@ -111,7 +112,7 @@ def mixed_subspace(
         return mixed
 
     def loss(inner: Loss, view: View) -> Loss:
-        def total(params: Tree, batch: Batch, out: Out) -> Tensor:
+        def total(params: Flats, batch: Batch, out: Out) -> Tensor:
             shared = params["model"]
             value = inner(params, batch, out)
             if proximity:
@@ -124,7 +125,7 @@ def mixed_subspace(
 
         return total
 
-    def finish(results: Results, view: View) -> Tree:
+    def finish(results: Results, view: View) -> Flat:
         return results[UPLOAD].params.get("own", view.private)
 
     def predictors(view: View, results: Results | None) -> dict[str, Predictor]:

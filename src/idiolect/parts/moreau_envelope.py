@@ -7,13 +7,14 @@ Dinh, Tran, Nguyen, NeurIPS 2020, algorithm 1, https://arxiv.org/abs/2006.08848
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from idiolect.core import (
     UPLOAD,
     Batch,
+    CarryingGradient,
     Clock,
+    Flats,
     GradientFunction,
     Initial,
     Model,
@@ -22,8 +23,8 @@ from idiolect.core import (
     Predictor,
     Results,
     Scene,
+    Slot,
     Structure,
-    Tree,
     View,
     sgd,
 )
@@ -66,7 +67,7 @@ def moreau_envelope(
 
     inside = "the scene's learning rate" if inner_rate is None else f"{inner_rate:g}"
 
-    def init_client(initial: Initial) -> Tree:
+    def init_client(initial: Initial) -> Flats:
         return {"params": initial.params, "buffers": initial.buffers}
 
     def check(structure: Structure, scene: Scene) -> None:
@@ -87,15 +88,15 @@ def moreau_envelope(
         most = 1 / (weight * view.scene.learning_rate) if weight else 1.0
         return view.clock.learning_rate * min(most, 1.0)
 
-    def carry(params: Tree, view: View) -> Tree:
+    def carry(params: Flats, view: View) -> Flats:
         return {"personal": params["model"]}
 
-    def gradient(inner: GradientFunction, view: View) -> Callable[..., tuple[Tree, Tree, Tree]]:
+    def gradient(inner: GradientFunction, view: View) -> CarryingGradient:
         rate = step_inside(view)
 
         def towards(
-            params: Tree, buffers: Tree, batches: tuple[Batch, ...], carry: Tree
-        ) -> tuple[Tree, Tree, Tree]:
+            params: Flats, buffers: Flats, batches: tuple[Batch, ...], carry: Slot
+        ) -> tuple[Flats, Flats, Slot]:
             shared, personal = params["model"], carry["personal"]
             for _ in range(inner_steps):
                 grads, buffers = inner({**params, "model": personal}, buffers, batches)
@@ -109,7 +110,7 @@ def moreau_envelope(
 
         return towards
 
-    def finish(results: Results, view: View) -> Tree:
+    def finish(results: Results, view: View) -> Flats:
         trained = results[UPLOAD]
         return {"params": trained.carry[NAME]["personal"], "buffers": trained.buffers["model"]}
 

@@ -12,15 +12,16 @@ from torch import Tensor
 from idiolect.core import (
     UPLOAD,
     Batch,
+    Flats,
     Forward,
     Initial,
     Loss,
+    Mode,
     Model,
     Out,
     Part,
     Predictor,
     Results,
-    Tree,
     View,
 )
 from idiolect.core.part import keeps_options
@@ -54,16 +55,16 @@ def mutual_companion(
     refuse_outside("temperature (tau)", temperature, 1e-6)
     refuse_unknown_choice("companion_init", companion_init, ("fresh", "copy"))
 
-    def init_client(initial: Initial) -> Tree:
+    def init_client(initial: Initial) -> Flats:
         own = initial.params if companion_init == "copy" else initial.draw(NAME, True).params
         return {"params": own, "buffers": initial.buffers}
 
-    def start(params: Tree, buffers: Tree, view: View) -> tuple[Tree, Tree]:
+    def start(params: Flats, buffers: Flats, view: View) -> tuple[Flats, Flats]:
         own = view.private
         return {**params, "own": own["params"]}, {**buffers, "own": own["buffers"]}
 
     def forward(inner: Forward, view: View) -> Forward:
-        def both(params: Tree, buffers: Tree, batch: Batch, train: bool) -> tuple[Out, Tree]:
+        def both(params: Flats, buffers: Flats, batch: Batch, train: Mode) -> tuple[Out, Flats]:
             ours, new = inner({"model": params["model"]}, {"model": buffers["model"]}, batch, train)
             mine, own = inner({"model": params["own"]}, {"model": buffers["own"]}, batch, train)
             extra = {**ours.extra, NAME: mine.logits}
@@ -72,7 +73,7 @@ def mutual_companion(
         return both
 
     def loss(inner: Loss, view: View) -> Loss:
-        def total(params: Tree, batch: Batch, out: Out) -> Tensor:
+        def total(params: Flats, batch: Batch, out: Out) -> Tensor:
             mine = out.extra[NAME]
             ours = inner(params, batch, out)
             own = view.task.criterion(params, batch, out._replace(logits=mine))
@@ -83,7 +84,7 @@ def mutual_companion(
 
         return total
 
-    def finish(results: Results, view: View) -> Tree:
+    def finish(results: Results, view: View) -> Flats:
         trained = results[UPLOAD]
         return {"params": trained.params["own"], "buffers": trained.buffers["own"]}
 

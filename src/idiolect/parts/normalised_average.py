@@ -9,16 +9,16 @@ Wang et al., NeurIPS 2020, https://arxiv.org/abs/2007.07481
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
 from idiolect.core import (
     UPLOAD,
     Batch,
+    CarryingGradient,
     Clock,
     Flat,
+    Flats,
     GradientFunction,
     Initial,
     Loss,
@@ -26,7 +26,7 @@ from idiolect.core import (
     Out,
     Part,
     Results,
-    Tree,
+    Slot,
     View,
 )
 from idiolect.core.part import keeps_options
@@ -53,19 +53,19 @@ def normalised_average(proximal_weight: float = 0.0, global_momentum: float = 0.
     refuse_outside("proximal_weight (mu)", proximal_weight, 0)
     refuse_outside("global_momentum (gmf)", global_momentum, 0, 1)
 
-    def init_server(shared: Flat, initial: Initial) -> Tree:
+    def init_server(shared: Flat, initial: Initial) -> Flat:
         return zeros_like(shared) if global_momentum else {}
 
-    def carry(params: Tree, view: View) -> Tree:
+    def carry(params: Flats, view: View) -> Slot:
         zero = torch.zeros_like(view.facts.samples)
         return {"velocity": zero, "norm": zero}
 
-    def gradient(inner: GradientFunction, view: View) -> Callable[..., tuple[Tree, Tree, Tree]]:
+    def gradient(inner: GradientFunction, view: View) -> CarryingGradient:
         shrink = view.clock.learning_rate * proximal_weight
 
         def counted(
-            params: Tree, buffers: Tree, batches: tuple[Batch, ...], carry: Tree
-        ) -> tuple[Tree, Tree, Tree]:
+            params: Flats, buffers: Flats, batches: tuple[Batch, ...], carry: Slot
+        ) -> tuple[Flats, Flats, Slot]:
             grads, new = inner(params, buffers, batches)
             velocity = view.scene.momentum * carry["velocity"] + 1 - shrink * carry["norm"]
             return grads, new, {"velocity": velocity, "norm": carry["norm"] + velocity}
@@ -76,7 +76,7 @@ def normalised_average(proximal_weight: float = 0.0, global_momentum: float = 0.
         if not proximal_weight:
             return inner
 
-        def total(params: Tree, batch: Batch, out: Out) -> Tensor:
+        def total(params: Flats, batch: Batch, out: Out) -> Tensor:
             near = squared_distance(params["model"], view.origin.params) / 2
             return inner(params, batch, out) + proximal_weight * near
 
@@ -88,7 +88,7 @@ def normalised_average(proximal_weight: float = 0.0, global_momentum: float = 0.
         direction = {name: (origin[name] - trained[name]) / norm.clamp(min=1e-12) for name in origin}
         return Message({"direction": direction, "norm": norm}, view.facts.weight)
 
-    def merge(params: Flat, slot: Tree, mean: Tree, clock: Clock) -> tuple[Flat, Tree]:
+    def merge(params: Flat, slot: Flat, mean: Slot, clock: Clock) -> tuple[Flat, Flat]:
         step = {name: mean["norm"] * d for name, d in mean.get("direction", {}).items()}
         if global_momentum:
             step = slot = {name: global_momentum * slot[name] + d for name, d in step.items()}

@@ -19,8 +19,8 @@ from idiolect.core import (
     Predictor,
     Results,
     Scene,
+    Slot,
     Stage,
-    Tree,
     View,
     as_received,
 )
@@ -61,7 +61,7 @@ def optimal_teacher(
     students = StudentGrid(lambdas, temperatures, epochs, lr_scale, soft_loss)
     refuse_unknown_choice("teacher", teacher, ("optimal", "fedavg"))
 
-    def init_client(initial: Initial) -> Tree:
+    def init_client(initial: Initial) -> Slot:
         zero = torch.zeros_like(next(iter(initial.params.values())).sum())
         model = {"params": initial.params, "buffers": initial.buffers}
         return {"teacher": model, "loss": zero + float("inf"), "round": zero}
@@ -74,7 +74,7 @@ def optimal_teacher(
         end = students.stages(NAME, taught_by)
         return plan._replace(merged=(*plan.merged, merged), end=(*plan.end, *end))
 
-    def score(results: Results, view: View) -> Tree:
+    def score(results: Results, view: View) -> Slot:
         scored = results["score"]
         loss = scored.measured["loss"]
         better = loss < view.private["loss"]
@@ -85,7 +85,7 @@ def optimal_teacher(
         }
         return where(better, seen, view.private)
 
-    def personalise(results: Results, view: View) -> Tree:
+    def personalise(results: Results, view: View) -> Slot:
         return {**view.private, "student": students.best(results)}
 
     def predictors(view: View, results: Results | None) -> dict[str, Predictor]:

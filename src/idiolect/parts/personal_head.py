@@ -15,16 +15,18 @@ from torch import Tensor
 from idiolect.core import (
     UPLOAD,
     Batch,
+    Flat,
+    Flats,
     Forward,
     Initial,
     Loss,
+    Mode,
     Out,
     Part,
     Predictor,
     Results,
     Scene,
     Structure,
-    Tree,
     View,
 )
 from idiolect.core.part import keeps_options
@@ -36,7 +38,7 @@ NAME = "personal_head"
 
 
 def additive(logits: Tensor, counts: Tensor, gamma: float) -> Tensor:
-    """z_c + gamma log n_c: balanced softmax; a class without samples is out of the race unless gamma = 0."""
+    """z_c + gamma log n_c: balanced softmax; a class without samples gets probability 0 unless gamma = 0."""
     return logits if gamma == 0 else logits + gamma * counts.log()
 
 
@@ -61,8 +63,8 @@ def personal_head(gamma: float = 1.0, prior: str = "additive", head_init: str = 
         head_init: ``zero``, ``copy`` of the shared head's first rows, or ``fresh`` from the client's own seed.
 
     Deviations: none with the defaults.  The private head has no bias.  Other terms of the objective see the logits
-    without the prior.  Of the MAP authors' variant ``multiplicative`` is the prior alone: there both heads' logits are
-    averaged, and the private loss trains the extractor too.
+    without the prior.  ``multiplicative`` is only the prior of the MAP authors' variant: their code also averages both
+    heads' logits and lets the private loss train the extractor.
     """
     refuse_outside("gamma", gamma, 0)
     refuse_unknown_choice("prior", prior, PRIORS)
@@ -72,7 +74,7 @@ def personal_head(gamma: float = 1.0, prior: str = "additive", head_init: str = 
         if not structure.linear_head:
             raise UserError("personal_head needs a network whose classifier is a single linear layer")
 
-    def init_client(initial: Initial) -> Tree:
+    def init_client(initial: Initial) -> Flat:
         structure = initial.structure
         weight = next(iter(initial.params.values())).new_zeros(structure.n_classes, structure.n_features)
         if head_init != "zero":
@@ -80,11 +82,11 @@ def personal_head(gamma: float = 1.0, prior: str = "additive", head_init: str = 
             weight = source[structure.classifier]
         return {"weight": weight}
 
-    def start(params: Tree, buffers: Tree, view: View) -> tuple[Tree, Tree]:
+    def start(params: Flats, buffers: Flats, view: View) -> tuple[Flats, Flats]:
         return {**params, "head": view.private}, buffers
 
     def criterion(inner: Loss, view: View) -> Loss:
-        def total(params: Tree, batch: Batch, out: Out) -> Tensor:
+        def total(params: Flats, batch: Batch, out: Out) -> Tensor:
             balanced = out._replace(logits=PRIORS[prior](out.logits, view.facts.class_counts, gamma))
             personal = out.logits.detach() + F.linear(out.features.detach(), params["head"]["weight"])
             own = view.task.criterion(params, batch, out._replace(logits=personal))
@@ -92,11 +94,11 @@ def personal_head(gamma: float = 1.0, prior: str = "additive", head_init: str = 
 
         return total
 
-    def finish(results: Results, view: View) -> Tree:
+    def finish(results: Results, view: View) -> Flat:
         return results[UPLOAD].params["head"]
 
     def summed(view: View) -> Forward:
-        def forward(params: Tree, buffers: Tree, batch: Batch, train: bool) -> tuple[Out, Tree]:
+        def forward(params: Flats, buffers: Flats, batch: Batch, train: Mode) -> tuple[Out, Flats]:
             out, new = view.task.bare(params, buffers, batch, train)
             return out._replace(logits=out.logits + F.linear(out.features, params["head"]["weight"])), new
 

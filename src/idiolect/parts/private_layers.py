@@ -12,6 +12,8 @@ from dataclasses import replace
 from idiolect.core import (
     UPLOAD,
     Clock,
+    Flat,
+    Flats,
     Initial,
     Part,
     Plan,
@@ -19,7 +21,6 @@ from idiolect.core import (
     Results,
     Scene,
     Structure,
-    Tree,
     View,
 )
 from idiolect.core.part import keeps_options
@@ -29,7 +30,7 @@ __all__ = ["own_units", "private_layers"]
 
 
 def own_units(count: int | None, side: str = "output") -> Callable[[str, Structure], bool]:
-    """Whether a tensor belongs to the units that a client keeps, by ``count`` and ``side`` of the part."""
+    """Returns the test whether a tensor belongs to the units that a client keeps; see ``private_layers``."""
 
     def private(name: str, structure: Structure) -> bool:
         if name not in structure.unit_of or count is None:
@@ -55,8 +56,8 @@ def private_layers(
         side: ``output`` keeps the last ``count`` units private; ``input`` keeps all the others, so that the last
             ``count`` are shared (LG-FedAvg).
 
-    Deviations: none.  Normalisation statistics of private units stay private with them.  A newcomer trains its
-    private layers alone, under or over the shared ones as they are.
+    Deviations: none.  Normalisation statistics of private units stay private with them.  A newcomer trains only its
+    private layers, with the shared ones frozen.
     """
     refuse_unknown_choice("head_init", head_init, ("random", "shared"))
     refuse_outside("fine_tune_epochs", fine_tune_epochs, 0)
@@ -72,11 +73,11 @@ def private_layers(
                 f"count (K_P) is {count} but the network has {structure.n_units} units; choose 0 to {structure.n_units}"
             )
 
-    def init_client(initial: Initial) -> Tree:
+    def init_client(initial: Initial) -> Flat:
         source = initial.params if head_init == "shared" else initial.draw("private layers", True).params
         return {name: source[name] for name in source if private(name, initial.structure)}
 
-    def start(params: Tree, buffers: Tree, view: View) -> tuple[Tree, Tree]:
+    def start(params: Flats, buffers: Flats, view: View) -> tuple[Flats, Flats]:
         whole = {**params["model"], **view.private}
         ordered = {name: whole[name] for name in view.task.structure.params if name in whole}
         return {**params, "model": ordered}, buffers
@@ -101,7 +102,7 @@ def private_layers(
             before = (head, *before)
         return plan._replace(before=before)
 
-    def finish(results: Results, view: View) -> Tree:
+    def finish(results: Results, view: View) -> Flat:
         trained = results[UPLOAD].params["model"]
         return {name: trained[name] for name in view.private}
 

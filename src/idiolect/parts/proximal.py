@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from idiolect.core import Batch, Loss, Out, Part, Tree, View
+from idiolect.core import Batch, Flats, Loss, Out, Part, View
 from idiolect.core.part import keeps_options
 from idiolect.errors import refuse_outside, refuse_unknown_choice
 from idiolect.parts.proximity import FORMS
@@ -33,7 +33,7 @@ def proximal(weight: float = 0.01, form: str = "sq_half") -> Part:
         if not weight:
             return inner
 
-        def total(params: Tree, batch: Batch, out: Out) -> Tensor:
+        def total(params: Flats, batch: Batch, out: Out) -> Tensor:
             near = FORMS[form](params["model"], view.origin.params)
             return inner(params, batch, out) + weight * near
 

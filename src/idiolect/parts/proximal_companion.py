@@ -11,6 +11,7 @@ from torch import Tensor
 from idiolect.core import (
     Batch,
     Clock,
+    Flats,
     Initial,
     Loss,
     Model,
@@ -21,7 +22,6 @@ from idiolect.core import (
     Results,
     Scene,
     Stage,
-    Tree,
     Trees,
     View,
 )
@@ -51,14 +51,14 @@ def proximal_companion(weight: float = 0.1, epochs: float | None = None, form: s
     if epochs is not None:
         refuse_outside("epochs (E_p)", epochs, 0)
 
-    def init_client(initial: Initial) -> Tree:
+    def init_client(initial: Initial) -> Flats:
         return {"params": initial.params, "buffers": initial.buffers}
 
     def start(received: Trees, results: Results, view: View) -> Trees:
         return {"model": view.private["params"]}, {"model": view.private["buffers"]}
 
     def objective(view: View) -> Loss:
-        def total(params: Tree, batch: Batch, out: Out) -> Tensor:
+        def total(params: Flats, batch: Batch, out: Out) -> Tensor:
             near = FORMS[form](params["model"], view.origin.params)
             return view.task.criterion(params, batch, out) + weight * near
 
@@ -69,7 +69,7 @@ def proximal_companion(weight: float = 0.1, epochs: float | None = None, form: s
             after=(*plan.after, Stage(STAGE, NAME, start, objective, epochs=epochs, has_minimum=True))
         )
 
-    def finish(results: Results, view: View) -> Tree:
+    def finish(results: Results, view: View) -> Flats:
         trained = results[STAGE]
         return {"params": trained.params["model"], "buffers": trained.buffers["model"]}
 

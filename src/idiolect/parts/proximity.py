@@ -3,7 +3,7 @@
 sq_half         1/2 ||w - r||^2                                    FedProx, Ditto
 sq              ||w - r||^2                                        SuPerFed, FedPHP
 norm            sum over tensors of ||w_i - r_i||                  SuPerFed's code
-mean_smooth_l1  mean over tensors of the mean smooth L1 distance   MAP's code: nearly off for usual weights
+mean_smooth_l1  mean over tensors of the mean smooth L1 distance   MAP's code: nearly without effect for usual weights
 """
 
 from __future__ import annotations

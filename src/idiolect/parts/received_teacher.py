@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from idiolect.core import Batch, Loss, Out, Part, Tree, View
+from idiolect.core import Batch, Flats, Loss, Out, Part, View
 from idiolect.core.part import keeps_options
 from idiolect.errors import refuse_outside
 from idiolect.parts.transfer import transfer_of
@@ -28,7 +28,7 @@ def received_teacher(
         temperature, kd_form: of ``kd``.
 
     Deviations: the MMD estimator is the one of FedPHP and MAP (five kernels, bandwidth from the batch).  With private
-    layers the teacher has the client's own in their place, and ``prox`` covers the shared parameters only.
+    layers the teacher includes the client's own, and ``prox`` covers the shared parameters only.
     """
     refuse_outside("weight (lambda)", weight, 0)
     term = transfer_of(transfer, temperature, kd_form)
@@ -36,7 +36,7 @@ def received_teacher(
     def loss(inner: Loss, view: View) -> Loss:
         teacher = view.origin if transfer == "prox" else view.received
 
-        def total(params: Tree, batch: Batch, out: Out) -> Tensor:
+        def total(params: Flats, batch: Batch, out: Out) -> Tensor:
             return inner(params, batch, out) + weight * term(params["model"], out, batch, teacher, view)
 
         return total

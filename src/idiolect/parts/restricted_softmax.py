@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from idiolect.core import Batch, Forward, Out, Part, Scene, Structure, Tree, View
+from idiolect.core import Batch, Flats, Forward, Mode, Out, Part, Scene, Structure, View
 from idiolect.core.part import keeps_options
 from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice
 
@@ -66,7 +66,7 @@ def restricted_softmax(alpha: float = 0.9, rule: str = "paper", min_count: int =
     def forward(inner: Forward, view: View) -> Forward:
         scale = RULES[rule](view.facts.class_counts, alpha, min_count)
 
-        def scaled(params: Tree, buffers: Tree, batch: Batch, train: bool) -> tuple[Out, Tree]:
+        def scaled(params: Flats, buffers: Flats, batch: Batch, train: Mode) -> tuple[Out, Flats]:
             out, new = inner(params, buffers, batch, train)
             return out._replace(logits=out.logits * scale), new
 

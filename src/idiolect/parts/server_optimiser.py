@@ -16,7 +16,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from idiolect.core import Clock, Flat, Initial, Part, Tree
+from idiolect.core import Clock, Flat, Flats, Initial, Part
 from idiolect.core.part import keeps_options
 from idiolect.core.trees import zeros_like
 from idiolect.errors import refuse_outside, refuse_unknown_choice
@@ -69,23 +69,23 @@ def server_optimiser(
     refuse_outside("beta_two", beta_two, 0, 1)
     refuse_outside("tau", tau, 1e-12)
 
-    def init_server(shared: Flat, initial: Initial) -> Tree:
+    def init_server(shared: Flat, initial: Initial) -> Flats:
         second = {name: torch.full_like(p, tau**2) for name, p in shared.items()}
         return {"m": zeros_like(shared), **({} if rule == "momentum" else {"v": second})}
 
-    def heavy_ball(params: Flat, slot: Tree, change: Flat) -> tuple[Flat, Tree]:
+    def heavy_ball(params: Flat, slot: Flats, change: Flat) -> tuple[Flat, Flats]:
         m = {name: beta_one * slot["m"][name] + d for name, d in change.items()}
         step = {name: change[name] + beta_one * m[name] for name in m} if nesterov else m
         return {name: params[name] + learning_rate * step[name] for name in m}, {"m": m}
 
-    def adaptive(params: Flat, slot: Tree, change: Flat) -> tuple[Flat, Tree]:
+    def adaptive(params: Flat, slot: Flats, change: Flat) -> tuple[Flat, Flats]:
         keep = 0.0 if rule == "adagrad" else beta_one
         m = {name: keep * slot["m"][name] + (1 - keep) * d for name, d in change.items()}
         v = {name: RULES[rule](slot["v"][name], d, beta_two) for name, d in change.items()}
         new = {name: params[name] + learning_rate * m[name] / (v[name].sqrt() + tau) for name in m}
         return new, {"m": m, "v": v}
 
-    def merge(params: Flat, slot: Tree, mean: Tree, clock: Clock) -> tuple[Flat, Tree]:
+    def merge(params: Flat, slot: Flats, mean: Flat, clock: Clock) -> tuple[Flat, Flats]:
         change = {name: mean[name] - params[name] for name in mean}
         new, slot = (heavy_ball if rule == "momentum" else adaptive)(params, slot, change)
         return {**params, **new}, slot

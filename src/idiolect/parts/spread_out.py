@@ -13,6 +13,7 @@ from torch import Tensor
 from idiolect.core import (
     Batch,
     Clock,
+    Flats,
     Loss,
     Model,
     Out,
@@ -22,7 +23,6 @@ from idiolect.core import (
     Scene,
     Stage,
     Structure,
-    Tree,
     View,
     sgd,
 )
@@ -36,7 +36,7 @@ STAGE = "spread"
 
 
 def spread_loss(rows: Tensor, margin: float) -> Tensor:
-    """The mean over all K x K pairs, in which a class beside itself counts as nothing; rows is [K, d]."""
+    """Returns the mean over all K x K pairs of ``rows`` [K, d], in which a class paired with itself adds 0."""
     unit = F.normalize(rows, dim=-1)
     distance = (1 - unit @ unit.T) / 2
     others = 1 - torch.eye(len(rows), dtype=rows.dtype, device=rows.device)
@@ -73,7 +73,7 @@ def spread_out(
         return name == structure.classifier
 
     def objective(view: View) -> Loss:
-        def total(params: Tree, batch: Batch, out: Out) -> Tensor:
+        def total(params: Flats, batch: Batch, out: Out) -> Tensor:
             return spread_loss(params["model"][view.task.structure.classifier], margin)
 
         return total

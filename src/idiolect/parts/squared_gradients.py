@@ -1,4 +1,4 @@
-"""Sums over examples of squared gradients, without the gradient of any single example where a layer allows it.
+"""Sums of squared per-example gradients, computed without per-example gradients where the layer allows it.
 
 linear       y_i = W a_i + b              sum_i (dl_i/dW)^2 = sum_i d_i^2 (a_i^2)^T,    d_i = dl_i/dy_i
 convolution  y_i(p) = W a_i(p) + b        sum_i (sum_p d_i(p) a_i(p)^T)^2,              a_i(p) the patch at position p
@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.func import grad, vmap
 from torch.overrides import TorchFunctionMode
 
-from idiolect.core import Batch, Flat, Measure, Model, Tree, View
+from idiolect.core import Batch, Flat, Measure, Model, Slot, View
 from idiolect.core.trees import tree_leaves, zeros_like
 
 __all__ = ["squared_gradients"]
@@ -25,12 +25,12 @@ ROWS_AT_ONCE = 32
 
 
 def squared_gradients() -> Measure:
-    """Sum over the examples of the squared gradient of -log p(y | x), and their number."""
+    """Measures the sum over examples of the squared gradient of -log p(y | x), and the number of examples."""
 
-    def init(model: Model, view: View) -> Tree:
+    def init(model: Model, view: View) -> Slot:
         return {"sum": zeros_like(model.params), "rows": torch.zeros_like(view.facts.samples)}
 
-    def add(sums: Tree, model: Model, batch: Batch, view: View) -> Tree:
+    def add(sums: Slot, model: Model, batch: Batch, view: View) -> Slot:
         found = _by_layers(model, batch, view)
         rest = {name: p for name, p in model.params.items() if name not in found}
         found |= _by_examples(rest, model, batch, view) if rest else {}
@@ -51,10 +51,10 @@ class _Call(NamedTuple):
 
 
 class _Watch(TorchFunctionMode):
-    """Notes every use of a parameter and every call of a layer, and shifts what comes out of a layer.
+    """Records every use of a parameter and every call of a layer, and adds a shift to a layer's output.
 
     Args:
-        shifts: by the weight of a layer; added where the shape is that of what comes out.
+        shifts: by the name of a layer's weight; added to the layer's output if the shapes agree.
     """
 
     def __init__(self, params: Flat, shifts: Flat | None = None) -> None:
@@ -83,7 +83,7 @@ class _Watch(TorchFunctionMode):
         return result + shift if shift is not None and shift.shape == result.shape else result
 
     def layers(self, n_rows: int) -> dict[str, str | None]:
-        """Names of weight and bias of each call with one row for an example whose parameters do nothing else."""
+        """Returns the bias by weight of the calls with one row per example whose parameters are used nowhere else."""
         return {
             weight: self.names[id(call.bias)] if call.bias is not None else None
             for weight, call in self.calls.items()
@@ -96,7 +96,7 @@ class _Watch(TorchFunctionMode):
 
 
 def _read(function: Callable[..., Any], *args: Any, **options: Any) -> _Call | None:
-    """A call of a layer that is known here."""
+    """Returns the call if the layer is one that is handled here: linear, or a 2d convolution."""
     if function is F.linear:
         call = _Call(*args, **options)
         return call if call.input.dim() == call.weight.dim() == 2 else None
@@ -121,18 +121,18 @@ def _convolution(
 
 
 def _by_layers(model: Model, batch: Batch, view: View) -> Flat:
-    """By parameter: sums of squares of linear layers and convolutions."""
+    """Returns the sums of squares for the parameters of linear layers and convolutions."""
     n_rows = batch.mask.shape[0]
 
     def shifted(shifts: Flat) -> tuple[Tensor, Flat]:
         with _Watch(model.params, shifts) as watch:
             out, _ = view.task.forward(model.params, model.buffers, batch, False)
         loss = view.task.criterion({"model": model.params}, batch, out)  # a mean over the rows
-        layers = watch.layers(n_rows)  # without those that have one row for all examples, as on a constant
+        layers = watch.layers(n_rows)  # without layers that see one row for all examples, such as a constant
         return loss * batch.mask.sum(), {name: watch.calls[name].input for name in shifts if name in layers}
 
     one = Batch(batch.x[:1], batch.y[:1], batch.mask[:1], batch.key[:1], {})
-    with _Watch(model.params) as seen:  # which layers there are, and the shapes of what comes out of them
+    with _Watch(model.params) as seen:  # finds the layers and the shapes of their outputs
         view.task.forward(model.params, model.buffers, one, False)
     layers = seen.layers(1)
     if not layers:
@@ -149,13 +149,13 @@ def _by_layers(model: Model, batch: Batch, view: View) -> Flat:
 
 
 def _squares(call: _Call, d: Tensor) -> tuple[Tensor, Tensor]:
-    """Sums over the rows of the squared gradients by weight and bias, from those by what came out, ``d``."""
+    """Returns the sums over rows of squared gradients of weight and bias, from the gradient ``d`` of the output."""
     if call.stride is None:
         return (d**2).T @ call.input**2, (d**2).sum(0)
     (down, across), (high, wide) = call.stride, call.padding
     x = F.pad(call.input, (wide, wide, high, high))
     total = torch.zeros_like(call.weight)
-    for some, by_some in zip(x.split(ROWS_AT_ONCE), d.split(ROWS_AT_ONCE), strict=True):
+    for some, by_some in zip(torch.split(x, ROWS_AT_ONCE), torch.split(d, ROWS_AT_ONCE), strict=True):
         patches = some.unfold(2, call.weight.shape[2], down).unfold(3, call.weight.shape[3], across)
         each = torch.einsum("bopq,bipqkl->boikl", by_some, patches)
         total = total + (each**2).sum(0)
@@ -163,7 +163,7 @@ def _squares(call: _Call, d: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _by_examples(params: Flat, model: Model, batch: Batch, view: View) -> Flat:
-    """By parameter: sums of squares of single examples' gradients, for whatever a parameter does."""
+    """Returns the sums of squares from per-example gradients, which works for any parameter."""
 
     def negative_log_likelihood(params: Flat, x: Tensor, y: Tensor, key: Tensor) -> Tensor:
         one = Batch(x[None], y[None], torch.ones_like(batch.mask[:1]), key[None], {})

@@ -15,7 +15,7 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from idiolect.core import Batch, Loss, Model, Out, Results, Stage, Tree, Trees, View
+from idiolect.core import Batch, Flats, Loss, Model, Out, Results, Slot, Stage, Trees, View
 from idiolect.core.measures import validation
 from idiolect.core.trees import where
 from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice
@@ -70,9 +70,9 @@ class StudentGrid:
             found += [student, Stage(f"valid {student.name}", owner, measure=validation(), split="valid")]
         return tuple(found)
 
-    def best(self, results: Results) -> Tree:
+    def best(self, results: Results) -> Slot:
         """The student of the highest validation accuracy, and its point."""
-        chosen: Tree = {}
+        chosen: Slot = {}
         for weight, temperature in self.points:
             name = _name(weight, temperature)
             trained, accuracy = results[name], results[f"valid {name}"].measured["accuracy"]
@@ -94,7 +94,7 @@ class StudentGrid:
             return {"model": model.params}, {"model": model.buffers}
 
         def objective(view: View) -> Loss:
-            def total(params: Tree, batch: Batch, out: Out) -> Tensor:
+            def total(params: Flats, batch: Batch, out: Out) -> Tensor:
                 wanted = view.predict(teacher(view), batch).logits
                 hard = view.task.criterion(params, batch, out)
                 soft = FORMS[self.soft_loss](out.logits, wanted, batch.mask, temperature)

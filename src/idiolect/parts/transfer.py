@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from idiolect.core import Batch, Model, Out, View
-from idiolect.core.rows import mean_over_rows
+from idiolect.core.masked_mean import mean_over_rows
 from idiolect.core.trees import squared_distance
 from idiolect.errors import refuse_outside, refuse_unknown_choice
 from idiolect.parts.distillation import FORMS, SoftLoss
@@ -38,7 +38,8 @@ def mmd_squared(a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
     """
     real = torch.cat([mask, mask])
     both = torch.cat([a, b])
-    both = both - ((both * real[:, None]).sum(0) / real.sum().clamp(min=1)).detach()  # else a product cancels
+    # Centred, because otherwise the products below cancel and lose digits.
+    both = both - ((both * real[:, None]).sum(0) / real.sum().clamp(min=1)).detach()
     pairs = real[:, None] * real[None, :]
     norms = (both**2).sum(-1)
     product = (norms[:, None] + norms[None, :] - 2 * both @ both.T).clamp(min=0)
@@ -51,14 +52,14 @@ def mmd_squared(a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
 
 
 def _paired(a: Tensor, b: Tensor) -> Tensor:
-    """Distances of each row to itself and to its twin, taken by differences: as a product they would cancel."""
+    """Returns the distances of each row to itself and to its twin, from differences, because products would cancel."""
     twins = torch.eye(len(a)).to(a) * ((a - b) ** 2).sum(-1)
     none = torch.zeros_like(twins)
     return torch.cat([torch.cat([none, twins], 1), torch.cat([twins, none], 1)])
 
 
 def encoding(out: Out) -> Tensor:
-    """What enters the first linear layer of the network."""
+    """Returns what enters the first linear layer of the network."""
     return out.features if out.encoded is None else out.encoded
 
 
@@ -91,7 +92,7 @@ TRANSFERS = ("kd", "mmd", "l2", "prox")
 
 
 def transfer_of(name: str, temperature: float = 4.0, kd_form: str = "kl") -> Transfer:
-    """The transfer term called ``name``; temperature (tau > 0) and form concern ``kd`` alone."""
+    """Returns the transfer term called ``name``; temperature (tau > 0) and form matter for ``kd`` alone."""
     refuse_unknown_choice("transfer", name, TRANSFERS)
     refuse_unknown_choice("kd_form", kd_form, FORMS)
     refuse_outside("temperature (tau)", temperature, 1e-6)

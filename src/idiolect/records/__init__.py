@@ -1,6 +1,6 @@
-"""The run record: a folder written atomically and read by anyone, with or without torch.
+"""The record of a run: a folder that is written atomically and can be read without torch.
 
-What needs torch (checkpoints, exported models) is loaded when it is first asked for.
+Checkpoints and exported models need torch; they are loaded at first use.
 """
 
 from __future__ import annotations
@@ -8,32 +8,44 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from idiolect.records.atomic import replacing, write_atomically
-from idiolect.records.folder import finished, finished_folder, partial_folder, run_name, spec_hash
-from idiolect.records.hold import Hold
+from idiolect.records.atomic_files import replacing, write_atomically
 from idiolect.records.manifest import read_manifest
 from idiolect.records.reader import Run, read_run, read_runs
-from idiolect.records.rows import NO_CLIENT, ROUND_SCHEMA, ROW_SCHEMA, RoundBuffer, RowBuffer
+from idiolect.records.run_folder import finished, finished_folder, partial_folder, run_name, spec_hash
+from idiolect.records.tables import (
+    MOMENTS,
+    NO_CLIENT,
+    POPULATIONS,
+    ROUND_SCHEMA,
+    ROW_SCHEMA,
+    SPLITS,
+    RoundBuffer,
+    RowBuffer,
+)
+from idiolect.records.write_lock import WriteLock
 from idiolect.records.writer import RunWriter
 
 if TYPE_CHECKING:
-    from idiolect.records.checkpoint import (
+    from idiolect.records.checkpoints import (
         checkpoint_tables,
         find_checkpoint,
         load_checkpoint,
         save_checkpoint,
     )
-    from idiolect.records.models import export_model
+    from idiolect.records.tensor_files import export_model
 
 __all__ = [
+    "MOMENTS",
     "NO_CLIENT",
+    "POPULATIONS",
     "ROUND_SCHEMA",
     "ROW_SCHEMA",
-    "Hold",
+    "SPLITS",
     "RoundBuffer",
     "RowBuffer",
     "Run",
     "RunWriter",
+    "WriteLock",
     "checkpoint_tables",
     "export_model",
     "find_checkpoint",
@@ -52,10 +64,10 @@ __all__ = [
 ]
 
 _NEEDS_TORCH = {
-    "export_model": "idiolect.records.models",
+    "export_model": "idiolect.records.tensor_files",
     **dict.fromkeys(
         ("checkpoint_tables", "find_checkpoint", "load_checkpoint", "save_checkpoint"),
-        "idiolect.records.checkpoint",
+        "idiolect.records.checkpoints",
     ),
 }
 

@@ -1,4 +1,4 @@
-"""The manifest: one JSON document that says what a run was."""
+"""The manifest of a run: one JSON document that says what the run was."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from idiolect.errors import UserError
-from idiolect.records.atomic import write_atomically
+from idiolect.records.atomic_files import write_atomically
 
 __all__ = ["FORMAT", "MANIFEST", "read_manifest", "write_manifest"]
 
@@ -38,7 +38,7 @@ def _as_plain(value: Any) -> Any:
 
 
 def read_manifest(folder: str | Path) -> dict[str, Any]:
-    """Reads a manifest, finished or not.
+    """Reads the manifest of a finished or unfinished run.
 
     Raises:
         UserError: there is none, it is damaged, or it belongs to something else.

@@ -1,4 +1,4 @@
-"""Finished runs, read back and checked."""
+"""Reads finished runs and checks them against their checksums."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from idiolect.errors import UserError
-from idiolect.records.digest import file_digest
-from idiolect.records.folder import PARTIAL_SUFFIX
+from idiolect.records.atomic_files import file_digest
 from idiolect.records.manifest import MANIFEST, read_manifest
+from idiolect.records.run_folder import PARTIAL_SUFFIX
 from idiolect.records.tables import CLIENTS_FILE, ROUNDS_FILE, SCHEMAS
 
 __all__ = ["Run", "read_run", "read_runs"]
@@ -48,9 +48,9 @@ def read_run(folder: str | Path) -> Run:
 def read_runs(
     where: str | Path | Iterable[str | Path], say: Callable[[str], None] = LOGGER.warning
 ) -> list[Run]:
-    """Reads every finished run in a folder, or in each of several; a folder may itself be a run.
+    """Reads every finished run in one folder or in several; a folder may itself be a run.
 
-    Runs come in the order of the list, within a folder by name, and none twice.
+    Runs come in the order of the list, within a folder by name, and each only once.
 
     Args:
         where: a folder or several.

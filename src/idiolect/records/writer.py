@@ -1,7 +1,7 @@
-"""A run while it is being written.
+"""Writes a run to its folder.
 
-Everything goes to `<out>/<name>.partial`; the last act is to rename that folder to `<out>/<name>`.  So a
-folder without the suffix is a finished run, and whatever interrupts the writer leaves its last checkpoint.
+Everything goes to `<out>/<name>.partial`, which is renamed to `<out>/<name>` at the very end.  A folder without the
+suffix is therefore a finished run, and an interrupted run leaves its last checkpoint.
 """
 
 from __future__ import annotations
@@ -15,49 +15,49 @@ from typing import Any
 import pyarrow as pa
 
 from idiolect.errors import UserError
-from idiolect.records.atomic import sync_folder
-from idiolect.records.folder import finished_folder, partial_folder
-from idiolect.records.hold import Hold
+from idiolect.records.atomic_files import sync_folder
 from idiolect.records.manifest import write_manifest
+from idiolect.records.run_folder import finished_folder, partial_folder
 from idiolect.records.tables import CLIENTS_FILE, ROUNDS_FILE, SCHEMAS, write_pieces
+from idiolect.records.write_lock import WriteLock
 
 __all__ = ["RunWriter"]
 
 
 class RunWriter:
-    """Writes one run; as a context, it lets go of the folder at the end.
+    """Writes one run; used as a context manager, it releases the folder at the end.
 
     Attributes:
-        folder: the partial folder, where checkpoints and exported models go while the run is on its way.
+        folder: the partial folder, which holds checkpoints and exported models until the run is finished.
         final: the folder of the finished run.
-        manifest: what is known of the run before its end.
+        manifest: what is known about the run before its end.
     """
 
     def __init__(self, out_dir: str | Path, name: str, manifest: Mapping[str, Any]) -> None:
-        """Opens the partial folder, a new one or one left by an interrupted run, and says "running" in it.
+        """Opens the partial folder, new or left by an interrupted run, and writes a manifest with status "running".
 
         Raises:
-            UserError: the run is there already, another process is writing it, or the folder cannot be made.
+            UserError: the run exists already, another process is writing it, or the folder cannot be made.
         """
         self.final = finished_folder(out_dir, name)
         self.folder = partial_folder(out_dir, name)
         self.manifest = {**manifest, "name": name}
         self._refuse_to_overwrite()
-        self._taken_up = self.folder.exists()
+        self._resumed = self.folder.exists()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(
                 f"cannot make the folder {self.folder} ({error.strerror}); choose another place with --out"
             ) from error
-        self._hold = Hold(self.folder)
+        self._lock = WriteLock(self.folder)
         write_manifest(self.folder, {**self.manifest, "status": "running"})
 
     def __enter__(self) -> RunWriter:
         return self
 
     def __exit__(self, *problem: object) -> None:
-        self._hold.let_go()
+        self._lock.release()
 
     def finish(
         self,
@@ -65,12 +65,12 @@ class RunWriter:
         rows: pa.Table | Iterable[pa.Table],
         extra_manifest: Mapping[str, Any] | None = None,
     ) -> Path:
-        """Writes both tables and the manifest with their checksums, then gives the folder its final name.
+        """Writes both tables and the manifest with their checksums, then renames the folder to its final name.
 
         Args:
             rounds: one row per round (`RoundBuffer.table()`), whole or in pieces.
             rows: one row per measurement (`RowBuffer.table()`), whole or in pieces.
-            extra_manifest: what was known only at the end, such as timings; it may replace earlier keys.
+            extra_manifest: entries known only at the end, such as timings; they may replace earlier ones.
 
         Returns:
             The folder of the finished run.
@@ -91,15 +91,15 @@ class RunWriter:
         except OSError as error:
             raise UserError(f"cannot rename {self.folder} to {self.final}: {error.strerror}") from error
         sync_folder(self.final.parent)
-        self._hold.let_go()
+        self._lock.release()
         return self.final
 
     def discard(self) -> None:
-        """Removes the partial folder, for an end before the first checkpoint.
+        """Removes the partial folder, when the run ends before its first checkpoint.
 
-        A folder taken up from an interrupted run stays: its checkpoint is not this writer's to throw away.
+        A folder that an interrupted run left stays, because its checkpoint can still be resumed.
         """
-        if not self._taken_up:
+        if not self._resumed:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def _refuse_to_overwrite(self) -> None:

@@ -1,37 +1,52 @@
-"""Tables and figures, made from records alone."""
+"""Tables, figures and the HTML page of a report, made from records alone."""
 
 from __future__ import annotations
 
-from idiolect.reports.bars import bars_figure
-from idiolect.reports.calibration_figure import calibration_data, calibration_figure
-from idiolect.reports.change_figure import change_data, change_figure
-from idiolect.reports.clients import clients_data, clients_figure
 from idiolect.reports.comparison import intervals_data, pairs_data
-from idiolect.reports.critical_difference import critical_difference_figure
-from idiolect.reports.curves import curves_data, curves_figure
-from idiolect.reports.degradation import degradation_data, degradation_figure
-from idiolect.reports.gather import gather
-from idiolect.reports.heat_map import clients_heat_data, heat_figure
-from idiolect.reports.latex import latex_table
-from idiolect.reports.lines import lines_figure
-from idiolect.reports.page_data import page_data
-from idiolect.reports.partition_figure import partition_figure
-from idiolect.reports.profile import profile_data, profile_figure
-from idiolect.reports.ranks import ranks_data, ranks_figure
-from idiolect.reports.scatter import scatter_data, scatter_figure
-from idiolect.reports.settings_scatter import settings_figure
-from idiolect.reports.special import special_pictures
-from idiolect.reports.summary import summarise
-from idiolect.reports.sweep_figure import sweep_figure
-from idiolect.reports.table import csv_table, markdown_table, notes_of, plain_rows
-from idiolect.reports.targets import targets_data, targets_figure
-from idiolect.reports.teachers import teachers_data, teachers_figure
-from idiolect.reports.write import refuse_unknown_formats, write_report
-from idiolect.reports.write_page import page_html, write_page
-from idiolect.reports.zigzag import zigzag_data, zigzag_figure
+from idiolect.reports.figures.calibration import calibration_data, calibration_figure
+from idiolect.reports.figures.charts import bars_figure, heat_figure, lines_figure
+from idiolect.reports.figures.clients import (
+    change_data,
+    change_figure,
+    clients_data,
+    clients_figure,
+    clients_heat_data,
+    teachers_data,
+    teachers_figure,
+)
+from idiolect.reports.figures.degradation import (
+    before_after_data,
+    before_after_figure,
+    degradation_data,
+    degradation_figure,
+)
+from idiolect.reports.figures.features import features_figure
+from idiolect.reports.figures.learning_curves import curves_data, curves_figure, targets_data, targets_figure
+from idiolect.reports.figures.mixing_profile import profile_data, profile_figure
+from idiolect.reports.figures.partition import partition_figure
+from idiolect.reports.figures.ranks import critical_difference_figure, ranks_data, ranks_figure
+from idiolect.reports.figures.style import IMAGE_FORMATS, image
+from idiolect.reports.figures.sweep import sweep_figure
+from idiolect.reports.figures.tradeoff import scatter_data, scatter_figure, settings_figure
+from idiolect.reports.page.document import page_data
+from idiolect.reports.page.html import page_html, write_page
+from idiolect.reports.report_files import refuse_unknown_formats, special_pictures, write_report
+from idiolect.reports.run_discovery import gather
+from idiolect.reports.summary_table import (
+    csv_table,
+    latex_table,
+    markdown_table,
+    notes_of,
+    plain_rows,
+    summarise,
+)
+from idiolect.reports.text_tables import to_csv, to_latex, to_markdown
 
 __all__ = [
+    "IMAGE_FORMATS",
     "bars_figure",
+    "before_after_data",
+    "before_after_figure",
     "calibration_data",
     "calibration_figure",
     "change_data",
@@ -45,8 +60,10 @@ __all__ = [
     "curves_figure",
     "degradation_data",
     "degradation_figure",
+    "features_figure",
     "gather",
     "heat_figure",
+    "image",
     "intervals_data",
     "latex_table",
     "lines_figure",
@@ -72,8 +89,9 @@ __all__ = [
     "targets_figure",
     "teachers_data",
     "teachers_figure",
+    "to_csv",
+    "to_latex",
+    "to_markdown",
     "write_page",
     "write_report",
-    "zigzag_data",
-    "zigzag_figure",
 ]

@@ -1,4 +1,4 @@
-"""How sure a comparison is: intervals of each method, and paired tests of every two."""
+"""Tables that compare methods client by client: users, confidence intervals, paired tests."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ import pandas as pd
 
 from idiolect import statistics
 from idiolect.records import Run
-from idiolect.reports.grouping import group_runs
+from idiolect.reports.run_groups import group_runs
+from idiolect.reports.text_tables import to_csv, to_latex, to_markdown
+from idiolect.statistics import user_table
 
-__all__ = ["intervals_data", "pairs_data"]
+__all__ = ["intervals_data", "pairs_data", "users_csv", "users_data", "users_latex", "users_markdown"]
+
+NOTE = "Accuracy in percent, mean over seeds; SD over users of those means, n - 1."
 
 
 def intervals_data(runs: Iterable[Run]) -> pd.DataFrame:
-    """Percentile intervals (95 %) of the final headline accuracy, over clients and, with several seeds, over seeds.
+    """Returns 95 % intervals of the final headline accuracy, over clients and, with several seeds, over seeds.
 
     Raises:
         UserError: a method's seeds differ in clients.
@@ -28,9 +32,41 @@ def intervals_data(runs: Iterable[Run]) -> pd.DataFrame:
 
 
 def pairs_data(runs: Iterable[Run]) -> pd.DataFrame:
-    """Paired tests of every two methods with clients as the unit; see `paired_tests`.
+    """Returns paired tests of every two methods with clients as the unit; see `statistics.paired_tests`.
 
     Raises:
         UserError: there is one method, or two differ in seeds or clients.
     """
     return statistics.paired_tests(statistics.client_table(group_runs(runs)))
+
+
+def users_data(runs: Iterable[Run]) -> pd.DataFrame:
+    """Returns the final headline accuracy of every user under every method, as PersFL's tables do.
+
+    Values are means over seeds in [0, 1]; the rows `Avg` and `SD` (n - 1) are over users.
+
+    Raises:
+        UserError: two methods differ in seeds or clients.
+    """
+    return user_table(group_runs(runs))
+
+
+def users_csv(table: pd.DataFrame) -> str:
+    """Returns the unrounded numbers as CSV."""
+    return to_csv(table.rename_axis("user").reset_index())
+
+
+def users_markdown(table: pd.DataFrame) -> str:
+    """Returns a Markdown table of percentages with one digit, and a note below it."""
+    return f"{to_markdown(_user_cells(table))}\n{NOTE}\n"
+
+
+def users_latex(table: pd.DataFrame) -> str:
+    """Returns a LaTeX `tabular` of percentages with one digit, with a rule above the mean."""
+    rows = _user_cells(table)
+    return to_latex(rows, rules_before=[len(rows) - 2])
+
+
+def _user_cells(table: pd.DataFrame) -> list[list[str]]:
+    rows = [[str(user), *(f"{100 * value:.1f}" for value in line)] for user, line in table.iterrows()]
+    return [["User", *map(str, table.columns)], *rows]

@@ -1,6 +1,6 @@
-"""Statistics of records: pure functions of runs and tables, without torch.
+"""Statistics of finished runs: pure functions of runs and tables, without torch.
 
-What needs scipy (tests and ranks) is loaded when it is first asked for.
+Significance tests and ranks need scipy; they are loaded at first use.
 """
 
 from __future__ import annotations
@@ -8,12 +8,19 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from idiolect.statistics.alpha_profile import alpha_profile
 from idiolect.statistics.bootstrap import Interval, bootstrap_interval, intervals
-from idiolect.statistics.change import Change, change_histogram, changes
 from idiolect.statistics.choice import Chosen, best_and_last, best_round, best_setting, pick
-from idiolect.statistics.degradation import degradation, zigzag
-from idiolect.statistics.fairness import fairer, spread, worst_tenth
+from idiolect.statistics.client_tables import (
+    ChangeHistogram,
+    Groups,
+    change_histogram,
+    changes,
+    client_table,
+    teacher_rounds,
+    user_table,
+)
+from idiolect.statistics.dispersion import fairer, spread, variation, worst_tenth
+from idiolect.statistics.local_degradation import before_and_after, degradation
 from idiolect.statistics.measurements import (
     client_scores,
     curve,
@@ -22,15 +29,11 @@ from idiolect.statistics.measurements import (
     measured,
     server_curve,
 )
-from idiolect.statistics.personalisation import Window, end_mean, personalisation, window_mean
-from idiolect.statistics.target import Cost, cost_to_target, round_of_target
-from idiolect.statistics.teachers import teacher_rounds
-from idiolect.statistics.tradeoff import tradeoff
-from idiolect.statistics.users import Groups, client_table, user_table
-from idiolect.statistics.variation import variation
+from idiolect.statistics.mixing_profile import alpha_profile
+from idiolect.statistics.personalisation import Window, end_mean, personalisation, tradeoff, window_mean
+from idiolect.statistics.target_cost import Cost, cost_to_target, round_of_target
 
 if TYPE_CHECKING:
-    from idiolect.statistics.paired import holm, paired_tests, permutation_test, signed_rank_test
     from idiolect.statistics.ranks import (
         Ranking,
         average_ranks,
@@ -39,9 +42,10 @@ if TYPE_CHECKING:
         rank_methods,
         scenario_table,
     )
+    from idiolect.statistics.significance_tests import holm, paired_tests, permutation_test, signed_rank_test
 
 __all__ = [
-    "Change",
+    "ChangeHistogram",
     "Chosen",
     "Cost",
     "Groups",
@@ -50,6 +54,7 @@ __all__ = [
     "Window",
     "alpha_profile",
     "average_ranks",
+    "before_and_after",
     "best_and_last",
     "best_round",
     "best_setting",
@@ -86,12 +91,12 @@ __all__ = [
     "variation",
     "window_mean",
     "worst_tenth",
-    "zigzag",
 ]
 
 _NEEDS_SCIPY = {
     **dict.fromkeys(
-        ("holm", "paired_tests", "permutation_test", "signed_rank_test"), "idiolect.statistics.paired"
+        ("holm", "paired_tests", "permutation_test", "signed_rank_test"),
+        "idiolect.statistics.significance_tests",
     ),
     **dict.fromkeys(
         ("Ranking", "average_ranks", "friedman", "nemenyi", "rank_methods", "scenario_table"),

@@ -1,6 +1,7 @@
 """Confidence intervals by the percentile bootstrap, over clients or over seeds.
 
-Units are drawn with replacement, as many as there are; the interval is between two quantiles of the statistic.
+Each resample draws as many units as there are, with replacement; the interval lies between two quantiles of the
+statistic.
 Efron, Annals of Statistics 1979
 """
 
@@ -14,16 +15,16 @@ import numpy as np
 import pandas as pd
 
 from idiolect.errors import refuse_outside, refuse_unknown_choice
+from idiolect.statistics.client_tables import Groups, client_table
 from idiolect.statistics.measurements import client_scores
-from idiolect.statistics.users import Groups, client_table
 
 __all__ = ["Interval", "bootstrap_interval", "intervals"]
 
-AT_ONCE = 4_000_000  # draws held in memory together
+AT_ONCE = 4_000_000  # draws in memory at a time
 
 
 class Interval(NamedTuple):
-    """The statistic of `units` values and its interval; without bounds (NaN) for a single value."""
+    """A statistic of `units` values and its confidence interval, whose bounds are NaN for a single value."""
 
     value: float
     low: float
@@ -39,10 +40,10 @@ def bootstrap_interval(
     resamples: int = 10_000,
     seed: int = 0,
 ) -> Interval:
-    """The percentile interval of a statistic; the same seed gives the same interval.
+    """Returns the percentile interval of a statistic; the same seed gives the same interval.
 
     Args:
-        statistic: takes an array and ``axis``, as numpy's do.
+        statistic: a function of an array and ``axis``, such as ``numpy.mean``.
     """
     refuse_outside("level", level, 0, 1)
     refuse_outside("resamples", resamples, 1)
@@ -69,11 +70,11 @@ def intervals(
     resamples: int = 10_000,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """One row per method: `method`, `over`, `units`, `mean`, `low`, `high`, `level`.
+    """Returns one row per method: `method`, `over`, `units`, `mean`, `low`, `high`, `level`.
 
     Args:
-        over: ``clients`` asks how the mean would move with other clients (each client's seeds are averaged
-            first), ``seeds`` with other repetitions (each seed's clients are).
+        over: ``clients`` resamples clients, after averaging over each client's seeds; ``seeds`` resamples seeds,
+            after averaging over each seed's clients.
     """
     refuse_unknown_choice("over", over, ("clients", "seeds"))
     kinds = {"metric": metric, "population": population}

@@ -1,7 +1,8 @@
-"""Choosing the best of several, with the word for the data it was chosen on.
+"""Choice of the best round or setting, with a word for the data it was chosen on.
 
-A choice made on validation data is `validated`.  One made on the data it is reported on, clients' test splits or
-the server's test set, is an `oracle`: no result of this room that picks something goes without the word.
+A choice made on validation data is called `validated`.  A choice made on the data it is reported on, which are the
+clients' test splits or the server's test set, is called `oracle`.  Every result here that chooses something carries
+this word.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import pandas as pd
 
 from idiolect.errors import UserError, refuse_unknown_choice
 from idiolect.records import Run
+from idiolect.statistics.client_tables import Groups
 from idiolect.statistics.measurements import client_scores, curve, higher_is_better
-from idiolect.statistics.users import Groups
 
 __all__ = ["RULES", "Chosen", "best_and_last", "best_round", "best_setting", "pick"]
 
@@ -22,7 +23,7 @@ RULES = {"valid": "validated", "test": "oracle", "server": "oracle"}
 
 
 class Chosen(NamedTuple):
-    """`which` was chosen, by `rule`, and its reported `value`."""
+    """A choice: `which` was chosen by `rule`, and its reported `value`."""
 
     which: Hashable
     value: float
@@ -30,12 +31,12 @@ class Chosen(NamedTuple):
 
 
 def pick(judged: pd.Series, reported: pd.Series, *, split: str, higher_is_better: bool = True) -> Chosen:
-    """The entry of `reported` at the best of `judged`; of equals the first.
+    """Returns the entry of `reported` where `judged` is best, or the first of equals.
 
     Args:
-        judged: what the choice looks at, measured on `split`.
-        reported: the numbers a result is read from, with the same index.
-        split: valid, test or server; it decides the rule's name.
+        judged: the numbers to choose by, measured on `split`.
+        reported: the numbers to report, with the same index.
+        split: valid, test or server; it determines the name of the rule.
     """
     refuse_unknown_choice("split", split, RULES)
     if judged.empty:
@@ -47,13 +48,13 @@ def pick(judged: pd.Series, reported: pd.Series, *, split: str, higher_is_better
 def best_round(
     run: Run, predictor: str | None = None, *, judged_on: str = "valid", metric: str = "accuracy"
 ) -> Chosen:
-    """A predictor's test value, mean over all clients, in the round that is best on `judged_on`."""
+    """Returns a predictor's mean test value over all clients in the round that is best on the split `judged_on`."""
     judged, reported = (curve(run, predictor, metric=metric, split=split) for split in (judged_on, "test"))
     return pick(judged, reported, split=judged_on, higher_is_better=higher_is_better(run, metric))
 
 
 def best_and_last(points: pd.Series, *, split: str = "test", higher_is_better: bool = True) -> pd.DataFrame:
-    """Stability of a curve measured on `split`: its best point, by whatever rule that is, and its last.
+    """Returns the best and the last point of a curve measured on `split`, which show its stability.
 
     Index: `last`, and `best (oracle)` or `best (validated)`; columns `round`, `value`.
     """
@@ -69,9 +70,9 @@ def best_and_last(points: pd.Series, *, split: str = "test", higher_is_better: b
 def best_setting(
     settings: Groups, predictor: str | None = None, *, judged_on: str = "valid", metric: str = "accuracy"
 ) -> Chosen:
-    """The best of several settings of one method by its final value, mean over clients and seeds.
+    """Returns the best of several settings of one method by its final value, mean over clients and seeds.
 
-    MAP's tables report the best of three settings on the test data: with ``judged_on="test"`` an oracle.
+    MAP's tables report the best of three settings on the test data; ``judged_on="test"`` does so, as an oracle.
     """
 
     def final(split: str) -> pd.Series:

@@ -1,8 +1,8 @@
-"""Which rows of a run a number is made from.
+"""Selects the measurements of a run that a number is computed from: by round and client, as curves, or final values.
 
-A round may hold measurements of several moments: before local training, after it, and at the end of the run.  Where
-no moment is asked for the latest counts.  The choice of a method with choices is scored on all clients together, so
-rows of the selected clients hold its members alone: there the member that was picked at the end stands for it.
+A round may hold measurements of several moments: before local training, after it, and at the end of the run.  Without
+a given moment the latest one counts.  A predictor that is chosen from a family is scored on all clients together, so
+rows of the selected clients hold only the members of the family: there the member chosen at the end stands for it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ COLUMNS = ["round", "client", "moment", "value"]
 
 
 def headline(run: Run) -> str:
-    """The predictor that stands for the method."""
+    """Returns the headline predictor, whose numbers represent the method."""
     return str(run.manifest.get("headline", "global"))
 
 
 def higher_is_better(run: Run, metric: str) -> bool:
-    """Which way a metric is better, as the run's manifest says; accuracies need no saying.
+    """Returns whether higher values of a metric are better, as the run's manifest says; for accuracy they are.
 
     Raises:
         UserError: the manifest does not describe the metric.
@@ -46,7 +46,7 @@ def measured(
     split: str = "test",
     moment: str | None = None,
 ) -> pd.DataFrame:
-    """Values by round and client: columns `round`, `client`, `moment`, `value`, one row each.
+    """Returns one value for each round and client, in the columns `round`, `client`, `moment`, `value`.
 
     Args:
         predictor: None is the method's headline.
@@ -74,7 +74,7 @@ def curve(
     split: str = "test",
     moment: str | None = None,
 ) -> pd.Series:
-    """Mean over clients by round, without what exists only at the end of the run unless asked for."""
+    """Returns the mean over clients by round; values at the end of the run count only with ``moment="end"``."""
     rows, kinds = run.rows, {"metric": metric, "population": population, "split": split}
     kept = run if moment is not None else run._replace(rows=rows[rows["moment"] != "end"])
     found = measured(kept, predictor, moment=moment, **kinds)
@@ -82,7 +82,7 @@ def curve(
 
 
 def server_curve(run: Run, metric: str = "accuracy") -> pd.Series:
-    """The global model on the server's test set, by round; empty where there is none."""
+    """Returns the global model's values on the server's test set by round; empty without a global model."""
     return curve(run, "global", metric=metric, split="server")
 
 
@@ -94,7 +94,7 @@ def client_scores(
     population: str = "all",
     split: str = "test",
 ) -> pd.Series:
-    """The final value by client: at the end of the run if measured then, else in the last round."""
+    """Returns the final value by client: at the end of the run if measured then, else in the last round."""
     kinds = {"metric": metric, "population": population, "split": split}
     found = measured(run, predictor, **kinds)
     if (found["moment"] == "end").any():

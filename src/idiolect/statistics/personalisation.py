@@ -1,23 +1,25 @@
-"""Personalisation: the mean over clients, of the selected, of all, of those who came after the run."""
+"""Mean accuracy over clients: the selected, all, or newcomers; and the trade-off with the global model."""
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import pandas as pd
 
 from idiolect.errors import refuse_outside
 from idiolect.records import Run
-from idiolect.statistics.measurements import curve, headline
+from idiolect.statistics.client_tables import Groups
+from idiolect.statistics.measurements import client_scores, curve, headline, server_curve
 
-__all__ = ["Window", "end_mean", "personalisation", "window_mean"]
+__all__ = ["Window", "end_mean", "personalisation", "tradeoff", "window_mean"]
 
 
 def personalisation(run: Run, metric: str = "accuracy") -> pd.DataFrame:
-    """The last measurement of every predictor, by population and moment.
+    """Returns the last measurement of every predictor, by population and moment.
 
     Columns: `population` (selected, all, new), `moment` (before, after, end), `predictor`, `headline` (whether it
-    stands for the method), `round`, `clients`, `mean` over the clients, each weighing the same.
+    is the method's headline predictor), `round`, `clients`, `mean` over the clients with equal weights.
     """
     rows = run.rows[(run.rows["metric"] == metric) & (run.rows["split"] == "test")]
     keys = ["population", "moment", "predictor"]
@@ -30,7 +32,7 @@ def personalisation(run: Run, metric: str = "accuracy") -> pd.DataFrame:
 
 
 class Window(NamedTuple):
-    """A mean over rounds; `rounds` is how many of them were measured."""
+    """A mean over rounds; `rounds` counts those that were measured."""
 
     value: float
     rounds: int
@@ -46,19 +48,45 @@ def window_mean(
     population: str = "selected",
     moment: str | None = "after",
 ) -> Window:
-    """Mean over the rounds `first` to `last` of the mean over clients; NaN where none was measured."""
+    """Returns the mean over clients, averaged over the rounds `first` to `last`; NaN where none was measured."""
     points = curve(run, predictor, metric=metric, population=population, moment=moment)
     points = points[(points.index >= first) & (points.index <= last)]
     return Window(float(points.mean()), len(points))
 
 
 def end_mean(run: Run, predictor: str | None = None, *, rounds: int = 10, metric: str = "accuracy") -> Window:
-    """ "End" of FedPHP: the selected clients after local training, mean over the last rounds of the run.
+    """Returns FedPHP's "End": the selected clients after local training, averaged over the last rounds of the run.
 
     Args:
         predictor: None is the headline; FedPHP takes ``after-local`` for methods without a private model.
-        rounds: each is measured where the experiment says ``observe=always``.
+        rounds: how many; with ``observe=always`` each of them was measured.
     """
     refuse_outside("rounds", rounds, 1)
     total = int(run.rounds["round"].max())
     return window_mean(run, total - rounds + 1, total, predictor, metric=metric)
+
+
+def tradeoff(groups: Groups, metric: str = "accuracy") -> pd.DataFrame:
+    """Returns aggregation against personalisation, one row per method (MAP, figure 9).
+
+    Columns: `method`, `predictor`, `seeds`, and, each as the mean over seeds with its SD (n - 1): `aggregation`, the
+    global model on the server's test set in the last round (NaN for a method without one), and `personalisation`, the
+    headline's mean over all clients.
+    """
+    lines = []
+    for label, runs in groups.items():
+        seeds = pd.DataFrame([_point(run, metric) for run in runs])
+        mean, sd = seeds.mean(skipna=False), seeds.std(ddof=1, skipna=False)
+        line = {"method": label, "predictor": headline(runs[0]), "seeds": len(runs)}
+        for name in seeds:
+            line |= {name: mean[name], f"{name}_sd_seeds": sd[name]}
+        lines.append(line)
+    return pd.DataFrame(lines)
+
+
+def _point(run: Run, metric: str) -> dict[str, float]:
+    shared = server_curve(run, metric)
+    return {
+        "aggregation": float(shared.iloc[-1]) if len(shared) else math.nan,
+        "personalisation": float(client_scores(run, metric=metric).mean()),
+    }

@@ -1,4 +1,4 @@
-"""Methods ranked over scenarios: Friedman's test and Nemenyi's critical difference.
+"""Ranks of methods over scenarios: Friedman's test and Nemenyi's critical difference.
 
 chi^2_F = 12 N / (k (k + 1)) [sum_j R_j^2 - k (k + 1)^2 / 4],   CD = q_alpha sqrt(k (k + 1) / (6 N))
 k methods, N scenarios, R_j the mean rank of a method, q_alpha the studentised range over sqrt(2)
@@ -16,20 +16,20 @@ import pandas as pd
 from scipy import stats
 
 from idiolect.errors import UserError, refuse_outside
+from idiolect.statistics.client_tables import Groups
 from idiolect.statistics.measurements import client_scores
-from idiolect.statistics.users import Groups
 
 __all__ = ["Ranking", "average_ranks", "friedman", "nemenyi", "rank_methods", "scenario_table", "together"]
 
 
 class Ranking(NamedTuple):
-    """What a critical-difference picture shows.
+    """The ranks of methods, as a critical-difference figure shows them.
 
     Args:
         ranks: mean rank by method, the best first; 1 is best.
         p_value: of Friedman's test that all methods are alike.
-        distance: critical difference at `level`; mean ranks closer than it are not told apart.
-        groups: the largest sets of methods that are not told apart, in the order of `ranks`.
+        distance: critical difference at `level`; methods with closer mean ranks do not differ significantly.
+        groups: the largest sets of methods without a significant difference, in the order of `ranks`.
     """
 
     ranks: pd.Series
@@ -44,7 +44,7 @@ class Ranking(NamedTuple):
 def scenario_table(
     scenarios: Mapping[str, Groups], *, metric: str = "accuracy", population: str = "all"
 ) -> pd.DataFrame:
-    """Scenarios against methods: the headline's mean over clients and seeds.
+    """Returns the headline's mean over clients and seeds, with scenarios as rows and methods as columns.
 
     Raises:
         UserError: a scenario lacks a method that another has.
@@ -64,13 +64,13 @@ def scenario_table(
 
 
 def average_ranks(scores: pd.DataFrame, *, higher_is_better: bool = True) -> pd.Series:
-    """Mean rank by method over scenarios (rows), the best first; equal scores share their ranks."""
+    """Returns the mean rank of each method over scenarios (rows), the best first; equal scores share their ranks."""
     _refuse_holes(scores)
     return scores.rank(axis=1, ascending=not higher_is_better).mean().sort_values(kind="stable")
 
 
 def friedman(scores: pd.DataFrame) -> tuple[float, float]:
-    """The statistic, corrected for ties, and its p-value by the chi-squared distribution."""
+    """Returns Friedman's statistic, corrected for ties, and its p-value by the chi-squared distribution."""
     _refuse_holes(scores)
     scenarios, methods = scores.shape
     if methods < 3 or scenarios < 2:
@@ -85,7 +85,7 @@ def friedman(scores: pd.DataFrame) -> tuple[float, float]:
 
 
 def nemenyi(methods: int, scenarios: int, level: float = 0.05) -> float:
-    """The critical difference of mean ranks at `level`.
+    """Returns the critical difference of mean ranks at `level`.
 
     >>> round(nemenyi(4, 14, 0.05), 2)
     1.25
@@ -98,10 +98,10 @@ def nemenyi(methods: int, scenarios: int, level: float = 0.05) -> float:
 
 
 def rank_methods(scores: pd.DataFrame, *, level: float = 0.05, higher_is_better: bool = True) -> Ranking:
-    """Ranks, Friedman's test and the groups that Nemenyi's test does not tell apart.
+    """Ranks methods, tests them by Friedman, and groups those that Nemenyi's test does not separate.
 
     Args:
-        scores: scenarios against methods, such as `scenario_table` gives.
+        scores: scenarios against methods, as `scenario_table` returns it.
     """
     ranks = average_ranks(scores, higher_is_better=higher_is_better)
     statistic, p_value = friedman(scores)
@@ -111,7 +111,7 @@ def rank_methods(scores: pd.DataFrame, *, level: float = 0.05, higher_is_better:
 
 
 def together(ranks: pd.Series, distance: float) -> list[tuple[str, ...]]:
-    """Stretches of two or more neighbours less than `distance` from end to end, without those inside another."""
+    """Returns the maximal runs of two or more neighbouring ranks that span less than `distance`."""
     values, names, found, reach = ranks.to_numpy(), list(ranks.index), [], 0
     for first in range(len(values)):
         last = int(np.searchsorted(values, values[first] + distance, side="left"))

@@ -7,9 +7,9 @@ and run without vmap.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import islice, pairwise
 from math import inf
 from typing import TypeVar
 
@@ -19,16 +19,19 @@ from idiolect.core import Program, Tree
 from idiolect.engines.cohort.cpu.traced_stages import MANY_ROUNDS, TracedStages
 from idiolect.engines.cohort.cuda.compiled_stages import BACKENDS, CompiledStages
 from idiolect.engines.cohort.fallback import warn_slower
-from idiolect.engines.evaluation import Logits, evaluate_group
-from idiolect.engines.group import Outcome, round_of_group, settle_group
-from idiolect.engines.loop import Loop
+from idiolect.engines.contract import Logits, Outcome
+from idiolect.engines.evaluation import evaluate_group
+from idiolect.engines.loop import LoopEngine
 from idiolect.engines.packing import BATCHED_LAYERS, Packing
+from idiolect.engines.stages import round_of_group, settle_group
 from idiolect.engines.workload import Workload
 from idiolect.errors import UserError, refuse_unknown_choice
+from idiolect.federation import Store
 
 __all__ = ["Cohort"]
 
 Row = TypeVar("Row")
+AHEAD = 8  # rounds at most that are planned ahead
 TRACED_FROM = {"none": inf, "flat": 0, "auto": MANY_ROUNDS}  # rounds of a run from which a CPU traces steps
 
 
@@ -44,7 +47,7 @@ class Cohort:
     work: Workload
     chunk: int = 128
     compile: str = "auto"
-    _alone: Loop | None = None
+    _alone: LoopEngine | None = None
     _packing: Packing = field(init=False)
     _compiled: CompiledStages | None = None
     _traced: TracedStages | None = None
@@ -63,6 +66,9 @@ class Cohort:
             self._compiled = CompiledStages(self.work, "inductor" if self.compile == "auto" else self.compile)
             self._packing = self._compiled.packing
 
+    def prepare(self, program: Program, clients: list[int]) -> None:
+        """Does nothing: rounds are planned by ``plan_ahead``."""
+
     def round(
         self, program: Program, server: Tree, privates: Mapping[int, Tree], observe: bool
     ) -> Sequence[Outcome]:
@@ -71,6 +77,17 @@ class Cohort:
             lambda part: round_of_group(program, self.work, self._packing, server, part, observe),
             lambda loop: loop.round(program, server, privates, observe),
         )
+
+    def plan_ahead(self, upcoming: Iterator[tuple[Program, list[int]]]) -> None:
+        """Plans coming rounds for as long as a GPU is busy with this one; on a CPU it does nothing."""
+        if self.work.y.is_cuda:
+            self._plan_while_busy(upcoming)
+
+    def _plan_while_busy(self, upcoming: Iterator[tuple[Program, list[int]]]) -> None:
+        done = torch.cuda.current_stream().record_event()
+        rounds = islice(upcoming, AHEAD)
+        while not done.query() and (coming := next(rounds, None)) is not None:
+            self.look_ahead(*coming, done.query)
 
     def settle(
         self, program: Program, phase: str, server: Tree, privates: Mapping[int, Tree]
@@ -105,6 +122,10 @@ class Cohort:
         elif self._traced:
             self._traced.look_ahead(self.work, program, clients)
 
+    def residence(self, store: Store) -> Store:
+        """Returns the store itself: this engine keeps no rows."""
+        return store
+
     def close(self) -> None:
         """Gives back the device's memory."""
         if self._compiled:
@@ -114,7 +135,7 @@ class Cohort:
         self,
         privates: Mapping[int, Tree],
         compute: Callable[[Mapping[int, Tree]], Sequence[Row]],
-        alone: Callable[[Loop], Sequence[Row]],
+        alone: Callable[[LoopEngine], Sequence[Row]],
     ) -> Sequence[Row]:
         """``compute`` on as many clients at a time as fit; what cannot be batched at all runs client by client."""
         while self._alone is None:
@@ -128,7 +149,7 @@ class Cohort:
                 pass  # what the attempt holds is freed when this block is left
             except Exception as error:
                 found = alone(
-                    loop := Loop(self.work)
+                    loop := LoopEngine(self.work)
                 )  # a mistake that is not ours comes up here again, named
                 self._alone = loop
                 warn_slower("the cohort runs client by client, it cannot be batched", error)

@@ -1,6 +1,5 @@
-"""Logging a run elsewhere while it goes on: TensorBoard, MLflow.  The run's record stays the only source of results."""
+"""Logging a run to TensorBoard or MLflow while it goes on; the run's record stays the only source of results."""
 
-from idiolect.experiments.tracking.log import Log, open_log
-from idiolect.experiments.tracking.tracker import TRACKERS, Tracker
+from idiolect.experiments.tracking.log import TRACKERS, Log, Tracker, open_log
 
 __all__ = ["TRACKERS", "Log", "Tracker", "open_log"]

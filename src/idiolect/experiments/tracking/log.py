@@ -1,24 +1,44 @@
-"""A run's log: every tracker is told each round's numbers, and how the run ended."""
+"""A run's log: trackers such as TensorBoard and MLflow receive the numbers of every round, and how the run ended."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+import pyarrow as pa
+
+from idiolect.errors import UserError, refuse_unknown_choice
 from idiolect.experiments.simulation import Simulation
-from idiolect.experiments.tracking.numbers import numbers_of
-from idiolect.experiments.tracking.tracker import Tracker, open_tracker
 
-__all__ = ["Log", "open_log"]
+__all__ = ["TRACKERS", "Log", "Tracker", "open_log"]
+
+TRACKERS = ("tensorboard", "mlflow")
+COSTS = ("train_loss", "seconds", "bytes_down", "bytes_up")
+KEYS = ["split", "population", "moment", "predictor", "metric"]
+
+
+class Tracker(Protocol):
+    """Receives a run's numbers while the run goes on."""
+
+    def begin(self, name: str, manifest: Mapping[str, Any], done: int) -> None:
+        """A run starts, or continues after ``done`` rounds; the numbers of later rounds are logged again."""
+
+    def log(self, round: int, numbers: Mapping[str, float]) -> None:
+        """Logs numbers by name, measured after ``round`` rounds."""
+
+    def end(self, status: str) -> None:
+        """The run is ``finished``, ``failed`` or ``stopped``."""
 
 
 class Log:
-    """Tells the trackers of one run what is new since they were last told.
+    """Gives the trackers of one run the numbers that are new.
 
     Args:
-        trackers: none makes every call free.
+        trackers: without any, every call returns at once.
     """
 
     def __init__(self, trackers: Sequence[Tracker]) -> None:
@@ -26,14 +46,14 @@ class Log:
         self._rows = self._rounds = 0
 
     def before(self, simulation: Simulation) -> None:
-        """Notes what is known already; a checkpoint takes it away."""
+        """Notes which numbers are known already; a checkpoint removes them from the simulation."""
         self._rows, self._rounds = len(simulation.rows), len(simulation.rounds)
 
     def after(self, simulation: Simulation) -> None:
-        """Tells what was added since ``before``."""
+        """Logs the numbers that were added since ``before``."""
         if not self._trackers:
             return
-        numbers = numbers_of(
+        numbers = _numbers_of(
             simulation.rounds.table().slice(self._rounds), simulation.rows.table().slice(self._rows)
         )
         for tracker in self._trackers:
@@ -41,7 +61,7 @@ class Log:
 
     @contextmanager
     def of_run(self, name: str, manifest: Mapping[str, Any], done: int) -> Iterator[None]:
-        """The time between the first round and the end of the run, however it ends."""
+        """Opens the run at the trackers, and closes it with its status however it ends."""
         for tracker in self._trackers:
             tracker.begin(name, manifest, done)
         status = "failed"
@@ -57,9 +77,45 @@ class Log:
 
 
 def open_log(names: Sequence[str], out: str | Path) -> Log:
-    """A log to the trackers of those names, which write below ``out``.
+    """Opens a log to the trackers of those names, which write below ``out``.
 
     Raises:
-        UserError: a tracker is unknown or not installed.
+        UserError: a tracker is unknown, not installed, or cannot be opened.
     """
-    return Log([open_tracker(name, Path(out)) for name in dict.fromkeys(names)])
+    return Log([_open_tracker(name, Path(out)) for name in dict.fromkeys(names)])
+
+
+def _open_tracker(name: str, out: Path) -> Tracker:
+    refuse_unknown_choice("log", name, TRACKERS)
+    try:
+        module = import_module(f"idiolect.experiments.tracking.{name}_tracker")
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"logging to {name} needs the package {error.name}; install it with: pip install 'idiolect[tracking]'"
+        ) from error
+    tracker: Tracker = module.open_tracker(out)
+    return tracker
+
+
+def _numbers_of(rounds: pa.Table, rows: pa.Table) -> dict[str, float]:
+    """Returns what a round cost, as `round/...`, and the means over clients of what was measured after it.
+
+    A mean is called `<split>/<population>/<moment>/<predictor>/<metric>`, as `test/all/before/companion/accuracy`;
+    what was picked on test data keeps the word oracle: `test/all/before/mix-oracle/accuracy`.
+
+    Args:
+        rounds: the row of the round; empty where it was logged before.
+        rows: measurements.
+    """
+    found = {f"round/{name}": float(line[name]) for line in rounds.to_pylist() for name in COSTS}
+    means = rows.to_pandas().dropna(subset="value").groupby(KEYS, sort=False)["value"].mean()
+    return found | {"/".join(map(_plain, keys)): float(mean) for keys, mean in means.items()}
+
+
+def _plain(word: str) -> str:
+    """Returns the word with letters, digits, `.`, `_` and `-` only, which every tracker takes in a name.
+
+    >>> _plain("mix(0.5)"), _plain("teacher round")
+    ('mix-0.5', 'teacher-round')
+    """
+    return re.sub(r"[^\w.]+", "-", word).strip("-")

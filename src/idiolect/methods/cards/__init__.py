@@ -1,9 +1,8 @@
-"""Method cards: what a method is, made from its signature, its docstrings and a round without steps."""
+"""Method cards, explanations of compositions, and the table of what can be combined with what."""
 
 from idiolect.methods.cards.combinations import Pair, method_pairs, pairs, pairs_page
-from idiolect.methods.cards.compositions import Explanation, explain, explanation_page
-from idiolect.methods.cards.facts import PERSONALISES, Card, card, of_kind
-from idiolect.methods.cards.pages import page
+from idiolect.methods.cards.explanation import Explanation, explain, explanation_page
+from idiolect.methods.cards.method_card import PERSONALISES, Card, card, of_kind, page
 
 __all__ = [
     "PERSONALISES",

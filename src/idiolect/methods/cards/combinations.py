@@ -1,4 +1,4 @@
-"""Every two parts and every two methods together: which work, which are refused, and why."""
+"""The table of combinations: which two parts and which two methods work together, and why others are refused."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ __all__ = ["Pair", "method_pairs", "pairs", "pairs_page"]
 SMALLER = {
     "ensemble_distillation": "ensemble_distillation(steps=2)",
     "optimal_teacher": "optimal_teacher(lambdas=(0.0, 0.5), temperatures=(1.0,), epochs=1)",
-}  # what would take minutes otherwise
+}  # options of parts that would take minutes with their defaults
 
 
 class Pair(NamedTuple):
+    """Two parts or two methods, and whether they can be combined."""
+
     first: str
     second: str
     method: str  # the pair as it is written
-    refused: str  # why, or nothing
+    refused: str  # why they cannot be combined; empty if they can
 
 
 def pairs(attempt: Callable[[str], object]) -> Iterator[Pair]:
-    """Every two parts of the package with their default options, the one that updates the server first.
+    """Tries every two parts of the package with their default options, the one that updates the server first.
 
     Args:
         attempt: makes a method from its text and tries it, raising ``UserError`` for what cannot work.
@@ -36,7 +38,7 @@ def pairs(attempt: Callable[[str], object]) -> Iterator[Pair]:
 
 
 def method_pairs(attempt: Callable[[str], object]) -> Iterator[Pair]:
-    """Every two methods of the package with their default options, tried as ``pairs`` says."""
+    """Tries every two methods of the package with their default options, as ``pairs`` tries parts."""
     return _tried(list(METHODS), attempt)
 
 
@@ -80,7 +82,7 @@ Parts and whole methods are put together with `+`, as in `--method "map + fedada
 
 
 def pairs_page(parts: list[Pair], methods: list[Pair]) -> str:
-    """A Markdown page: the rules, which parts go together, which methods do, then the reasons of those that do not."""
+    """Writes the Markdown page: the rules, the table of parts, the list of methods, and the reasons of refusals."""
     return (
         INTRODUCTION + "Two parts\n---------\n\n"
         "Every two parts with their default options, `average` beneath those that leave the server alone:\n"
@@ -126,7 +128,7 @@ def _matrix(found: list[Pair]) -> str:
 
 
 def _refused_with(found: list[Pair]) -> Iterator[str]:
-    """By method: the others that it cannot be combined with."""
+    """Yields a line for each method with the others that it cannot be combined with."""
     for name in _names(found):
         refused = [p.second if p.first == name else p.first for p in found if p.refused and name in p[:2]]
         yield f"- {name}: {', '.join(refused) or 'goes with all others'}"

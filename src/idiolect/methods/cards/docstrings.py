@@ -1,4 +1,4 @@
-"""What docstrings say of a method and its parts: its idea, its equations, the meanings of its options."""
+"""What docstrings say about a method and its parts: equations, meanings of options, deviations from the papers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def deviations(make: Callable[..., Any]) -> str:
 
 
 def _arguments(thing: Any) -> dict[str, tuple[str, bool]]:
-    """By argument: what the Args paragraph says, and whether it says it of this one alone."""
+    """Returns, by argument, what the Args paragraph says and whether it says it about this argument alone."""
     text = next((p for p in paragraphs(thing) if p.startswith("Args:")), "")
     found = {}
     for entry in re.split(r"\n    (?=\S)", text)[1:]:
@@ -39,7 +39,10 @@ def _arguments(thing: Any) -> dict[str, tuple[str, bool]]:
 
 
 def meaning(make: Callable[..., Any], made: Method, option: str) -> str:
-    """What the method says of its option, or the method it refers to; the part's words where it gives no range."""
+    """Returns what the docstring of the method says about an option.
+
+    Where it refers to another method, that one's words are taken; where it gives no range, the part's are added.
+    """
     own, _ = _arguments(make).get(option, ("", True))
     referred = re.search(r"(?:see|as in) ([\w-]+)", own)
     other = next((e for e in METHODS.values() if referred and e.label == referred[1].rstrip(".")), None)
@@ -54,7 +57,7 @@ def meaning(make: Callable[..., Any], made: Method, option: str) -> str:
 
 
 def _places(made: Method) -> Iterator[Any]:
-    """The parts' factories, and the classes of the room that they are built with."""
+    """Yields the parts' factories and the classes of the parts package that they are built with."""
     for part in known_parts(made):
         yield PARTS[part]
         for thing in vars(sys.modules[PARTS[part].__module__]).values():
@@ -67,7 +70,7 @@ def known_parts(made: Method) -> list[str]:
 
 
 def equations(made: Method) -> dict[str, str]:
-    """Docstrings of the parts' modules, then of the modules that several parts are built from."""
+    """Returns the docstrings of the parts' modules, then of the modules that several parts are built from."""
     own = {part: sys.modules[PARTS[part].__module__] for part in known_parts(made)}
     homes = {factory.__module__ for factory in PARTS.values()}
     common = {

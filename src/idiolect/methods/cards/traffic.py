@@ -1,4 +1,4 @@
-"""What a method keeps and sends, from a round without steps on a network of two layers.
+"""How many scalars a method keeps and sends, found by a round without steps on a network of two layers.
 
 Counts are symbols: P parameters of the network, P_B below the last unit and P_H in it, d features, K classes, n_obs
 classes that the client holds.
@@ -19,8 +19,10 @@ from idiolect.core import (
     Context,
     Facts,
     Flat,
+    Flats,
     Initial,
     Method,
+    Mode,
     Model,
     Out,
     Program,
@@ -43,7 +45,7 @@ SYMBOLS = (
 CLOCK = Clock(round=0, rounds=1, participation_rate=1.0, cohort_size=1, population=1, learning_rate=0.1)
 N_FEATURES, N_CLASSES, N_INPUTS, N_OBSERVED = 5, 4, 3, 2
 NAMED = {N_FEATURES: "d", N_CLASSES: "K"}
-PARTIAL = {N_OBSERVED * (N_FEATURES + 1): "n_obs (d + 1)"}  # of messages of which not all travels
+PARTIAL = {N_OBSERVED * (N_FEATURES + 1): "n_obs (d + 1)"}  # messages that travel in part
 
 
 class Travels(NamedTuple):
@@ -55,14 +57,14 @@ class Travels(NamedTuple):
 
 
 def probe() -> Task:
-    """A network of two linear layers without statistics."""
+    """Returns a network of two linear layers, without normalisation."""
     params = ("body", "head")
 
-    def forward(params: Flat, buffers: Flat, batch: Batch, train: Any) -> tuple[Out, Flat]:
+    def forward(params: Flat, buffers: Flat, batch: Batch, train: Mode) -> tuple[Out, Flat]:
         features = batch.x @ params["body"].T
         return Out(features, features @ params["head"].T), buffers
 
-    def criterion(params: Tree, batch: Batch, out: Out) -> Tensor:
+    def criterion(params: Flats, batch: Batch, out: Out) -> Tensor:
         return torch.nn.functional.cross_entropy(out.logits, batch.y)
 
     def head(params: Flat, features: Tensor) -> Tensor:
@@ -75,7 +77,7 @@ def probe() -> Task:
 
 
 def travels(made: Method) -> Travels:
-    """What is kept and sent by one client whose stages make no step; only measures read a batch."""
+    """Counts what one client keeps and sends in a round whose stages make no step; only measures read a batch."""
     task, scene = probe(), Scene()
     params = {"body": torch.ones(N_FEATURES, N_INPUTS), "head": torch.ones(N_CLASSES, N_FEATURES)}
     initial = Initial(params, {}, lambda purpose, own: Model(params, {}), task.structure)
@@ -109,7 +111,7 @@ def travels(made: Method) -> Travels:
 
 
 def _sum(tree: Tree, more: list[str] | None = None) -> str:
-    """The scalars of a tree in symbols.
+    """Writes the number of scalars of a tree in symbols.
 
     >>> _sum({"body": torch.ones(5, 3), "head": torch.ones(4, 5), "seen": torch.ones(())})
     'P + 1'
@@ -125,7 +127,7 @@ def _sum(tree: Tree, more: list[str] | None = None) -> str:
     return " + ".join([*found, *(more or [])]) or "0"
 
 
-def _leaves(tree: Tree, name: str = "") -> Iterator[tuple[str, Tensor]]:
+def _leaves(tree: Any, name: str = "") -> Iterator[tuple[str, Tensor]]:
     if isinstance(tree, dict):
         for key, below in tree.items():
             yield from _leaves(below, key)
@@ -134,7 +136,7 @@ def _leaves(tree: Tree, name: str = "") -> Iterator[tuple[str, Tensor]]:
 
 
 def traffic_notes(made: Method) -> str:
-    """What numbers alone do not say of what is sent."""
+    """Writes what the numbers do not say: who receives models, single uploads, public or validation data."""
     said = []
     if made.plan(Scene(), CLOCK).merged:
         said.append("Every client, selected or not, receives each new shared model to score it.")

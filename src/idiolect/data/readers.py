@@ -1,0 +1,78 @@
+"""The reader of each file layout, and datasets read from files with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from idiolect.data.cifar import read_cifar_part
+from idiolect.data.cinic import read_cinic
+from idiolect.data.dataset import Dataset
+from idiolect.data.emnist import read_emnist
+from idiolect.data.femnist import read_femnist
+from idiolect.data.file_content import FileContent, Part
+from idiolect.data.flickr_aes import read_flickr_aes
+from idiolect.data.idx import read_idx_part
+from idiolect.data.location import fetch_again, locate
+from idiolect.data.shakespeare import read_shakespeare_leaf, read_shakespeare_roles
+from idiolect.data.sources import Source
+from idiolect.data.tiny_imagenet import read_tiny_imagenet
+
+__all__ = ["load_files", "reader_of"]
+
+
+def _in_two_parts(read_part: Callable[..., Part]) -> Callable[..., FileContent]:
+    def read(source: Source, root: Path) -> FileContent:
+        folder, advice = locate(source, root), fetch_again(source, root)
+        train_x, train_y, train_sums = read_part(source.train_files, folder, advice)
+        test_x, test_y, test_sums = read_part(source.test_files, folder, advice)
+        return FileContent(train_x, train_y, test_x, test_y, train_sums | test_sums)
+
+    return read
+
+
+_READERS: dict[str, Callable[..., FileContent]] = {
+    "idx": _in_two_parts(read_idx_part),
+    "cifar": _in_two_parts(read_cifar_part),
+    "emnist": read_emnist,
+    "femnist": read_femnist,
+    "shakespeare-leaf": read_shakespeare_leaf,
+    "shakespeare-roles": read_shakespeare_roles,
+    "cinic": read_cinic,
+    "tiny-imagenet": read_tiny_imagenet,
+    "flickr-aes": read_flickr_aes,
+}
+
+
+def reader_of(source: Source) -> Callable[..., FileContent]:
+    """Returns the function that reads a dataset's files; its keyword arguments are the dataset's options."""
+    return _READERS[source.layout]
+
+
+def load_files(source: Source, root: Path, **options: Any) -> Dataset:
+    """Reads a dataset from its files under the data folder `root`."""
+    found = reader_of(source)(source, root, **options)
+    manifest: dict[str, Any] = {
+        "source": source.home,
+        "licence": source.licence,
+        "sha256": found.sha256,
+        "counts": {"train": len(found.train_y), "test": len(found.test_y)},
+    }
+    if found.owners:
+        manifest["owners"] = list(found.owners)
+    if found.left_out:
+        manifest["left_out"] = found.left_out
+    return Dataset(
+        name=source.name,
+        train_x=found.train_x,
+        train_y=found.train_y,
+        test_x=found.test_x,
+        test_y=found.test_y,
+        n_classes=found.n_classes or source.n_classes,
+        mean=source.mean,
+        std=source.std,
+        manifest=manifest,
+        train_ids=found.train_ids,
+        vocabulary=source.vocabulary,
+    )

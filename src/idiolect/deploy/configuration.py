@@ -1,0 +1,218 @@
+"""The configuration files of a deployment: the experiment, the server's settings, and each site's own.
+
+``experiment.json`` is what server and sites agree on, ``deployment.toml`` what the server is told, and ``site.toml``
+what a site is told of itself.  ``deploy init`` writes all of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from idiolect.core import Method
+from idiolect.deploy.code_digest import code_digest, load_own_code
+from idiolect.errors import UserError
+from idiolect.experiments import Experiment, with_settings
+from idiolect.experiments.setting import Inputs
+from idiolect.records import spec_hash
+from idiolect.records.atomic_files import write_atomically
+
+__all__ = [
+    "Deployment",
+    "DeploymentPlan",
+    "SiteConfig",
+    "SiteEntry",
+    "individual_uploads",
+    "make_plan",
+    "read_deployment",
+    "read_plan",
+    "read_site",
+    "write_deployment",
+    "write_plan",
+    "write_site",
+]
+
+PLAN, SITE, DEPLOYMENT = "experiment.json", "site.toml", "deployment.toml"
+
+
+@dataclass(frozen=True)
+class DeploymentPlan:
+    """The experiment that server and sites agree on.
+
+    Args:
+        inputs: what a network must know of the data.
+        tokens: rows are sequences of token ids, not images.
+        identity: hash of the experiment and its inputs; every message names it.
+        code: digest of the code that decides numbers.
+    """
+
+    experiment: Experiment
+    inputs: Inputs
+    tokens: bool
+    identity: str
+    code: str
+
+    @property
+    def population(self) -> int:
+        """Returns the number of sites that train; newcomers are not counted."""
+        return self.experiment.clients - self.experiment.newcomers
+
+
+@dataclass(frozen=True)
+class SiteEntry:
+    """A site as the server's configuration lists it.
+
+    Args:
+        client: its number in the federation.
+        number: its number in the partition, which decides how its rows are split.
+    """
+
+    name: str
+    client: int
+    number: int
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """The server's settings.
+
+    Args:
+        address: host and port at which sites reach the server.
+        plain: connections have no certificates; on loopback only.
+        deadline: seconds that a round waits for the sites it selected.
+        wait: seconds that the server waits for all sites before the first round.
+        grace: seconds that a site may be away in a round before it is left out.
+        min_sites: replies that a round needs.
+    """
+
+    folder: Path
+    address: str
+    plain: bool
+    deadline: float
+    wait: float
+    grace: float
+    min_sites: int
+    sites: tuple[SiteEntry, ...]
+
+    @property
+    def local_address(self) -> str:
+        """Returns the address at which the server's own machine reaches it."""
+        return f"127.0.0.1:{self.address.rpartition(':')[2]}"
+
+    @property
+    def server(self) -> Path:
+        return self.folder / "server"
+
+    def site_folder(self, site: SiteEntry) -> Path:
+        return self.folder / "sites" / site.name
+
+
+@dataclass(frozen=True)
+class SiteConfig:
+    """A site's own settings.
+
+    Args:
+        experiment, code: the plan's identity and code digest that the site agreed to; it refuses any other.
+        data, private: folders, relative to the site's own.
+    """
+
+    folder: Path
+    name: str
+    client: int
+    number: int
+    address: str
+    plain: bool
+    experiment: str
+    code: str
+    data: str
+    private: str
+
+
+def make_plan(experiment: Experiment, inputs: Inputs, tokens: bool, folder: Path) -> DeploymentPlan:
+    """Returns the plan of an experiment, with the code digest of this installation and of ``folder``."""
+    written = _plan_values(experiment, inputs, tokens)
+    return DeploymentPlan(experiment, inputs, tokens, spec_hash(written)[:16], code_digest(folder)[:16])
+
+
+def individual_uploads(method: Method) -> str:
+    """Returns the notice for a method whose server uses single uploads; empty where it uses means alone."""
+    parts = [part.name for part in method.parts if part.individual]
+    if not parts:
+        return ""
+    return (
+        f"{method.name} looks at each site's upload by itself, not only at their mean ({', '.join(parts)}): the server "
+        "keeps and uses what a single site sent"
+    )
+
+
+def write_plan(folder: Path, plan: DeploymentPlan) -> None:
+    text = json.dumps(_plan_values(plan.experiment, plan.inputs, plan.tokens), indent=2)
+    write_atomically(folder / PLAN, text + "\n")
+
+
+def read_plan(folder: Path) -> DeploymentPlan:
+    """Reads the plan in a folder of the server or of a site, and loads the folder's own code first."""
+    load_own_code(folder)
+    found = _read(folder / PLAN, json.loads)
+    try:
+        inputs: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in found["inputs"].items()
+        }
+        experiment = with_settings(Experiment(), found["experiment"])
+        return make_plan(experiment, Inputs(**inputs), bool(found["tokens"]), folder)
+    except (KeyError, TypeError) as error:
+        raise UserError(f"{folder / PLAN} is not the experiment of a deployment: {error} is wrong") from None
+
+
+def read_deployment(folder: Path) -> Deployment:
+    found = _read(Path(folder) / DEPLOYMENT, tomllib.loads)
+    sites = tuple(SiteEntry(**site) for site in found.pop("site", []))
+    try:
+        return Deployment(folder=Path(folder).resolve(), sites=sites, **found)
+    except TypeError as error:
+        raise UserError(f"{Path(folder) / DEPLOYMENT} is not the file of a deployment: {error}") from None
+
+
+def read_site(folder: Path) -> SiteConfig:
+    found = _read(Path(folder) / SITE, tomllib.loads)
+    try:
+        return SiteConfig(folder=Path(folder).resolve(), **found)
+    except TypeError as error:
+        raise UserError(f"{Path(folder) / SITE} is not the file of a site: {error}") from None
+
+
+def write_deployment(deployment: Deployment) -> None:
+    values = {key: value for key, value in vars(deployment).items() if key not in ("folder", "sites")}
+    sites = "".join("\n[[site]]\n" + _toml(vars(site)) for site in deployment.sites)
+    write_atomically(deployment.folder / DEPLOYMENT, _toml(values) + sites)
+
+
+def write_site(config: SiteConfig) -> None:
+    values = {key: value for key, value in vars(config).items() if key != "folder"}
+    write_atomically(config.folder / SITE, _toml(values))
+
+
+def _toml(values: dict[str, Any]) -> str:
+    return "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
+
+
+def _plan_values(experiment: Experiment, inputs: Inputs, tokens: bool) -> dict[str, Any]:
+    return {
+        "experiment": dataclasses.asdict(experiment),
+        "inputs": inputs._asdict(),
+        "tokens": tokens,
+    }
+
+
+def _read(path: Path, parse: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+    try:
+        return parse(path.read_text())
+    except OSError:
+        raise UserError(f"there is no {path}; make a deployment with idiolect deploy init") from None
+    except ValueError as error:
+        raise UserError(f"{path} cannot be read: {error}") from None

@@ -1,0 +1,281 @@
+"""The server's connection to its sites over Flower's grid: who is connected, requests out, replies in.
+
+A node says which site it is by signing its answer to a greeting.  Requests go to the sites that are connected, and
+again to a site that restarts or whose request Flower lost.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from cryptography.hazmat.primitives.asymmetric import ec
+from flwr.app import Message
+from flwr.serverapp import Grid
+from torch import Tensor
+
+from idiolect.deploy.configuration import DeploymentPlan, SiteEntry
+from idiolect.deploy.keys import public_key
+from idiolect.deploy.messages import MESSAGE_TYPE, OpenedMessage, from_record, sign, to_record, verify
+from idiolect.errors import UserError
+
+__all__ = ["ConnectedSites", "Replies", "SiteConnection"]
+
+POLL_SECONDS = 0.1  # between looks at the grid for replies
+RESEND_SECONDS = 2.0  # after which a request that was not delivered goes again
+NODES_SECONDS = 1.0  # between looks at which nodes are connected
+GREETING_TTL = 120.0
+
+
+class NodeSession(NamedTuple):
+    """A Flower node from one start of it to the next."""
+
+    node: int
+    since: str
+
+
+@dataclass
+class ConnectedSites:
+    """Which site is behind which Flower node.
+
+    Args:
+        sites: the sites of the deployment.
+        keys: the folder of their public keys.
+        online: since when each connected node is there.
+        names: the site behind each node that has answered a greeting.
+    """
+
+    sites: tuple[SiteEntry, ...]
+    keys: Path
+    online: dict[int, str] = field(default_factory=dict)
+    names: dict[int, str] = field(default_factory=dict)
+
+    def key_of(self, name: str) -> ec.EllipticCurvePublicKey:
+        return public_key(self.keys / f"{name}.pub")
+
+    def unknown_nodes(self) -> list[int]:
+        """Returns the connected nodes whose site is not known yet."""
+        return [node for node in self.online if node not in self.names]
+
+    def sessions(self) -> dict[str, NodeSession]:
+        """Returns the connected sites by name; where several nodes are one site, the latest counts."""
+        found: dict[str, NodeSession] = {}
+        for node, since in sorted(self.online.items(), key=lambda item: item[1]):
+            if node in self.names:
+                found[self.names[node]] = NodeSession(node, since)
+        return found
+
+
+class Replies(NamedTuple):
+    """What sites replied to a request.
+
+    Args:
+        messages: by site.
+        missing: by site, why there is no reply that can be used.
+    """
+
+    messages: dict[str, OpenedMessage]
+    missing: dict[str, str]
+
+
+class PendingRequest(NamedTuple):
+    """A request without a reply yet; a greeting has no site."""
+
+    site: str
+    session: NodeSession
+    serial: list[int]
+
+
+@dataclass
+class SiteConnection:
+    """Sends signed requests to sites and collects their replies.
+
+    Args:
+        key: signs what the server sends.
+        heard: is told of each site that replies, refuses, or comes and goes.
+        start: is higher than that of every earlier start of the server, so that no request can be replayed.
+    """
+
+    grid: Grid
+    plan: DeploymentPlan
+    connected: ConnectedSites
+    key: ec.EllipticCurvePrivateKey
+    heard: Callable[[str, str], None] = lambda site, what: None
+    start: int = field(default_factory=time.time_ns)
+    sleep: Callable[[float], None] = time.sleep
+    now: Callable[[], float] = time.monotonic
+    _count: int = 0
+    _looked: float = float("-inf")
+    _pending: dict[str, PendingRequest] = field(default_factory=dict)
+    _greeted: set[NodeSession] = field(
+        default_factory=set
+    )  # that answered a greeting, as a site of ours or not
+
+    def wait_for(self, names: list[str], seconds: float) -> None:
+        """Waits until these sites are connected, or until the time is over."""
+        until = self.now() + seconds
+        while not set(names) <= self.connected.sessions().keys() and self.now() < until:
+            self._poll({})
+            self.sleep(POLL_SECONDS)
+
+    def request(
+        self,
+        headers: Mapping[str, Mapping[str, Any]],
+        tensors: Mapping[str, Tensor],
+        *,
+        deadline: float,
+        grace: float,
+        enough: int,
+    ) -> Replies:
+        """Sends each site its header with the same tensors, and collects the replies.
+
+        Args:
+            headers: by site.
+            deadline: seconds after which no reply is waited for.
+            grace: seconds that a site may be away before it is not waited for, if there are ``enough`` replies.
+        """
+        found, away = Replies({}, {}), dict.fromkeys(headers, self.now())
+        sent: dict[str, NodeSession] = {}
+        tried: dict[str, float] = {}
+        until = self.now() + deadline
+        while True:
+            for site, reply in self._poll(sent).items():
+                self._take(found, site, reply)
+            left = [site for site in headers if site not in found.messages and site not in found.missing]
+            sessions = self.connected.sessions()
+            for site in left:
+                if site in sessions:
+                    away[site] = self.now()
+                    waited = self.now() - tried.get(site, float("-inf"))
+                    if sent.get(site) != sessions[site] and waited >= RESEND_SECONDS:
+                        self.heard(site, "asked again" if site in tried else "asked")
+                        tried[site] = self.now()
+                        if self._send(site, sessions[site], headers[site], tensors, until - self.now()):
+                            sent[site] = sessions[site]
+            gone = [site for site in left if self.now() - away[site] > grace]
+            over = self.now() > until
+            if not left or over or (len(gone) == len(left) and len(found.messages) >= enough):
+                reason = "did not answer before the deadline" if over else "is not connected"
+                for site in left:
+                    found.missing[site] = reason
+                    self.heard(site, f"left out: {reason}")
+                self._pending = {key: one for key, one in self._pending.items() if not one.site}
+                return found
+            self.sleep(POLL_SECONDS)
+
+    def _take(self, found: Replies, site: str, reply: OpenedMessage | str) -> None:
+        """Adds a reply, or the refusal of either side, to what was found."""
+        refusal = reply if isinstance(reply, str) else reply.header.get("refused")
+        if isinstance(reply, OpenedMessage) and not refusal:
+            found.messages[site] = reply
+            self.heard(site, "answered")
+        else:
+            found.missing[site] = str(refusal)
+            self.heard(site, f"refused: {refusal}")
+
+    def _poll(self, sent: dict[str, NodeSession]) -> dict[str, OpenedMessage | str]:
+        """Looks once at the grid; returns the replies by site, or the sentence why one is refused.
+
+        A request that Flower lost is removed from ``sent``, so that it goes again.
+        """
+        if self.now() - self._looked >= NODES_SECONDS:
+            self._look_at_nodes()
+        found: dict[str, OpenedMessage | str] = {}
+        for message in self.grid.pull_messages(list(self._pending)) if self._pending else ():
+            pending = self._pending.pop(message.metadata.reply_to_message_id, None)
+            if pending is None:
+                continue
+            if not pending.site:
+                self._take_greeting(message, pending)
+            elif sent.get(pending.site) == pending.session:
+                if message.has_error():
+                    sent.pop(pending.site)
+                    continue
+                try:
+                    found[pending.site] = self._read(message, pending, pending.site)
+                except UserError as error:
+                    found[pending.site] = str(error)
+        return found
+
+    def _look_at_nodes(self) -> None:
+        """Notes which nodes are connected, and greets those whose site is not known."""
+        self._looked = self.now()
+        before = self.connected.sessions()
+        self.connected.online = {node.node_id: node.last_activated_at for node in self.grid.get_nodes()}
+        after = self.connected.sessions()
+        for site in before.keys() - after.keys():
+            self.heard(site, "went away")
+        for site in after.keys() - before.keys():
+            self.heard(site, "is back")
+        greeted = {pending.session for pending in self._pending.values() if not pending.site} | self._greeted
+        for node in self.connected.unknown_nodes():
+            session = NodeSession(node, self.connected.online[node])
+            if session not in greeted:
+                self._send("", session, {"kind": "hello"}, {}, GREETING_TTL)
+
+    def _take_greeting(self, message: Message, pending: PendingRequest) -> None:
+        """Notes the site behind a node; a node without the signature of a site stays unknown."""
+        if message.has_error():
+            return
+        self._greeted.add(pending.session)
+        name = _claimed_name(message)
+        if name not in {site.name for site in self.connected.sites}:
+            self.heard("", f"a node that calls itself {name!r} is no site of this deployment")
+            return
+        try:
+            reply = self._read(message, pending, name)
+        except UserError as error:
+            self.heard("", str(error))
+            return
+        if "refused" in reply.header:
+            self.heard(name, f"refused: {reply.header['refused']}")
+            return
+        self.connected.names[pending.session.node] = name
+        self.heard(name, "is connected")
+
+    def _read(self, message: Message, pending: PendingRequest, site: str) -> OpenedMessage:
+        reply = verify(from_record(message.content), self.connected.key_of(site), site)
+        if "refused" in reply.header:  # also where the site could not read the request's serial number
+            return reply
+        expected = {"experiment": self.plan.identity, "site": site, "serial": pending.serial}
+        for key, value in expected.items():
+            if reply.header.get(key) != value:
+                raise UserError(
+                    f"{site} answers with the {key} {reply.header.get(key)} where {value} was asked"
+                )
+        return reply
+
+    def _send(
+        self,
+        site: str,
+        session: NodeSession,
+        header: Mapping[str, Any],
+        tensors: Mapping[str, Tensor],
+        seconds: float,
+    ) -> bool:
+        """Gives a request to Flower; returns whether Flower took it."""
+        self._count += 1
+        serial = [self.start, self._count]
+        common = {"experiment": self.plan.identity, "code": self.plan.code, "serial": serial}
+        message = Message(
+            content=to_record(sign({**common, "site": site, **header}, tensors, self.key)),
+            dst_node_id=session.node,
+            message_type=MESSAGE_TYPE,
+            ttl=max(seconds, 1.0),
+            group_id=str(header.get("round", "")),
+        )
+        identities = [identity for identity in self.grid.push_messages([message]) if identity]
+        self._pending |= {identity: PendingRequest(site, session, serial) for identity in identities}
+        return bool(identities)
+
+
+def _claimed_name(message: Message) -> str:
+    """Returns the name that a reply claims, before its signature is verified."""
+    try:
+        return str(json.loads(from_record(message.content).header)["site"])
+    except (UserError, ValueError, KeyError, TypeError):
+        return ""

@@ -1,0 +1,235 @@
+"""Creates the folder of a deployment: the server's folder, one for each site, and the Flower app."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from idiolect.deploy.code_digest import OWN_CODE, load_file
+from idiolect.deploy.configuration import (
+    Deployment,
+    DeploymentPlan,
+    SiteConfig,
+    SiteEntry,
+    make_plan,
+    write_deployment,
+    write_plan,
+    write_site,
+)
+from idiolect.deploy.keys import is_loopback, write_certificates, write_key_pair
+from idiolect.deploy.processes import PROFILE
+from idiolect.deploy.site_data import DATA, write_rows
+from idiolect.engines import EngineChoice
+from idiolect.errors import UserError, refuse_outside
+from idiolect.experiments import Experiment, prepare
+from idiolect.experiments.setting import Inputs, Setting, pool_of, read_dataset
+from idiolect.federation.selection import newcomers_last
+from idiolect.partition import partition
+
+__all__ = ["DeploymentOptions", "add_site", "create_deployment", "replace_key"]
+
+PROJECT = """[project]
+name = "idiolect-app"
+version = "1.0.0"
+description = "A method of Idiolect where the data are"
+license = "Apache-2.0"
+dependencies = []
+
+[tool.flwr.app]
+publisher = "idiolect"
+
+[tool.flwr.app.components]
+serverapp = "idiolect_app:server"
+clientapp = "idiolect_app:client"
+
+[tool.flwr.app.config]
+deployment = {deployment}
+"""
+
+MODULE = '''"""The server and the client of this deployment; what they do is in the package Idiolect."""
+
+from idiolect.deploy.flower_app import client, server
+
+__all__ = ["client", "server"]
+'''
+
+
+@dataclass(frozen=True)
+class DeploymentOptions:
+    """The options of ``deploy init``.
+
+    Args:
+        address: host and port at which sites reach the server.
+        plain: connections have no certificates; on loopback only.
+        min_sites: replies that a round needs; None is two, or one where there is a single site.
+        deadline, wait, grace: seconds; see ``Deployment``.
+        with_data: writes each site's rows of the experiment's dataset, for a trial; otherwise sites bring their own.
+        code: a file that registers methods, parts or networks of the user's own.
+    """
+
+    address: str = "127.0.0.1:9093"
+    plain: bool = False
+    min_sites: int | None = None
+    deadline: float = 3600.0
+    wait: float = 60.0
+    grace: float = 30.0
+    with_data: bool = True
+    code: Path | None = None
+
+
+def create_deployment(
+    experiment: Experiment, folder: Path, options: DeploymentOptions, data_dir: Path | None = None
+) -> Deployment:
+    """Tries the experiment and writes the deployment's folder; an error leaves nothing behind."""
+    folder = Path(folder).resolve()
+    if folder.exists():
+        raise UserError(f"{folder} is there already; choose another folder or remove it")
+    _refuse_address(options)
+    most = max(experiment.clients - experiment.newcomers, 1)
+    min_sites = min(2, most) if options.min_sites is None else options.min_sites
+    refuse_outside("min_sites", min_sites, 1, most)
+    options = replace(options, min_sites=min_sites)
+    for name in ("deadline", "wait", "grace"):
+        refuse_outside(name, getattr(options, name), 0)
+    try:
+        folder.mkdir(parents=True, mode=0o700)
+        return _write(experiment, folder, options, data_dir)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _write(
+    experiment: Experiment, folder: Path, options: DeploymentOptions, data_dir: Path | None
+) -> Deployment:
+    server = folder / "server"
+    (server / "sites").mkdir(parents=True)
+    if options.code is not None:
+        load_file(options.code)
+        shutil.copyfile(options.code, server / OWN_CODE)
+    if experiment.client_test != "split":
+        raise UserError(
+            f"a deployment tests every site on rows of its own; set client_test to split, not {experiment.client_test}"
+        )
+    dataset = read_dataset(experiment.dataset, data_dir)
+    setting = prepare(experiment, EngineChoice("loop", "cpu", "a deployment"), dataset=dataset)
+    dataset = pool_of(experiment, dataset)
+    parted = partition(
+        experiment.partition, dataset.train_y, experiment.clients, experiment.seed, ids=dataset.train_ids
+    )
+    numbered = newcomers_last(len(parted.clients), experiment.newcomers, seed=experiment.seed)
+    experiment = replace(experiment, clients=len(numbered))
+    plan = make_plan(experiment, Inputs.of(dataset), dataset.is_tokens, server)
+    sites = tuple(SiteEntry(f"site-{client}", client, number) for client, number in enumerate(numbered))
+    chosen = {
+        key: getattr(options, key) for key in ("address", "plain", "deadline", "wait", "grace", "min_sites")
+    }
+    deployment = Deployment(folder=folder, sites=sites, **chosen)
+    _write_server(deployment, plan, setting, official=len(dataset.test_y) > 0)
+    for site in sites:
+        rows = parted.clients[site.number] if options.with_data else None
+        _write_site(deployment, plan, site)
+        if rows is not None:
+            where = deployment.site_folder(site) / "data" / DATA
+            write_rows(where, x=dataset.train_x[rows], y=dataset.train_y[rows])
+    return deployment
+
+
+def add_site(deployment: Deployment, plan: DeploymentPlan, name: str) -> Deployment:
+    """Adds a site that comes later; it brings its own rows and joins by the method's rule for newcomers."""
+    if not name.replace("-", "").replace("_", "").isalnum():
+        raise UserError(f"{name!r} cannot name a site; use letters, digits and hyphens")
+    if name in {site.name for site in deployment.sites}:
+        raise UserError(f"there is a site {name} already; choose another name")
+    client = max(site.client for site in deployment.sites) + 1
+    added = SiteEntry(name, client, client)
+    larger = replace(deployment, sites=(*deployment.sites, added))
+    _write_site(larger, plan, added)
+    write_deployment(larger)
+    return larger
+
+
+def replace_key(folder: Path) -> Path:
+    """Makes a new key pair for a site; returns the file of the public key, which the server needs."""
+    write_key_pair(folder)
+    return folder / "key.pub"
+
+
+def _write_server(deployment: Deployment, plan: DeploymentPlan, setting: Setting, official: bool) -> None:
+    server, federation = deployment.server, setting.federation
+    write_plan(server, plan)
+    write_key_pair(server)
+    if not deployment.plain:
+        host = deployment.address.rpartition(":")[0]
+        write_certificates(server / "tls", sorted({host, "localhost", "127.0.0.1"}))
+    if official:
+        write_rows(
+            server / DATA,
+            test_x=federation.server_x,
+            test_y=federation.server_y,
+            public_x=federation.x[federation.public],
+        )
+    write_deployment(deployment)
+    _write_app(deployment)
+    _write_profile(deployment)
+
+
+def _write_site(deployment: Deployment, plan: DeploymentPlan, site: SiteEntry) -> None:
+    """Writes all that a site needs; the folder can be moved to another machine as it is."""
+    folder, server = deployment.site_folder(site), deployment.server
+    (folder / "data").mkdir(parents=True)
+    write_plan(folder, plan)
+    if (server / OWN_CODE).exists():
+        shutil.copyfile(server / OWN_CODE, folder / OWN_CODE)
+    write_key_pair(folder)
+    shutil.copyfile(folder / "key.pub", server / "sites" / f"{site.name}.pub")
+    shutil.copyfile(server / "key.pub", folder / "server.pub")
+    if not deployment.plain:
+        shutil.copyfile(server / "tls" / "ca.crt", folder / "ca.crt")
+    write_site(
+        SiteConfig(
+            folder=folder,
+            name=site.name,
+            client=site.client,
+            number=site.number,
+            address=deployment.address,
+            plain=deployment.plain,
+            experiment=plan.identity,
+            code=plan.code,
+            data="data",
+            private="private",
+        )
+    )
+
+
+def _write_app(deployment: Deployment) -> None:
+    """Writes the app that Flower is given to run; it imports everything from this package."""
+    folder = deployment.folder / "app"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "pyproject.toml").write_text(PROJECT.format(deployment=json.dumps(str(deployment.folder))))
+    (folder / "idiolect_app.py").write_text(MODULE)
+
+
+def _write_profile(deployment: Deployment) -> None:
+    """Writes Flower's own configuration into the deployment's folder, not into the user's home."""
+    folder = deployment.server / "flower"
+    folder.mkdir(parents=True, exist_ok=True)
+    trust = (
+        "insecure = true"
+        if deployment.plain
+        else f"root-certificates = {json.dumps(str(deployment.server / 'tls' / 'ca.crt'))}"
+    )
+    address = f'address = "{deployment.local_address}"'
+    (folder / "config.toml").write_text(
+        f'[superlink]\ndefault = "{PROFILE}"\n\n[superlink.{PROFILE}]\n{address}\n{trust}\n'
+    )
+
+
+def _refuse_address(options: DeploymentOptions) -> None:
+    host, colon, port = options.address.rpartition(":")
+    if not (colon and host and port.isdigit() and 0 < int(port) < 65536):
+        raise UserError(f"address must be host:port, got {options.address!r}")
+    if options.plain and not is_loopback(host):
+        raise UserError(f"plain connections are for trials on loopback, and {host} is not; leave out --plain")

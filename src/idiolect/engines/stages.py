@@ -1,0 +1,172 @@
+"""Drives the stages of a round for a group of clients, of a later phase, and of the server itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from idiolect.core import UPLOAD, Batch, Context, Facts, Model, Program, Result, Stage, Tree
+from idiolect.core.trees import Rows, tree_map
+from idiolect.engines.contract import Outcome
+from idiolect.engines.evaluation import evaluate_context, group_context
+from idiolect.engines.packing import SINGLE, Packing
+from idiolect.engines.workload import Workload
+from idiolect.federation import plan_batches
+
+__all__ = ["round_of_group", "run_round", "run_settling", "serve", "serve_on", "settle_group"]
+
+
+def run_stages(
+    program: Program,
+    packing: Packing,
+    stages: tuple[Stage, ...],
+    context: Context,
+    feed: Callable[[Stage], Any],
+    previous: Result | None = None,
+) -> tuple[Context, Result | None]:
+    """Runs ``stages`` one after the other and adds their results to the context."""
+    for stage in stages:
+        before = [previous] if previous is not None and stage.start is None else []
+        state = packing.call(program, "begin", stage, context, *before)
+        state = packing.fold(program, stage, context, state, feed(stage))
+        previous = program.end(state)  # of every client at once: it works element by element
+        context = context._replace(results={**context.results, stage.name: previous})
+    return context, previous
+
+
+def run_round(
+    program: Program, packing: Packing, context: Context, feed: Callable[[Stage], Any]
+) -> tuple[Context, Tree]:
+    """The stages around the upload mark, then what stays and what is sent."""
+    plan = program.method.plan(program.scene, program.clock)
+    context, last = run_stages(program, packing, plan.before, context, feed)
+    trained = [context.results[stage.name] for stage in plan.before if stage.measure is None]
+    context = context._replace(results={**context.results, UPLOAD: trained[-1]})
+    messages = packing.call(program, "upload", None, context)
+    context, _ = run_stages(program, packing, plan.after, context, feed, last)
+    return context._replace(private=packing.call(program, "finish", None, context)), messages
+
+
+def run_settling(
+    program: Program,
+    packing: Packing,
+    phase: str,
+    context: Context,
+    feed: Callable[[Stage], Any],
+) -> Tree:
+    """The stages of the phase ``merged`` or ``end``, then the private state they lead to."""
+    plan = program.method.plan(program.scene, program.clock)
+    stages = plan.merged if phase == "merged" else plan.end
+    context, _ = run_stages(program, packing, stages, context, feed)
+    return packing.call(program, "score" if phase == "merged" else "personalise", None, context)
+
+
+def round_of_group(
+    program: Program,
+    work: Workload,
+    packing: Packing,
+    server: Tree,
+    privates: Mapping[int, Tree],
+    observe: bool,
+) -> Sequence[Outcome]:
+    """One round of the clients in ``privates``; the caller hands a single one, or a cohort, as the packing says."""
+    program = replace(program, differentiate=packing.differentiate)
+    clients = list(privates)
+    context = group_context(work, packing, server, privates)
+    before = evaluate_context(program, work, packing, context, clients, "test") if observe else None
+    feed = _feed(work, packing, program, clients)
+    context, messages = run_round(program, packing, context, feed)
+    after = evaluate_context(program, work, packing, context, clients, "test") if observe else None
+    chooses = observe and program.clock.newcomer and program.method.choices
+    chooses = chooses and all(len(work.federation.clients[c].valid) for c in clients)
+    valid = evaluate_context(program, work, packing, context, clients, "valid") if chooses else None
+    rows = packing.unpack((context.private, messages, context.results[UPLOAD].loss), len(clients))
+    if isinstance(rows, Rows) and not observe:
+        return Rows(Outcome(*rows.stacked, {}, {}), len(clients))
+    return [
+        Outcome(*row, *(found[i] if found else {} for found in (before, after, valid)))
+        for i, row in enumerate(rows)
+    ]
+
+
+def settle_group(
+    program: Program,
+    work: Workload,
+    packing: Packing,
+    phase: str,
+    server: Tree,
+    privates: Mapping[int, Tree],
+) -> Sequence[Tree]:
+    """New private state after the phase ``merged`` or ``end``."""
+    program = replace(program, differentiate=packing.differentiate)
+    clients = list(privates)
+    context = group_context(work, packing, server, privates)
+    feed = _feed(work, packing, program, clients)
+    return packing.unpack(run_settling(program, packing, phase, context, feed), len(clients))
+
+
+def _feed(work: Workload, packing: Packing, program: Program, clients: list[int]) -> Callable[[Stage], Any]:
+    return lambda stage: packing.feed(work, program, stage, clients)
+
+
+Messages = dict[str, tuple[Tree, Tensor]]
+
+
+def serve(program: Program, work: Workload, server: Tree, messages: Messages) -> Tree:
+    """The server's state after its stages; rates are absolute, whatever the clients' schedule."""
+
+    def feed(stage: Stage) -> Iterator[tuple[tuple[Batch, ...], None]]:
+        for batch in _batches(program, work, stage):
+            yield (batch,), None
+
+    return serve_on(program, server, messages, feed, work.like)
+
+
+def serve_on(program: Program, server: Tree, messages: Messages, feed, one: Tensor) -> Tree:  # type: ignore[no-untyped-def]
+    """``serve`` on any batches; ``one`` has the run's precision and device."""
+    program = replace(
+        program, differentiate=SINGLE.differentiate, clock=program.clock._replace(learning_rate=1.0)
+    )
+    facts = Facts(one.new_zeros(program.task.structure.n_classes), one, one)
+    private = {"buffers": {}, "slots": {}}
+    context = Context(server, private, facts, {}, _uploads(program, server, messages))
+    merged = Result({"model": server["params"]}, {"model": server["buffers"]}, {}, one, one, {})
+    plan = program.method.plan(program.scene, program.clock)
+    context, last = run_stages(program, SINGLE, plan.server, context, feed, merged)
+    assert last is not None
+    model = program.serve(context, Model(server["params"], server["buffers"]))
+    return {**server, "params": model.params, "buffers": model.buffers}
+
+
+def _uploads(program: Program, server: Tree, messages: Messages) -> Tree:
+    """Single uploads, for the parts that declare that they look at them: their own, or the server update's."""
+    found = {}
+    update = next((p.name for p in program.method.parts if "server update" in p.roles), "")
+    for part in program.method.parts:
+        if part.individual:
+            params, weights = messages[part.name if part.upload else update]
+            own = tree_map(lambda leaf: leaf.expand(len(weights), *leaf.shape), server["buffers"])  # noqa: B023
+            sent = messages["buffers"][0] if "buffers" in messages else {}
+            found[part.name] = {"params": params, "buffers": {**own, **sent}}
+    return found
+
+
+def _batches(program: Program, work: Workload, stage: Stage) -> Iterator[Batch]:
+    steps = stage.steps or 0
+    size = program.scene.batch_size
+    if stage.split == "none":
+        row = np.zeros(1, np.int64)
+        nothing = work.batch(row, row.astype(bool), row, {})
+        yield from (nothing._replace(x=torch.zeros_like(nothing.x)) for _ in range(steps))
+        return
+    position = ("server", program.clock.round)
+    plan = plan_batches(
+        work.federation.public, steps, size, seed=work.seed, position=position, drop_single=work.drop_single
+    )
+    for index, mask, key in zip(*plan, strict=True):
+        yield work.batch(index[mask], mask[mask], key[mask], {})

@@ -1,0 +1,105 @@
+"""``compare``: several methods on the same clients, splits and batches, with a table and pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from idiolect.engines import start_early
+from idiolect.errors import UserError
+from idiolect.experiments.execution import Execution, split_keywords
+from idiolect.experiments.identity import hash_of
+from idiolect.experiments.private_state import place_private_state
+from idiolect.experiments.run import run, with_public_samples
+from idiolect.experiments.setting import prepare
+from idiolect.experiments.spec import Experiment, with_settings
+from idiolect.experiments.tracking import open_log
+from idiolect.methods import method as read_method
+from idiolect.records import Run, run_name, spec_hash
+from idiolect.reports import write_report
+
+__all__ = ["Comparison", "compare"]
+
+HOLD_OUT = 0.1  # of the training part, where a method of a comparison chooses on validation data
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The runs of a comparison.
+
+    Args:
+        folder: holds the table, the pictures, and one folder per run.
+    """
+
+    folder: Path
+    runs: list[Run]
+
+
+def compare(
+    methods: Sequence[str],
+    *,
+    seeds: Sequence[int] = (0,),
+    experiment: Experiment | Callable[[str], Experiment] | None = None,
+    execution: Execution | None = None,
+    **settings: Any,
+) -> Comparison:
+    """Runs several methods on the same clients, splits and batches, and writes a table and pictures.
+
+    All experiments are prepared before the first one runs, so that a method that cannot run is refused at once.
+
+    Args:
+        methods: names or compositions.
+        seeds: every method runs once for each.
+        experiment: what all methods have in common, or a function that gives each method its experiment.
+        execution: how the runs are made; the comparison's folder lies in its ``out``, and the runs lie in that folder.
+        settings: fields of ``Experiment``, the same for all methods, and of ``Execution``; see ``run``.  Where a method
+            chooses on validation data and ``experiment`` holds none out, a tenth of the training part is held out for
+            all; ``valid=0`` given here holds out nothing, and such a method then reports the choice of an oracle,
+            named so.
+    """
+    if not methods or not seeds:
+        raise UserError("a comparison needs at least one method and one seed")
+    execution, chosen = split_keywords(execution, settings)
+    one_each = experiment if callable(experiment) else _with_method(experiment or Experiment())
+    bases = [
+        _with_needed_data(with_settings(one_each(m), chosen), methods, "valid" in chosen) for m in methods
+    ]
+    _refuse_repeated(methods, hashes := [hash_of(base) for base in bases])
+    where, out = execution.engine_choice(), Path(execution.out)
+    open_log(execution.log, out)  # refused before anything is prepared
+    start_early(where)
+    experiments = [replace(base, seed=seed) for base in bases for seed in seeds]
+    for checked in experiments:
+        place_private_state(prepare(checked, where, execution.data_dir), out, execution)
+    identity = spec_hash({"specs": hashes, "seeds": list(seeds)})
+    folder = out / run_name("compare", bases[0].dataset, bases[0].partition, identity, min(seeds))
+    inside = replace(execution, out=folder, engine=where.engine, device=where.device)
+    runs = [run(one, execution=inside) for one in experiments]
+    write_report(runs, folder)
+    return Comparison(folder, runs)
+
+
+def _refuse_repeated(methods: Sequence[str], hashes: Sequence[str]) -> None:
+    first: dict[str, str] = {}
+    for method, hash in zip(methods, hashes, strict=True):
+        if hash in first:
+            raise UserError(f"{first[hash]} and {method} are one method; give it once")
+        first[hash] = method
+
+
+def _with_method(base: Experiment) -> Callable[[str], Experiment]:
+    return lambda method: replace(base, method=method)
+
+
+def _with_needed_data(base: Experiment, methods: Sequence[str], explicit: bool) -> Experiment:
+    """Returns the experiment with one split for all: data that one method needs are held out for every method.
+
+    Args:
+        explicit: ``valid`` was asked for; then only a method that cannot run without validation data overrules it.
+    """
+    chosen = [read_method(text) for text in methods]
+    if base.valid <= 0 and any(m.needs_validation if explicit else m.uses_validation for m in chosen):
+        base = replace(base, valid=HOLD_OUT * (1 - base.test))
+    return with_public_samples(base, methods)

@@ -1,0 +1,105 @@
+"""The execution: a frozen value that says how a run is made; an ``Experiment`` says everything that changes numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from idiolect.engines import EngineChoice, place
+from idiolect.errors import refuse_outside, refuse_unknown_choice
+from idiolect.experiments.progress import Silent, Watcher
+from idiolect.experiments.spec import Experiment, unknown_setting
+from idiolect.experiments.tracking import TRACKERS
+from idiolect.federation import STORES
+
+__all__ = ["Execution", "split_keywords"]
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How a run is made: what computes it, where its files lie, and who is told about it.
+
+    Nothing here changes a number, beyond the last digits in which engines may differ.  Values that cannot work are
+    refused when the object is made.
+
+    Args:
+        engine: ``auto``, ``loop``, ``cohort``, ``pool`` or ``ray``.
+        device: ``auto``, ``cpu`` or ``cuda``.
+        workers: processes of the engines ``pool`` and ``ray``; None starts one for each core.
+        ray_address: address of a running Ray cluster, for the engine ``ray``; None starts one on this machine.
+        gpus_per_worker: GPUs of each worker of the engine ``ray``.
+        store: where private state is kept: ``auto``, ``device``, ``host`` or ``disk``.
+        store_cache: megabytes of a disk store that stay in memory; None leaves the choice to the store.
+        data_dir: folder of the datasets; None takes the environment variable ``IDIOLECT_DATA``.
+        out: folder in which the folders of runs are made.
+        resume: continues an interrupted run from its last checkpoint.
+        checkpoint_every: rounds between two checkpoints.
+        log: trackers that receive the numbers of every round, ``tensorboard`` and ``mlflow``; they write below ``out``.
+        notes: sentences that are kept in the record of the run.
+        watcher: receives the progress of the run; equality of two executions ignores it.
+
+    >>> Execution(engine="loop", workers=2)
+    Traceback (most recent call last):
+    idiolect.errors.UserError: workers are for the engines pool and ray; the engine here is loop
+    """
+
+    engine: str = "auto"
+    device: str = "auto"
+    workers: int | None = None
+    ray_address: str | None = None
+    gpus_per_worker: float = 0.0
+    store: str = "auto"
+    store_cache: float | None = None
+    data_dir: str | Path | None = None
+    out: str | Path = "runs"
+    resume: bool = False
+    checkpoint_every: int = 10
+    log: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    watcher: Watcher = field(default_factory=Silent, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        refuse_outside("checkpoint_every", self.checkpoint_every, 1)
+        refuse_unknown_choice("store", self.store, STORES)
+        if self.store_cache is not None:
+            refuse_outside("store_cache", self.store_cache, 0)
+        for name in ("log", "notes"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        for tracker in self.log:
+            refuse_unknown_choice("log", tracker, TRACKERS)
+        self.engine_choice()
+
+    def engine_choice(self) -> EngineChoice:
+        """Resolves ``auto`` to an engine and a device of this machine.
+
+        Raises:
+            UserError: the engine, device or workers are unknown or not available here.
+        """
+        return place(self.engine, self.device, self.workers, self.ray_address, self.gpus_per_worker)
+
+
+FIELDS = tuple(field.name for field in dataclasses.fields(Execution))
+
+
+def split_keywords(
+    execution: Execution | None, keywords: Mapping[str, Any]
+) -> tuple[Execution, dict[str, Any]]:
+    """Separates the keywords of ``run`` and its relatives into an execution and settings of the experiment.
+
+    Args:
+        execution: the base, or None for the defaults; a keyword wins over its field.
+        keywords: fields of ``Execution`` and of ``Experiment``, by name.
+
+    Raises:
+        UserError: a keyword is a field of neither.
+    """
+    settings = {key: value for key, value in keywords.items() if key not in FIELDS}
+    known = {field.name for field in dataclasses.fields(Experiment)}
+    for key in settings:
+        if key not in known:
+            raise unknown_setting(key, also=FIELDS)
+    changed = {key: value for key, value in keywords.items() if key in FIELDS}
+    return Execution(**changed) if execution is None else dataclasses.replace(execution, **changed), settings

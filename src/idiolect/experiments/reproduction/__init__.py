@@ -1,1 +1,0 @@
-"""From a paper's table or figure to runs, and from runs to its numbers."""

@@ -1,0 +1,311 @@
+"""One round of federated training, described once for simulations and deployments.
+
+A round selects clients, sends them the shared model, collects their answers, merges them, checks them, runs the
+server's own stages, lets every client settle, records what came of it, and evaluates.  ``Participants`` are those who
+answer: clients on an engine in a simulation, sites over a network in a deployment.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from idiolect.core import Method, Plan, Program, Tree, broadcast, server_round
+from idiolect.core.trees import Rows, all_finite, any_nan, count_scalars, tree_leaves
+from idiolect.engines import serve
+from idiolect.engines.cpu_tuning import threads_for
+from idiolect.errors import UserError
+from idiolect.evaluation import Scores
+from idiolect.experiments.scoring import ClientScores, NewcomerScores, ResultRecorder
+from idiolect.experiments.setting import Setting
+from idiolect.records import RoundBuffer, RowBuffer
+
+__all__ = [
+    "Answers",
+    "FederatedRun",
+    "FollowUp",
+    "FollowUpTasks",
+    "Messages",
+    "Participants",
+    "broken_rows",
+    "bytes_down",
+    "bytes_up",
+    "refuse_broken",
+]
+
+BYTES_PER_SCALAR = 4
+
+Messages = dict[str, tuple[Tree, Tensor]]  # by part: values and weights, stacked over clients
+
+
+class Answers(Protocol):
+    """What the selected clients sent back after training.
+
+    Attributes:
+        clients: those that answered, in client-id order.
+        messages: what they sent, stacked in that order.
+    """
+
+    clients: list[int]
+    messages: Messages
+
+    def check(self) -> None:
+        """Refuses answers that are not finite.  The merge is enqueued before, because this may wait for a device."""
+
+    def keep(self) -> None:
+        """Keeps the private state that belongs to the answers, now that they are merged."""
+
+    def mean_loss(self) -> float:
+        """Returns the mean training loss of the clients that answered."""
+        ...
+
+    def scores(self) -> Iterable[tuple[list[int], Mapping[str, Scores]]]:
+        """Returns by group of clients their scores before and after local training, in an observed round."""
+        ...
+
+
+class FollowUpTasks(NamedTuple):
+    """What all clients do after a merge, or at the end of the run.
+
+    Args:
+        settle: the phase whose stages they run, ``merged`` or ``end``; None where the method has none.
+        score: their predictors are scored.
+        remark: the numbers that parts want recorded are collected.
+    """
+
+    settle: str | None
+    score: bool
+    remark: bool
+
+
+class FollowUp(Protocol):
+    """The results of follow-up tasks; the clients have settled already."""
+
+    def scores(self) -> ClientScores | None:
+        """Returns the scores of all clients that answer, or None where nobody does."""
+        ...
+
+    def remarks(self) -> Iterable[tuple[int, Mapping[str, float]]]:
+        """Returns the numbers to record by client; asked for once, after ``scores``."""
+        ...
+
+
+class Participants(Protocol):
+    """Those who train, settle, score and join in a run."""
+
+    setting: Setting
+
+    def train(self, program: Program, sent: Tree, cohort: list[int], observe: bool) -> Answers:
+        """Has the selected clients train one round.
+
+        Args:
+            sent: what the server broadcasts.
+            observe: also scores them before and after their local training.
+        """
+        ...
+
+    def follow_up(self, program: Program, server: Tree, tasks: FollowUpTasks) -> FollowUp:
+        """Has all clients settle; what they score and remark can be asked of the result."""
+        ...
+
+    def join(self, server: Tree, round: int) -> NewcomerScores | None:
+        """Lets newcomers that have not joined yet join after the last round; returns None where there are none."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """Returns what a checkpoint must hold of the participants, but for private state."""
+        ...
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continues from the state of a checkpoint."""
+
+
+P = TypeVar("P", bound=Participants)
+
+
+@dataclass
+class FederatedRun(Generic[P]):
+    """The state of a run between rounds.
+
+    Args:
+        server: the server's state.
+        rows, rounds: the tables of results since the last checkpoint.
+        round: rounds completed.
+        latest: current numbers, for a progress bar.
+        picks: what was chosen on validation data, and by the oracle, at the last evaluation.
+        ended: the stages of the end of the run are done.
+    """
+
+    participants: P
+    server: Tree
+    rows: RowBuffer = field(default_factory=RowBuffer)
+    rounds: RoundBuffer = field(default_factory=RoundBuffer)
+    round: int = 0
+    latest: dict[str, float] = field(default_factory=dict)
+    picks: dict[str, str] = field(default_factory=dict)
+    ended: bool = False
+
+    @property
+    def setting(self) -> Setting:
+        return self.participants.setting
+
+    def advance(self) -> None:
+        """Runs one round: selects, trains, merges, settles, records, and evaluates where the experiment says so."""
+        began, setting = time.perf_counter(), self.setting
+        program, cohort = setting.program(self.round), setting.cohort(self.round)
+        evaluate = setting.experiment.evaluates(self.round + 1)
+        observe = evaluate or setting.experiment.observe == "always"
+        sent = broadcast(setting.method, self.server)
+        answers = self.participants.train(program, sent, cohort, observe)
+        down, up = self._merge(program, sent, answers)
+        tasks = self._tasks_after_merge(program, evaluate)
+        follow_up = self.participants.follow_up(program, self.server, tasks)
+        self._record_round(answers, down, up, began)
+        if observe:
+            for clients, scores in answers.scores():
+                self._recorder().cohort(clients, scores)
+        del answers  # evaluation needs the memory
+        if evaluate:
+            self._record_evaluation(program, follow_up, "before")
+
+    def finish(self) -> None:
+        """Runs the stages of the end of the run on all clients, once, and lets newcomers join."""
+        if not self.ended:
+            program = self.setting.program(self.round)
+            tasks = self._tasks_at_end(program)
+            follow_up = self.participants.follow_up(program, self.server, tasks)
+            if tasks.score:
+                self._record_evaluation(program, follow_up, "end")
+            for client, remarks in follow_up.remarks():
+                self._recorder().remarks(client, remarks)
+            self.ended = True
+        self.join_newcomers()
+
+    def join_newcomers(self) -> None:
+        """Lets newcomers that have not joined yet join by the method's rule; nothing on the server changes."""
+        scores = self.participants.join(self.server, self.round)
+        if scores is not None:
+            self.picks |= self._recorder().newcomers(scores)
+
+    def state(self) -> dict[str, Any]:
+        """Returns all that the next round depends on, but for private state; randomness comes from its number."""
+        picks = {name: torch.tensor(list(member.encode())) for name, member in self.picks.items()}
+        ended = torch.tensor(self.ended)
+        return {"server": self.server, **self.participants.state(), "picks": picks, "ended": ended}
+
+    def restore(self, round: int, state: Mapping[str, Any]) -> None:
+        """Continues from a checkpoint, whose tables stay where they are; ``rows`` and ``rounds`` collect what follows.
+
+        Tensors are copied, because rounding depends on how memory is aligned.
+        """
+        self.round, self.server = round, self.setting.work.copied(state["server"])
+        self.picks = {name: bytes(encoded.tolist()).decode() for name, encoded in state["picks"].items()}
+        self.ended = bool(state["ended"])
+        self.participants.restore(state)
+
+    def _merge(self, program: Program, sent: Tree, answers: Answers) -> tuple[int, int]:
+        """Merges the answers into the server's state; returns the bytes that travelled down and up."""
+        setting, messages, count = self.setting, answers.messages, len(answers.clients)
+        with threads_for(count * count_scalars(sent)):
+            merged = server_round(setting.method, self.server, messages, program.clock)
+        plan = program.method.plan(program.scene, program.clock)
+        population, policy = setting.federation.population, setting.experiment.buffers
+        down = bytes_down(sent, plan, program.clock.round, count, population, policy)
+        up = bytes_up(setting.method, messages, count)
+        answers.check()  # only now, after all that can be done while a device computes
+        self.server = _run_server_stages(setting, program, merged, messages)
+        answers.keep()
+        return down, up
+
+    def _tasks_after_merge(self, program: Program, evaluate: bool) -> FollowUpTasks:
+        stages = program.method.plan(program.scene, program.clock).merged
+        return FollowUpTasks("merged" if stages else None, score=evaluate, remark=False)
+
+    def _tasks_at_end(self, program: Program) -> FollowUpTasks:
+        stages = program.method.plan(program.scene, program.clock).end
+        remark = any(part.remarks for part in program.method.parts)
+        return FollowUpTasks("end" if stages else None, score=bool(stages), remark=remark)
+
+    def _record_round(self, answers: Answers, down: int, up: int, began: float) -> None:
+        """Records the loss, time and traffic of a round, which is complete by now."""
+        self.round += 1
+        loss = answers.mean_loss()
+        seconds = time.perf_counter() - began
+        self.rounds.add(self.round, seconds, len(answers.clients), down, up, loss)
+        self.latest["loss"] = loss
+
+    def _record_evaluation(self, program: Program, follow_up: FollowUp, moment: str) -> None:
+        """Records the scores of all clients and of the shared model."""
+        scores = follow_up.scores()
+        if scores is not None:
+            summary = self._recorder().everyone(program, scores, moment)
+            self.latest |= summary.numbers
+            self.picks = summary.picks
+
+    def _recorder(self) -> ResultRecorder:
+        return ResultRecorder(self.setting, self.rows, self.round, self.server)
+
+
+def broken_rows(messages: Messages, losses: Tensor, privates: Sequence[Tree]) -> Tensor:
+    """Returns by client whether what it sends is not finite or what it keeps holds a NaN.
+
+    Args:
+        privates: what the clients keep; may be nothing.
+    """
+    broken = ~all_finite((messages, losses))
+    return broken | any_nan(privates) if privates and tree_leaves(privates[0]) else broken
+
+
+def refuse_broken(clients: list[int], broken: Tensor, when: str) -> None:
+    """Raises for the first client that is ``broken``; reads the device once for all of them."""
+    found = [client for client, is_broken in zip(clients, broken.tolist(), strict=True) if is_broken]
+    if found:
+        raise UserError(
+            f"client {found[0]} got parameters that are not finite {when}; lower learning_rate or set clip_norm"
+        )
+
+
+def bytes_up(method: Method, messages: Messages, cohort_size: int) -> int:
+    """Returns the bytes that the cohort uploads: four for every scalar of its messages.
+
+    A part can say that fewer scalars of its values travel.
+    """
+    counts = {part.name: part.scalars for part in method.parts}
+    scalars = 0
+    for part, (values, _) in messages.items():
+        count = counts.get(part)
+        scalars += sum(map(count, Rows(values, cohort_size))) if count else count_scalars(values)
+    return BYTES_PER_SCALAR * scalars
+
+
+def bytes_down(
+    sent: Tree, plan: Plan, round: int, cohort_size: int, population: int, buffers: str = "average"
+) -> int:
+    """Returns the bytes that clients download: four for every scalar of what is sent.
+
+    A method whose every client scores the new model sends it to all of them after each merge; the next round then
+    starts from what they hold already.  Running statistics travel only where they are averaged: private ones stay
+    with their client, and frozen ones are those of the initial model.
+    """
+    scalars = count_scalars(sent if buffers == "average" else {**sent, "buffers": {}})
+    if not plan.merged:
+        return BYTES_PER_SCALAR * scalars * cohort_size
+    return BYTES_PER_SCALAR * scalars * (population + (cohort_size if round == 0 else 0))
+
+
+def _run_server_stages(setting: Setting, program: Program, server: Tree, messages: Messages) -> Tree:
+    """Returns the server's state after its own stages of the round, where the method has any."""
+    if not program.method.plan(program.scene, program.clock).server:
+        return server
+    server = serve(program, setting.work, server, messages)
+    if not all(bool(torch.isfinite(leaf).all()) for leaf in tree_leaves(server["params"])):
+        raise UserError(
+            f"the server's own stage of round {program.clock.round + 1} gave parameters that are not finite; "
+            "lower its learning rate"
+        )
+    return server

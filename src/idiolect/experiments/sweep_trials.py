@@ -1,0 +1,210 @@
+"""The trials of a sweep: axes read from text, and all their combinations or a random draw from them.
+
+An axis is written ``learning_rate=0.01,0.03``, ``map.alpha=0.5,0.9`` or ``map.alpha=0.1..0.9``.  A key with a dot is an
+option of a method, one without is a setting of the scene.  Commas separate values; a range ``low..high`` is sampled
+uniformly, or uniformly on a logarithmic scale when ``:log`` follows.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from idiolect.core.seeds import derive
+from idiolect.errors import UserError, unknown_name
+from idiolect.experiments.parameter_grids import combinations
+from idiolect.experiments.spec import Experiment
+from idiolect.methods.catalogue import identifier
+from idiolect.options import split_outside_brackets, with_options
+
+__all__ = ["Axis", "Trial", "parse_axis", "trials_of"]
+
+MOST = 10_000  # trials of a sweep
+FIXED = (
+    "method",
+    "seed",
+    "dataset",
+    "partition",
+    "clients",
+    "pool",
+    "client_test",
+    "valid",
+    "test",
+    "public",
+    "public_in_test",
+    "score_valid",
+)
+SETTINGS = [field.name for field in fields(Experiment) if field.name not in FIXED]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One option or setting that a sweep varies.
+
+    Args:
+        method: the method whose option ``key`` is; empty for a setting of the scene.
+        values: the values to choose from; empty for a range.
+        low, high: ends of the range.
+    """
+
+    method: str
+    key: str
+    values: tuple[Any, ...] = ()
+    low: float = 0.0
+    high: float = 0.0
+    logarithmic: bool = False
+
+    @property
+    def written(self) -> str:
+        """The key as it is written on the command line."""
+        return f"{self.method}.{self.key}" if self.method else self.key
+
+    def draw(self, random: np.random.Generator) -> Any:
+        """Returns a random value; a range between two whole numbers gives whole numbers, ends included."""
+        if self.values:
+            return self.values[int(random.integers(len(self.values)))]
+        if self.logarithmic:
+            return float(math.exp(random.uniform(math.log(self.low), math.log(self.high))))
+        if isinstance(self.low, int) and isinstance(self.high, int):
+            return int(random.integers(self.low, self.high, endpoint=True))
+        return float(random.uniform(self.low, self.high))
+
+
+def parse_axis(text: str) -> Axis:
+    """Reads an axis as the command line writes it.
+
+    >>> parse_axis("map.transfer=kd,mmd")
+    Axis(method='map', key='transfer', values=('kd', 'mmd'), low=0.0, high=0.0, logarithmic=False)
+    """
+    name, equals, values = text.partition("=")
+    method, dot, key = name.strip().rpartition(".")
+    if not equals or not key or not values.strip():
+        raise UserError(f"cannot read {text!r}; write key=a,b,c, method.option=a,b,c or key=low..high")
+    if not dot and key in FIXED:
+        raise UserError(
+            f"{key} cannot be varied in a sweep: its trials are compared on the same data and seeds"
+        )
+    if not dot and key not in SETTINGS:
+        raise unknown_name("setting", key, SETTINGS)
+    method = identifier(method)
+    if ".." in values:
+        return _range(text, method, key, values)
+    return Axis(method, key, tuple(_value(word) for word in split_outside_brackets(values, ",") if word))
+
+
+def _range(text: str, method: str, key: str, values: str) -> Axis:
+    ends, _, scale = values.partition(":")
+    low, high = (_value(word) for word in ends.split("..", 1))
+    numbers = all(isinstance(end, int | float) and not isinstance(end, bool) for end in (low, high))
+    if not numbers or not low < high or scale.strip() not in ("", "log") or (scale and low <= 0):
+        raise UserError(f"cannot read the range of {text!r}; write low..high, or low..high:log from above 0")
+    return Axis(method, key, (), low, high, bool(scale))
+
+
+def _value(text: str) -> Any:
+    try:
+        return ast.literal_eval(text.strip())
+    except (ValueError, SyntaxError):
+        return text.strip()
+
+
+class Trial(NamedTuple):
+    """One combination of values.
+
+    Args:
+        name: the method's name without options; a composition keeps its text.
+        method: the method with its options in this trial.
+        options: options that are varied, by key.
+        settings: settings of the scene that are varied, by key.
+    """
+
+    name: str
+    method: str
+    options: dict[str, Any]
+    settings: dict[str, Any]
+
+
+def trials_of(
+    methods: Sequence[str],
+    axes: Sequence[Axis],
+    tried: Mapping[str, list[dict[str, Any]]],
+    draws: int = 0,
+    seed: int = 0,
+) -> list[Trial]:
+    """Returns all trials, method by method.
+
+    Args:
+        tried: settings of methods known beforehand, such as a paper's; each is combined with the axes.
+        draws: number of random trials of each method; 0 makes all combinations.
+        seed: of the random draws.
+    """
+    terms = [_terms(method) for method in methods]
+    _refuse_axes(axes, methods, terms, draws)
+    found = []
+    for names, method in zip(terms, methods, strict=True):
+        own = [axis for axis in axes if axis.method in ("", *names)]
+        known = tried.get(names[0], [{}])
+        points = _drawn(own, known, draws, derive(seed, "sweep", method)) if draws else _all(own, known)
+        found += [_trial(names, method, own, point, base) for base, point in points]
+    if len(found) > MOST:
+        raise UserError(
+            f"the sweep has {len(found)} trials, more than {MOST}; use fewer values or draw at random"
+        )
+    return found
+
+
+def _refuse_axes(
+    axes: Sequence[Axis], methods: Sequence[str], terms: Sequence[Sequence[str]], draws: int
+) -> None:
+    """Refuses axes that belong to no method, ranges where nothing is drawn, and keys that come twice."""
+    for axis in axes:
+        if axis.method and not any(axis.method in names for names in terms):
+            raise UserError(
+                f"{axis.written} varies {axis.method}, which is not among the methods: {', '.join(methods)}"
+            )
+        if not axis.values and not draws:
+            raise UserError(
+                f"{axis.written} has a range, which only a random sweep draws from; list values instead"
+            )
+    if len({axis.written for axis in axes}) < len(axes):
+        raise UserError("the same key is varied twice; give all its values at once")
+
+
+Points = Iterator[tuple[dict[str, Any], dict[str, Any]]]  # a known setting, and a value of every axis
+
+
+def _all(axes: Sequence[Axis], known: Sequence[dict[str, Any]]) -> Points:
+    """Yields every known setting with every combination of the axes."""
+    for base in known:
+        for point in combinations({axis.written: list(axis.values) for axis in axes}):
+            yield base, point
+
+
+def _drawn(axes: Sequence[Axis], known: Sequence[dict[str, Any]], draws: int, seed: int) -> Points:
+    """Yields ``draws`` random pairs of a known setting and a value of every axis."""
+    random = np.random.default_rng(seed)
+    for _ in range(draws):
+        base = known[int(random.integers(len(known)))]
+        yield base, {axis.written: axis.draw(random) for axis in axes}
+
+
+def _trial(
+    names: list[str], method: str, axes: Sequence[Axis], point: dict[str, Any], base: dict[str, Any]
+) -> Trial:
+    text, options = with_options(method, base), dict(base)
+    for axis in axes:
+        if axis.method:
+            text = with_options(text, {axis.key: point[axis.written]}, axis.method)
+            options[axis.key if axis.method == names[0] else axis.written] = point[axis.written]
+    settings = {axis.key: point[axis.written] for axis in axes if not axis.method}
+    return Trial(names[0] if len(names) == 1 else method, text, options, settings)
+
+
+def _terms(method: str) -> list[str]:
+    """Returns the names of the method and of the parts added to it."""
+    return [identifier(term.partition("(")[0]) for term in split_outside_brackets(method, "+")]

@@ -1,1 +1,0 @@
-"""What a sweep tries, and how its trials are told."""

@@ -1,0 +1,24 @@
+"""The store of clients' private state: in memory or on disk, with a cache and prefetch."""
+
+from idiolect.federation.store.placement import (
+    STORES,
+    Demand,
+    Placement,
+    choose_store,
+    open_store,
+    readable,
+)
+from idiolect.federation.store.row_format import RowFormat
+from idiolect.federation.store.store import ByClient, Store
+
+__all__ = [
+    "STORES",
+    "ByClient",
+    "Demand",
+    "Placement",
+    "RowFormat",
+    "Store",
+    "choose_store",
+    "open_store",
+    "readable",
+]

@@ -1,0 +1,186 @@
+"""Chooses where private state is kept: on the device, on the host or on disk, by its expected size and what is free."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from idiolect.core.trees import Tree
+from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice
+from idiolect.federation.store.disk import DiskStorage
+from idiolect.federation.store.memory import MemoryStorage
+from idiolect.federation.store.row_file import FOLDER, RowFile
+from idiolect.federation.store.row_format import RowFormat
+from idiolect.federation.store.store import RowStorage, Store
+
+__all__ = ["STORES", "Demand", "Placement", "choose_store", "open_store", "readable"]
+
+STORES = ("auto", "device", "host", "disk")
+SHARE = 0.25  # of free memory that private state may fill
+CACHE_SHARE, MOST_CACHE = 0.1, 10**9  # of free memory, and bytes, that a disk store's cache may fill
+CGROUP = Path("/sys/fs/cgroup")
+
+
+@dataclass(frozen=True)
+class Demand:
+    """How much private state a run can produce.
+
+    Args:
+        row_bytes: size of one client's row, at its largest.
+        holders: clients that can come to hold private state.
+        superseded: bytes of older rows that checkpoints still need.
+    """
+
+    row_bytes: int
+    population: int
+    holders: int
+    superseded: int
+
+    @property
+    def in_memory(self) -> int:
+        return self.row_bytes * self.holders
+
+    @property
+    def on_disk(self) -> int:
+        return self.in_memory + self.superseded
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a run keeps its private state.
+
+    Args:
+        kind: ``device``, ``host`` or ``disk``.
+        device: the device of the computation.
+        cache_bytes: memory of a disk store's cache.
+    """
+
+    kind: str
+    device: str
+    cache_bytes: int
+    demand: Demand
+
+    def facts(self) -> dict[str, int | str]:
+        """Returns what a run's manifest records."""
+        need = self.demand
+        return {"store": self.kind, "bytes_per_client": need.row_bytes, "bytes_at_most": need.in_memory}
+
+    def sentence(self) -> str:
+        """Returns the estimate as one line for the user."""
+        need = self.demand
+        who = f" of the {need.holders:,} that can take part" if need.holders < need.population else ""
+        where = {
+            "device": f"on {self.device}",
+            "host": "in memory",
+            "disk": f"on disk with {readable(self.cache_bytes)} of it in memory",
+        }[self.kind]
+        return (
+            f"private state: {readable(need.row_bytes)} x {need.population:,} clients, "
+            f"at most {readable(need.in_memory)}{who}, {where}"
+        )
+
+
+def choose_store(
+    demand: Demand, folder: Path, *, kind: str = "auto", device: str = "cpu", cache_mb: float | None = None
+) -> Placement:
+    """Chooses the device's memory, else the host's, else the disk: the first with a large enough share free.
+
+    Args:
+        folder: where the run is written; its disk holds the rows of a disk store and of all checkpoints.
+        kind: one of ``STORES``; anything but ``auto`` is taken as it is.
+        cache_mb: megabytes of a disk store's cache.
+
+    Raises:
+        UserError: the disk is too small.
+    """
+    refuse_unknown_choice("store", kind, STORES)
+    if cache_mb is not None:
+        refuse_outside("store_cache", cache_mb, 0)
+    free = free_disk(folder) + _there_already(folder)
+    if demand.on_disk > free:
+        raise UserError(
+            f"private state may need {readable(demand.on_disk)} of disk ({demand.on_disk:,} bytes) but {folder} has "
+            f"{readable(free)} free ({free:,} bytes); choose another folder with --out or fewer clients"
+        )
+    memory = free_memory()
+    if kind == "auto":
+        on_device = device != "cpu" and demand.in_memory <= SHARE * torch.cuda.mem_get_info()[0]
+        in_memory = "host" if demand.in_memory <= SHARE * memory else "disk"
+        kind = "device" if on_device else in_memory
+    if kind == "device" and device == "cpu":
+        kind = "host"
+    cache = min(CACHE_SHARE * memory, MOST_CACHE) if cache_mb is None else cache_mb * 1e6
+    return Placement(kind, device, int(cache), demand)
+
+
+def open_store(
+    placement: Placement, create: Callable[[int], Tree], examples: list[Tree], folder: Path
+) -> Store:
+    """Returns the store that a placement describes.
+
+    Args:
+        create: client -> its first private state.
+        examples: trees of every structure that private state can have.
+        folder: of the run.
+    """
+    form, population = RowFormat(examples), placement.demand.population
+    file = RowFile(folder, form, population)
+    storage: RowStorage
+    if placement.kind == "disk":
+        storage = DiskStorage(form, population, file, placement.cache_bytes)
+    else:
+        home = placement.device if placement.kind == "device" else "cpu"
+        storage = MemoryStorage(form, population, home, file)
+    return Store(create, storage, form, placement.device)
+
+
+def _there_already(folder: Path) -> int:
+    """Returns the bytes that an interrupted run already takes on disk."""
+    rows = Path(folder) / FOLDER / "rows"
+    return rows.stat().st_blocks * 512 if rows.exists() else 0
+
+
+def free_memory() -> int:
+    """Returns the bytes that this process may still allocate: the system's available memory, or a container's limit."""
+    free = _available()
+    try:
+        limit, used = (int((CGROUP / f"memory.{name}").read_text()) for name in ("max", "current"))
+    except (OSError, ValueError):  # no such limit
+        return free
+    return max(0, min(free, limit - used))
+
+
+def _available() -> int:
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+
+
+def free_disk(folder: Path) -> int:
+    """Returns the bytes that can be written under a folder, which need not exist yet."""
+    folder = Path(folder).absolute()
+    while not folder.exists():
+        folder = folder.parent
+    return shutil.disk_usage(folder).free
+
+
+def readable(n_bytes: float) -> str:
+    """Returns a size as text with two digits or more, in powers of 1000.
+
+    >>> readable(12), readable(1234), readable(93_720_000_000)
+    ('12 B', '1.2 kB', '94 GB')
+    """
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if n_bytes < 999.5 or unit == "TB":
+            break
+        n_bytes /= 1000
+    return f"{n_bytes:.1f} {unit}" if n_bytes < 9.95 and unit != "B" else f"{n_bytes:.0f} {unit}"

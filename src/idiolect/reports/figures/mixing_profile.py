@@ -1,0 +1,94 @@
+"""Accuracy along the segment between the shared and the private model (SuPerFed, figures 2 and 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from idiolect.errors import UserError
+from idiolect.records import Run
+from idiolect.reports.figures.charts import line_style
+from idiolect.reports.figures.style import INK, appearances, label_panel, legend_beside, make_panels, wrapped
+from idiolect.reports.run_groups import group_runs
+from idiolect.statistics import alpha_profile, pick, server_curve
+
+__all__ = ["profile_data", "profile_figure"]
+
+SHIFT = 0.012  # x distance between two methods, so that their error bars do not overlap
+
+
+def profile_data(runs: Iterable[Run]) -> pd.DataFrame:
+    """Returns `panel`, `line` (the method), `alpha`, `value` and `sd` over clients (n) in percent, `server`.
+
+    `server` is the accuracy of the global model on the server's test set.  Methods without mixtures are left out.
+
+    Raises:
+        UserError: no run has mixtures.
+    """
+    tables = []
+    for label, group in group_runs(runs).items():
+        try:
+            found = alpha_profile(group)
+        except UserError:
+            continue
+        shared = pd.Series([server_curve(run).iloc[-1] for run in group if len(server_curve(run))])
+        tables.append(
+            pd.DataFrame(
+                {
+                    "panel": "Final mixtures",
+                    "line": label,
+                    "alpha": found["alpha"],
+                    "value": 100 * found["mean"],
+                    "sd": 100 * found["sd_clients_ddof0"],
+                    "server": 100 * shared.mean(),
+                }
+            )
+        )
+    if not tables:
+        raise UserError("no run has predictors mix(0.0) to mix(1.0), such as SuPerFed's")
+    return pd.concat(tables, ignore_index=True)
+
+
+def profile_figure(
+    points: pd.DataFrame, title: str = "", *, columns: int = 4, lines: Iterable[str] = ()
+) -> Figure:
+    """Draws one panel for each `panel`, with error bars of one SD over clients.
+
+    A note names the best coefficient of each line with the word oracle, because it is chosen on test data.
+
+    Args:
+        points: columns `panel`, `line`, `alpha`, `value`, `sd`, and `server` where there is a global model.
+        lines: all lines of the report in order, so that each has the same colour in every figure.
+    """
+    panels, looks = list(dict.fromkeys(points["panel"])), appearances([*lines, *points["line"]])
+    figure, grid = make_panels(len(panels), title, columns=columns, size=(3.9, 3.3), share=True)
+    for axes, panel in zip(grid, panels, strict=True):
+        told = []
+        here = list(points[points["panel"] == panel].groupby("line", sort=False))
+        for place, (label, line) in enumerate(here):
+            style = {**line_style(looks[label]), "markersize": 4}
+            at = line["alpha"] + SHIFT * (place - (len(here) - 1) / 2)
+            axes.errorbar(at, line["value"], yerr=line["sd"], capsize=2, label=wrapped(str(label)), **style)
+            told.append(_told(str(label), line, len(here) > 1))
+        _write(axes, told)
+        label_panel(axes, str(panel), "Mixing coefficient", "Accuracy (%)")
+    legend_beside(figure, [bars for axes in grid for bars in axes.containers])
+    return figure
+
+
+def _told(label: str, line: pd.DataFrame, several: bool) -> str:
+    values = line.set_index("alpha")["value"]
+    best = pick(values, values, split="test")
+    text = f"best {best.value:.1f} at {best.which:g} ({best.rule})"
+    if "server" in line and pd.notna(line["server"].iloc[0]):
+        text += f", global {line['server'].iloc[0]:.1f}"
+    return f"{label}: {text}" if several else text
+
+
+def _write(axes: Axes, told: list[str]) -> None:
+    axes.text(
+        0.03, 0.03, "\n".join(told), transform=axes.transAxes, fontsize=7, va="bottom", color=INK, wrap=True
+    )

@@ -1,0 +1,100 @@
+"""Methods ranked over scenes, and the critical-difference figure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from idiolect import statistics
+from idiolect.errors import UserError
+from idiolect.records import Run
+from idiolect.reports.figures.style import INK, appearances
+from idiolect.reports.run_groups import SCENE, group_runs
+
+if TYPE_CHECKING:
+    from idiolect.statistics import Ranking
+
+__all__ = ["critical_difference_figure", "ranks_data", "ranks_figure"]
+
+ROW = 0.34  # inches between two labels
+BAR = 0.24  # rows between two bars
+GREY = "#999999"
+
+
+def ranks_data(runs: Iterable[Run]) -> pd.DataFrame:
+    """Returns the headline's accuracy, mean over clients and seeds, with scenes as rows and methods as columns.
+
+    A scene is a dataset with a partition and a model; a method that is missing in a scene is left out.
+
+    Raises:
+        UserError: there are fewer than two scenes, or fewer than three methods in all of them.
+    """
+    scenes: dict[str, list[Run]] = {}
+    for run in runs:
+        name = ", ".join(str(run.manifest[key]) for key in SCENE if key in run.manifest)
+        scenes.setdefault(name, []).append(run)
+    groups = {name: group_runs(found) for name, found in scenes.items()}
+    shared = [label for label in next(iter(groups.values()), {}) if all(label in g for g in groups.values())]
+    if len(groups) < 2 or len(shared) < 3:
+        raise UserError(f"ranks need three methods in each of two scenes, got {len(shared)} in {len(groups)}")
+    chosen = {name: {label: found[label] for label in shared} for name, found in groups.items()}
+    return statistics.scenario_table(chosen).rename_axis("scene")
+
+
+def ranks_figure(data: pd.DataFrame, methods: Iterable[str] = ()) -> Figure:
+    """Draws the critical-difference figure of the table of `ranks_data`."""
+    return critical_difference_figure(statistics.rank_methods(data), methods)
+
+
+def critical_difference_figure(ranking: Ranking, methods: Iterable[str] = ()) -> Figure:
+    """Draws mean ranks on a line, the best on the left, with bars over methods without a significant difference.
+
+    Args:
+        ranking: the result of `rank_methods`.
+        methods: all methods of the report in order, so that each has the same colour in every figure.
+    """
+    names, count = list(ranking.ranks.index), len(ranking.ranks)
+    looks = appearances([*methods, *names])
+    half = -(-count // 2)
+    bars = BAR * len(ranking.groups)
+    depth = bars + half + 0.6
+    figure = Figure(figsize=(9.5, ROW * (depth + 5)), layout="constrained")
+    axes = figure.subplots()
+    axes.set_xlim(1 - 0.32 * count, count + 0.32 * count)
+    axes.set_ylim(-depth, 3.2)
+    axes.axis("off")
+    _scale(axes, count, ranking.distance)
+    for place, (name, rank) in enumerate(ranking.ranks.items()):
+        left = place < half
+        level = -(bars + 0.7 + (place if left else count - 1 - place))
+        edge = 0.9 if left else count + 0.1
+        axes.plot([rank, rank, edge], [0, level, level], color=looks[str(name)].colour, linewidth=1.3)
+        side, text = ("right", f"{name}  {rank:.2f} ") if left else ("left", f" {rank:.2f}  {name}")
+        axes.text(edge, level, text, ha=side, va="center", fontsize=9, color=INK)
+    for place, group in enumerate(ranking.groups, 1):
+        first, last = (ranking.ranks[name] for name in (group[0], group[-1]))
+        axes.plot([first - 0.04, last + 0.04], [-BAR * place] * 2, color=INK, linewidth=2.8)
+    axes.set_title(_title(ranking), fontsize=11, loc="left", color=INK)
+    return figure
+
+
+def _scale(axes: Axes, count: int, distance: float) -> None:
+    """Draws the axis of ranks and, above it, the critical difference."""
+    axes.plot([1, count], [0, 0], color=GREY, linewidth=1)
+    for rank in range(1, count + 1):
+        axes.plot([rank, rank], [0, 0.18], color=GREY, linewidth=1)
+        axes.text(rank, 0.34, str(rank), ha="center", va="bottom", fontsize=9, color=INK)
+    axes.plot([1, 1 + distance], [1.7, 1.7], color=INK, linewidth=1.6, marker="|", markersize=8)
+    axes.text(1 + distance / 2, 1.9, f"CD {distance:.2f}", ha="center", va="bottom", fontsize=9, color=INK)
+
+
+def _title(ranking: Ranking) -> str:
+    verdict = "differ" if ranking.p_value < ranking.level else "are not told apart"
+    return (
+        f"Mean ranks over {ranking.scenarios} scenarios (1 is best); Friedman p = {ranking.p_value:.2g}: the methods "
+        f"{verdict} at {ranking.level:g}"
+    )

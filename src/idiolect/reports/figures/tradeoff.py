@@ -1,0 +1,110 @@
+"""Aggregation against personalisation: one mark for each method, or for each setting of one (MAP, figures 9 and 11)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from idiolect.records import Run
+from idiolect.reports.figures.style import (
+    COLOURS,
+    INK,
+    MARKERS,
+    appearances,
+    label_panel,
+    legend_beside,
+    make_panels,
+    tidy,
+    wrapped,
+)
+from idiolect.reports.run_groups import group_runs
+from idiolect.statistics import tradeoff
+
+__all__ = ["scatter_data", "scatter_figure", "settings_figure"]
+
+AXES = {"x": "aggregation", "y": "personalisation"}
+EDGE = 0.02  # x of methods without a global model, as a share of the width
+
+
+def scatter_data(runs: Iterable[Run]) -> pd.DataFrame:
+    """Returns the accuracies of both axes, one row per method; see `idiolect.statistics.tradeoff`."""
+    return tradeoff(group_runs(runs))
+
+
+def scatter_figure(data: pd.DataFrame, methods: Iterable[str] = ()) -> Figure:
+    """Draws one mark for each method, with one SD over seeds where there are several.
+
+    A method without a global model is drawn on the left edge.
+
+    Args:
+        data: the table of `scatter_data`.
+        methods: all methods of the report in order, so that each has the same colour in every figure.
+    """
+    looks = appearances([*methods, *data["method"]])
+    figure = Figure(figsize=(8.5, 4.9), layout="constrained")
+    axes = figure.subplots()
+    marks = []
+    for line in data.sort_values("personalisation", ascending=False).to_dict("records"):
+        look, whole = looks[line["method"]], not pd.isna(line["aggregation"])
+        style: dict[str, Any] = {"marker": look.marker, "color": look.colour, "markersize": 9}
+        style |= {"linestyle": "none", "fillstyle": "full" if whole else "none"}
+        spread = {axis: 100 * line[f"{name}_sd_seeds"] for axis, name in AXES.items()}
+        errors = {axis: None if pd.isna(value) else value for axis, value in spread.items()}
+        if whole:
+            at = 100 * line["aggregation"], 100 * line["personalisation"]
+            axes.errorbar(*at, xerr=errors["x"], yerr=errors["y"], capsize=3, **style)
+        else:
+            axes.plot(EDGE, 100 * line["personalisation"], transform=axes.get_yaxis_transform(), **style)
+        marks.append(Line2D([], [], label=wrapped(line["method"]), **style))
+    axes.set_xlabel("Global model on the server's test set (%)", fontsize=10, color=INK)
+    axes.set_ylabel("Personalised, mean over all clients (%)", fontsize=10, color=INK)
+    tidy(axes)
+    hollow = "hollow: no global model" if data["aggregation"].isna().any() else None
+    figure.legend(
+        handles=marks,
+        title=hollow,
+        title_fontsize=9,
+        loc="outside right center",
+        frameon=False,
+        fontsize=9,
+        labelspacing=0.8,
+        labelcolor=INK,
+    )
+    return figure
+
+
+def settings_figure(points: pd.DataFrame, title: str = "") -> Figure:
+    """Draws one mark for each setting of one method.
+
+    Args:
+        points: columns `colour` and `shape`, the two halves of a setting's name, `aggregation`, `personalisation`.
+    """
+    colours = dict(zip(dict.fromkeys(points["colour"]), COLOURS * len(points), strict=False))
+    shapes = dict(zip(dict.fromkeys(points["shape"]), MARKERS * len(points), strict=False))
+    figure, (axes,) = make_panels(1, title, size=(5.6, 4.4))
+    for line in points.to_dict("records"):
+        look = {"color": colours[line["colour"]], "marker": shapes[line["shape"]]}
+        axes.plot(
+            line["aggregation"],
+            line["personalisation"],
+            linestyle="none",
+            markersize=8,
+            markeredgecolor="white",
+            **look,
+        )
+    label_panel(axes, "", "Global model on the server's test set (%)", "Personalised, selected clients (%)")
+    marks = [
+        Line2D([], [], marker="s", linestyle="none", color=colour, label=str(name))
+        for name, colour in colours.items()
+    ]
+    marks += [
+        Line2D([], [], marker=shape, linestyle="none", color="#555555", label=str(name))
+        for name, shape in shapes.items()
+        if name
+    ]
+    legend_beside(figure, marks)
+    return figure

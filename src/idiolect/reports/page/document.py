@@ -1,0 +1,217 @@
+"""The data of the HTML page, as one JSON document made from records alone."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import pandas as pd
+
+from idiolect import statistics
+from idiolect.errors import UserError
+from idiolect.records import Run
+from idiolect.reports.figures.clients import teachers_data
+from idiolect.reports.figures.degradation import degradation_data
+from idiolect.reports.figures.learning_curves import targets_data
+from idiolect.reports.figures.mixing_profile import profile_data
+from idiolect.reports.figures.ranks import ranks_data
+from idiolect.reports.figures.style import COLOURS, LINES, MARKERS
+from idiolect.reports.page.scores import costs_part, measured_part
+from idiolect.reports.run_groups import SCENE, flat, group_runs
+from idiolect.reports.summary_table import notes_of
+from idiolect.statistics import Groups, headline, higher_is_better
+
+__all__ = ["as_json", "extras_part", "page_data", "ranks_part"]
+
+DIGITS = 6  # significant digits of numbers in the document
+FIRST = ("accuracy", "top5", "macro_f1", "loss", "ece", "mce")
+METRIC_TITLES = {
+    "accuracy": "Accuracy",
+    "top5": "Top-5 accuracy",
+    "macro_f1": "Macro F1",
+    "loss": "Loss",
+    "ece": "Calibration error (ECE)",
+    "mce": "Largest calibration error (MCE)",
+}
+MOST_CLIENTS = 200  # clients shown of one partition
+MAKERS: dict[str, Callable[[list[Run]], pd.DataFrame]] = {
+    "targets": targets_data,
+    "degradation": degradation_data,
+    "profile": lambda runs: profile_data(runs).rename(columns={"alpha": "x"}),
+    "teachers": teachers_data,
+}
+
+
+def page_data(runs: Iterable[Run], passed_over: Iterable[str] = ()) -> dict[str, Any]:
+    """Returns the document that the page shows, with one entry for each of its sections.
+
+    Args:
+        passed_over: sentences about folders that the report leaves out.
+
+    Raises:
+        UserError: there is no run, or a method has a seed twice.
+    """
+    runs = list(runs)
+    groups = {label: [measured_rows(run) for run in group] for label, group in group_runs(runs).items()}
+    metrics = metrics_data(groups)
+    return {
+        "methods": methods_data(groups),
+        "metrics": metrics,
+        "measured": {line["name"]: measured_part(groups, line["name"], line["higher"]) for line in metrics},
+        "costs": costs_part(groups),
+        "extras": extras_part(runs, list(groups)),
+        "ranks": ranks_part(runs),
+        "partitions": partitions_part(groups),
+        "settings": settings_part(groups),
+        "runs": runs_part(groups),
+        "notes": notes_of(runs),
+        "passed_over": list(passed_over),
+    }
+
+
+def as_json(document: Any) -> str:
+    """Returns JSON that is safe inside a script element, without `<`, `>` or `&`; NaN and infinity become null."""
+    text = json.dumps(_plain(document), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
+    return value
+
+
+def measured_rows(run: Run) -> Run:
+    """Returns the run with only the rows that the page reads: all clients' test splits and the server's test set."""
+    rows = run.rows
+    wanted = (rows["population"] == "all") & rows["split"].isin(["test", "server"])
+    return run._replace(rows=rows[wanted & rows["predictor"].isin(["global", headline(run)])])
+
+
+def methods_data(groups: Groups) -> list[dict[str, Any]]:
+    """Returns one entry per method: `label`, `predictor`, `seeds`, the scene, colour, dashes and marker."""
+    return [
+        {
+            "label": label,
+            "predictor": headline(runs[0]),
+            "seeds": [int(run.manifest["seed"]) for run in runs],
+            "colour": place % len(COLOURS),
+            "dash": _dash(LINES[place % len(LINES)]),
+            "marker": MARKERS[place % len(MARKERS)],
+            **{key: str(runs[0].manifest.get(key, "")) for key in (*SCENE, "method")},
+        }
+        for place, (label, runs) in enumerate(groups.items())
+    ]
+
+
+def metrics_data(groups: Groups) -> list[dict[str, Any]]:
+    """Returns the measured metrics that have a direction: `name`, `title`, `higher` (is better), `percent`."""
+    found: dict[str, dict[str, Any]] = {}
+    for run in (run for runs in groups.values() for run in runs):
+        for name in run.rows["metric"].unique():
+            described: Mapping[str, Any] = run.manifest.get("metrics", {}).get(name, {})
+            try:
+                better = higher_is_better(run, name)
+            except UserError:
+                continue
+            bounded = described.get("high", 1 if name == "accuracy" else None) == 1
+            line = {
+                "name": name,
+                "title": METRIC_TITLES.get(name, name),
+                "higher": better,
+                "percent": bounded,
+            }
+            found.setdefault(name, line)
+    order = {name: place for place, name in enumerate(FIRST)}
+    return sorted(found.values(), key=lambda line: (order.get(line["name"], len(order)), line["name"]))
+
+
+def _dash(line: str | tuple[int, tuple[float, ...]]) -> list[float]:
+    return [] if isinstance(line, str) else list(line[1])
+
+
+def partitions_part(groups: Groups) -> list[dict[str, Any]]:
+    """Returns every different partition: `title`, number of `clients`, `counts` of the first clients by class."""
+    found: dict[str, dict[str, Any]] = {}
+    for run in (run for runs in groups.values() for run in runs):
+        counts = run.manifest.get("class_counts")
+        if counts:
+            names = [str(run.manifest[key]) for key in ("dataset", "partition") if key in run.manifest]
+            line = {"title": ", ".join([*names, f"seed {run.manifest['seed']}"]), "clients": len(counts)}
+            found.setdefault(json.dumps(counts), {**line, "counts": counts[:MOST_CLIENTS]})
+    return list(found.values())
+
+
+def settings_part(groups: Groups) -> dict[str, Any]:
+    """Returns the settings `common` to all methods, and those `differing`, with one value for each method."""
+    specs = [flat(runs[0].manifest.get("spec", {})) for runs in groups.values()]
+    keys = list(dict.fromkeys(key for spec in specs for key in spec if key not in {"seed", "seeds"}))
+    values = {key: [_text(spec[key]) if key in spec else "" for spec in specs] for key in keys}
+    return {
+        "common": {key: found[0] for key, found in values.items() if len(set(found)) == 1},
+        "differing": {key: found for key, found in values.items() if len(set(found)) > 1},
+    }
+
+
+def runs_part(groups: Groups) -> list[dict[str, Any]]:
+    """Returns every run: place of its `method`, `seed`, `name`, and its `manifest` without the class counts."""
+    return [
+        {
+            "method": place,
+            "seed": int(run.manifest["seed"]),
+            "name": str(run.manifest["name"]),
+            "manifest": {key: value for key, value in run.manifest.items() if key != "class_counts"},
+        }
+        for place, runs in enumerate(groups.values())
+        for run in runs
+    ]
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def extras_part(runs: list[Run], labels: list[str]) -> dict[str, Any]:
+    """Returns the figures that only some runs allow, by name, as a list of panels with `title` and `lines` by method.
+
+    A line has `x`, `value` and `sd`, accuracies in percent, and `server` where a mixture has a global model.
+    """
+    found = {}
+    for name, make in MAKERS.items():
+        try:
+            data = make(runs)
+        except UserError:
+            continue
+        if len(data):
+            found[name] = [_panel(title, here, labels) for title, here in data.groupby("panel", sort=False)]
+    return found
+
+
+def _panel(title: Any, here: pd.DataFrame, labels: list[str]) -> dict[str, Any]:
+    kept = [name for name in ("x", "value", "sd", "server") if name in here]
+    by_method = {label: line[kept].to_dict("list") for label, line in here.groupby("line", sort=False)}
+    return {"title": str(title), "lines": [by_method.get(label) for label in labels]}
+
+
+def ranks_part(runs: list[Run]) -> dict[str, Any] | None:
+    """Returns `methods` and their mean `ranks`, the best first, the critical `distance` and Friedman's `p`."""
+    try:
+        found = statistics.rank_methods(ranks_data(runs))
+    except UserError:
+        return None
+    return {
+        "methods": list(found.ranks.index),
+        "ranks": found.ranks.tolist(),
+        "distance": found.distance,
+        "p": found.p_value,
+        "level": found.level,
+        "scenes": found.scenarios,
+    }

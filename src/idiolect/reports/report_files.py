@@ -1,0 +1,185 @@
+"""Writes the files of a report: tables, figures and the numbers behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from idiolect.errors import UserError, refuse_unknown_choice
+from idiolect.records import Run, write_atomically
+from idiolect.reports.comparison import (
+    intervals_data,
+    pairs_data,
+    users_csv,
+    users_data,
+    users_latex,
+    users_markdown,
+)
+from idiolect.reports.figures.calibration import calibration_data, calibration_figure
+from idiolect.reports.figures.charts import heat_figure
+from idiolect.reports.figures.clients import (
+    change_data,
+    change_figure,
+    clients_data,
+    clients_figure,
+    clients_heat_data,
+    teachers_data,
+    teachers_figure,
+)
+from idiolect.reports.figures.degradation import (
+    before_after_data,
+    before_after_figure,
+    degradation_data,
+    degradation_figure,
+)
+from idiolect.reports.figures.learning_curves import curves_data, curves_figure, targets_data, targets_figure
+from idiolect.reports.figures.mixing_profile import profile_data, profile_figure
+from idiolect.reports.figures.partition import partition_figure
+from idiolect.reports.figures.ranks import ranks_data, ranks_figure
+from idiolect.reports.figures.style import DPI, IMAGE_FORMATS, image
+from idiolect.reports.figures.tradeoff import scatter_data, scatter_figure
+from idiolect.reports.run_groups import group_runs
+from idiolect.reports.summary_table import csv_table, latex_table, markdown_table, notes_of, summarise
+from idiolect.reports.text_tables import to_csv
+
+__all__ = [
+    "FORMATS",
+    "SpecialFigure",
+    "refuse_unknown_formats",
+    "special_pictures",
+    "write_report",
+]
+
+TABLES = ("md", "csv", "tex")
+FORMATS = (*IMAGE_FORMATS, *TABLES)
+Maker = Callable[[list[Run]], pd.DataFrame]
+Drawer = Callable[[pd.DataFrame, list[str]], Figure]  # takes the numbers, and all methods for their colours
+MAKERS: dict[str, tuple[Maker, Drawer]] = {
+    "heat-map": (clients_heat_data, lambda data, _: heat_figure(data, column_label="Client", columns=1)),
+    "change": (change_data, lambda data, _: change_figure(data)),
+    "ranks": (ranks_data, ranks_figure),
+    "calibration": (calibration_data, calibration_figure),
+    "targets": (targets_data, targets_figure),
+    "zigzag": (before_after_data, lambda data, _: before_after_figure(data)),
+    "degradation": (degradation_data, degradation_figure),
+    "profile": (profile_data, lambda data, methods: profile_figure(data, lines=methods)),
+    "teachers": (teachers_data, teachers_figure),
+}
+
+
+def refuse_unknown_formats(formats: Iterable[str]) -> None:
+    """Raises a UserError that names the first unknown format."""
+    for name in formats:
+        refuse_unknown_choice("a format", name, FORMATS)
+
+
+def write_report(
+    runs: Iterable[Run],
+    folder: str | Path,
+    formats: Iterable[str] = ("png", "md", "csv"),
+    *,
+    special: bool = False,
+) -> list[Path]:
+    """Writes the tables, the figures and the numbers behind the figures, and returns the paths.
+
+    The files are `table.md`, `table.csv`, `curves.png`, `curves.csv`, `clients.png`, `clients.csv`, and `partition.png`
+    where a manifest holds `class_counts` (the first such run is drawn).  Several methods add `scatter.png` and
+    `scatter.csv`; methods on the same clients and seeds add `pairs.csv` (paired tests); methods whose seeds have the
+    same clients add `intervals.csv` (bootstrap).  Each file is written atomically.
+
+    Args:
+        formats: formats of the figures (png, svg, pdf) and of the tables (md, csv, tex); csv also writes the numbers
+            behind the figures.
+        special: whether to add the figures that only some runs allow (see `special_pictures`), and the table of users
+            where all methods have the same users.
+    """
+    runs, formats = list(runs), tuple(formats)
+    refuse_unknown_formats(formats)
+    folder = Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot make the folder {folder}: {error.strerror}") from error
+    contents = {**_tables(runs, formats), **_pictures(runs, formats, special)}
+    if special:
+        contents |= _users(runs, formats)
+    if "csv" in formats:
+        contents |= _certainty(runs)
+    return [write_atomically(folder / name, content) for name, content in contents.items()]
+
+
+def _tables(runs: list[Run], formats: tuple[str, ...]) -> dict[str, str]:
+    summary = summarise(runs)
+    makers = {"md": lambda: markdown_table(summary, notes_of(runs)), "csv": lambda: csv_table(summary)}
+    makers["tex"] = lambda: latex_table(summary)
+    return {f"table.{name}": makers[name]() for name in TABLES if name in formats}
+
+
+def _users(runs: list[Run], formats: tuple[str, ...]) -> dict[str, str]:
+    try:
+        table = users_data(runs)
+    except UserError:
+        return {}
+    makers = {"md": users_markdown, "csv": users_csv, "tex": users_latex}
+    return {f"users.{name}": makers[name](table) for name in TABLES if name in formats}
+
+
+def _certainty(runs: list[Run]) -> dict[str, str]:
+    """Returns confidence intervals and paired tests as CSV, where the runs can be paired."""
+    found: dict[str, str] = {}
+    with suppress(UserError):
+        found["intervals.csv"] = to_csv(intervals_data(runs))
+    if len(group_runs(runs)) > 1:
+        with suppress(UserError):
+            found["pairs.csv"] = to_csv(pairs_data(runs))
+    return found
+
+
+def _pictures(runs: list[Run], formats: tuple[str, ...], special: bool) -> dict[str, bytes | str]:
+    curves, clients, scatter = curves_data(runs), clients_data(runs), scatter_data(runs)
+    methods = list(dict.fromkeys(curves["method"]))
+    pictures = {"curves": curves_figure(curves), "clients": clients_figure(clients, methods)}
+    numbers = {"curves.csv": curves, "clients.csv": clients}
+    if len(scatter) > 1:
+        pictures["scatter"], numbers["scatter.csv"] = scatter_figure(scatter, methods), scatter
+    counted = next((run.manifest for run in runs if run.manifest.get("class_counts")), None)
+    if counted:
+        title = ", ".join(str(counted[key]) for key in ("dataset", "partition") if key in counted)
+        if len({run.manifest["seed"] for run in runs}) > 1:
+            title += f" (seed {counted['seed']})"
+        pictures["partition"] = partition_figure(counted["class_counts"], title)
+    for name, one in (special_pictures(runs) if special else {}).items():
+        pictures[name], numbers[f"{name}.csv"] = one.figure, one.data
+    contents: dict[str, bytes | str] = {}
+    for name, figure in pictures.items():
+        figure.set_dpi(DPI)
+        contents |= {f"{name}.{kind}": image(figure, kind) for kind in IMAGE_FORMATS if kind in formats}
+    if "csv" in formats:
+        contents |= {name: to_csv(table) for name, table in numbers.items()}
+    return contents
+
+
+class SpecialFigure(NamedTuple):
+    """A figure and the numbers behind it."""
+
+    figure: Figure
+    data: pd.DataFrame
+
+
+def special_pictures(runs: Iterable[Run]) -> dict[str, SpecialFigure]:
+    """Returns by name the figures that the runs have the measurements for, and leaves out the others."""
+    runs, found = list(runs), {}
+    methods = list(group_runs(runs))
+    for name, (make, draw) in MAKERS.items():
+        try:
+            data = make(runs)
+        except UserError:
+            continue
+        if len(data):
+            found[name] = SpecialFigure(draw(data, methods), data)
+    return found

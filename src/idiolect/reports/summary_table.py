@@ -1,0 +1,193 @@
+"""The summary of a report, one row for each method: as numbers, plain text, Markdown, LaTeX and CSV.
+
+The global accuracy is that of the predictor `global` on the server's test set.  The personalised accuracy is that of
+the method's headline predictor on the test split of every client, at the end of the run if measured then, else in the
+last round.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import pandas as pd
+
+from idiolect.records import Run
+from idiolect.reports.run_groups import group_runs
+from idiolect.reports.text_tables import to_csv, to_latex, to_markdown
+from idiolect.statistics import client_scores, server_curve, worst_tenth
+
+__all__ = [
+    "AVERAGED",
+    "WORDS",
+    "best_cells",
+    "csv_table",
+    "final_global",
+    "human_bytes",
+    "latex_table",
+    "markdown_table",
+    "notes_of",
+    "plain_rows",
+    "summarise",
+]
+
+AVERAGED = (
+    "global_accuracy",
+    "personal_accuracy",
+    "sd_clients",
+    "worst_tenth",
+    "bytes_down",
+    "bytes_up",
+    "seconds",
+)
+ABSENT = "-"
+ACCURACIES = {
+    "Global %": "global_accuracy",
+    "Personalised %": "personal_accuracy",
+    "Worst tenth %": "worst_tenth",
+}
+WORDS = ("Method", "Predictor")
+EXPLANATION = (
+    "Global: the global model on the server's test set. "
+    "Personalised: the named predictor, mean over all clients. "
+    "SD: over clients, n - 1. Worst tenth: mean of the worst ceil(10 %) of the clients. "
+    "Down and up: bytes per round, all clients together. Seconds: the whole run, evaluation included."
+)
+
+
+def summarise(runs: Iterable[Run]) -> pd.DataFrame:
+    """Returns one row per method, with means over seeds, and SDs over seeds where there are several.
+
+    Columns: `method` (its label), `seeds` (how many), `predictor` (the headline), `clients`, then, each as
+    the mean over seeds: `global_accuracy` (server's test set), `personal_accuracy` (mean over all clients),
+    `sd_clients` (SD over clients, n - 1), `worst_tenth` (mean of the worst ceil(10 %) of the clients),
+    `bytes_down` and `bytes_up` per round, `seconds` of the whole run; and `global_accuracy_sd_seeds`,
+    `personal_accuracy_sd_seeds`, `worst_tenth_sd_seeds` (n - 1, NaN for one seed).  Accuracies lie in [0,
+    1]; what was not measured is NaN.
+    """
+    return pd.DataFrame([_summary_row(label, group) for label, group in group_runs(runs).items()])
+
+
+def _summary_row(label: str, group: list[Run]) -> dict[str, Any]:
+    seeds = pd.DataFrame([_numbers(run) for run in group])
+    line: dict[str, Any] = {
+        "method": label,
+        "seeds": len(group),
+        "predictor": group[0].manifest.get("headline", "global"),
+        "clients": int(seeds["clients"].max()),
+    }
+    line.update({name: seeds[name].mean(skipna=False) for name in AVERAGED})
+    for name in ("global_accuracy", "personal_accuracy", "worst_tenth"):
+        line[f"{name}_sd_seeds"] = seeds[name].std(ddof=1, skipna=False)
+    return line
+
+
+def _numbers(run: Run) -> dict[str, float]:
+    clients = client_scores(run)
+    return {
+        "clients": len(clients),
+        "global_accuracy": final_global(run),
+        "personal_accuracy": float(clients.mean()),
+        "sd_clients": float(clients.std(ddof=1)),
+        "worst_tenth": worst_tenth(clients),
+        "bytes_down": float(run.rounds["bytes_down"].mean()),
+        "bytes_up": float(run.rounds["bytes_up"].mean()),
+        "seconds": float(run.manifest.get("seconds", run.rounds["seconds"].sum())),
+    }
+
+
+def final_global(run: Run) -> float:
+    """Returns the global accuracy of the last round that measured it, or NaN."""
+    points = server_curve(run)
+    return float(points.iloc[-1]) if len(points) else math.nan
+
+
+def plain_rows(summary: pd.DataFrame) -> list[list[str]]:
+    """Returns the table as strings, the header first, with a hyphen for what was not measured."""
+    several = bool((summary["seeds"] > 1).any())
+    lines = [_row_cells(line, several) for line in summary.to_dict("records")]
+    return [list(lines[0]), *(list(cells.values()) for cells in lines)]
+
+
+def markdown_table(summary: pd.DataFrame, notes: Iterable[str] = ()) -> str:
+    """Returns a Markdown table with the best accuracy of each column in bold, an explanation and notes."""
+    rows = plain_rows(summary)
+    columns = "".join("l" if title in WORDS else "r" for title in rows[0])
+    table = to_markdown(rows, columns, bold=best_cells(summary, rows[0]))
+    seeds = " ±: SD over seeds, n - 1." if (summary["seeds"] > 1).any() else ""
+    return "\n".join([table, EXPLANATION + seeds, *(f"\n- {note}" for note in notes)]) + "\n"
+
+
+def latex_table(summary: pd.DataFrame) -> str:
+    """Returns a LaTeX `tabular` with the rules of booktabs and the best accuracy of each column in bold."""
+    rows = plain_rows(summary)
+    columns = "".join("l" if title in WORDS else "r" for title in rows[0])
+    return to_latex(rows, columns, bold=best_cells(summary, rows[0]))
+
+
+def csv_table(summary: pd.DataFrame) -> str:
+    """Returns the unrounded numbers as CSV: accuracies in [0, 1], bytes, seconds; empty where not measured."""
+    return to_csv(summary)
+
+
+def best_cells(summary: pd.DataFrame, header: list[str]) -> list[tuple[int, int]]:
+    """Returns row (0 is the header) and column of the best value of each accuracy, as shown; none with one method."""
+    found = []
+    for title, name in ACCURACIES.items():
+        shown = [ABSENT if math.isnan(value) else f"{100 * value:.1f}" for value in summary[name]]
+        best = max((float(text) for text in shown if text != ABSENT), default=math.nan)
+        for row, text in enumerate(shown, 1):
+            if len(shown) > 1 and text != ABSENT and float(text) == best:
+                found.append((row, header.index(title)))
+    return found
+
+
+def notes_of(runs: Iterable[Run]) -> list[str]:
+    """Returns the notes of all manifests, each once; a note that not all methods share names its methods."""
+    groups = group_runs(runs)
+    owners: dict[str, list[str]] = {}
+    for label, group in groups.items():
+        for note in dict.fromkeys(note for run in group for note in run.manifest.get("notes", [])):
+            owners.setdefault(note, []).append(label)
+    everyone = len(groups)
+    return [note if len(who) == everyone else f"{', '.join(who)}: {note}" for note, who in owners.items()]
+
+
+def human_bytes(count: float) -> str:
+    """Returns a number of bytes as text, in units of 1000.
+
+    >>> human_bytes(0), human_bytes(999), human_bytes(1500), human_bytes(2.5e6)
+    ('0 B', '999 B', '1.5 kB', '2.5 MB')
+    """
+    if math.isnan(count):
+        return ABSENT
+    if round(count) < 1000:
+        return f"{count:.0f} B"
+    for unit in ("kB", "MB", "GB"):
+        count /= 1000
+        if round(count, 1) < 1000:
+            return f"{count:.1f} {unit}"
+    return f"{count / 1000:.1f} TB"
+
+
+def _row_cells(line: dict[Any, Any], several: bool) -> dict[str, str]:
+    cells = {
+        "Method": str(line["method"]),
+        "Global %": _percent(line, "global_accuracy"),
+        "Personalised %": _percent(line, "personal_accuracy"),
+        "Predictor": str(line["predictor"]),
+        "SD %": _percent(line, "sd_clients"),
+        "Worst tenth %": _percent(line, "worst_tenth"),
+        "Down": human_bytes(line["bytes_down"]),
+        "Up": human_bytes(line["bytes_up"]),
+        "Seconds": ABSENT if math.isnan(line["seconds"]) else f"{line['seconds']:.1f}",
+    }
+    return {**cells, "Seeds": str(line["seeds"])} if several else cells
+
+
+def _percent(line: dict[Any, Any], name: str) -> str:
+    if math.isnan(line[name]):
+        return ABSENT
+    spread = line.get(f"{name}_sd_seeds", math.nan)
+    return f"{100 * line[name]:.1f}" + ("" if math.isnan(spread) else f" ± {100 * spread:.1f}")

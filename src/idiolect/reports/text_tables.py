@@ -1,0 +1,161 @@
+r"""Writes tables as Markdown, LaTeX and CSV text, with one table of escapes for each format.
+
+A table is a list of rows of strings, the header first:
+
+>>> rows = [["Method", "Accuracy %"], ["fedavg", "61.0 ± 0.4"], ["map | mm_1", "72.5 ± 0.2"]]
+>>> print(to_markdown(rows, bold=[(2, 1)]), end="")
+| Method | Accuracy % |
+| :--- | ---: |
+| fedavg | 61.0 ± 0.4 |
+| map \| mm_1 | **72.5 ± 0.2** |
+>>> print(to_latex(rows, bold=[(2, 1)]), end="")
+% needs \usepackage{booktabs} and \usepackage[T1]{fontenc}
+\begin{tabular}{lr}
+\toprule
+Method & Accuracy \% \\
+\midrule
+fedavg & 61.0 $\pm$ 0.4 \\
+map \textbar{} mm\_1 & \textbf{72.5 $\pm$ 0.2} \\
+\bottomrule
+\end{tabular}
+>>> print(to_csv([["method", "accuracy"], ["fedavg", 0.61], ["map, mm", None]]), end="")
+method,accuracy
+fedavg,0.61
+"map, mm",
+
+Callers pass plain text: these functions escape every cell and the caption.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Collection, Sequence
+
+import pandas as pd
+
+__all__ = ["latex_text", "markdown_text", "to_csv", "to_latex", "to_markdown"]
+
+MARKDOWN_ESCAPES = {"|": r"\|", "\n": " "}
+MARKDOWN_RULES = {"l": ":---", "r": "---:", "-": "---"}
+LATEX_ESCAPES = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "#": r"\#",
+    "%": r"\%",
+    "_": r"\_",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+    "±": r"$\pm$",
+    "\n": " ",
+}
+BOOKTABS = (r"\toprule", r"\midrule", r"\bottomrule")
+PLAIN_RULES = (r"\hline", r"\hline", r"\hline")
+
+Rows = Sequence[Sequence[str]]
+Place = tuple[int, int]  # row and column of a cell, counted from 0 with the header as row 0
+
+
+def markdown_text(text: str) -> str:
+    r"""Returns text that a cell of a Markdown table can hold.
+
+    >>> print(markdown_text("a | b"))
+    a \| b
+    """
+    return "".join(MARKDOWN_ESCAPES.get(sign, sign) for sign in text)
+
+
+def latex_text(text: str) -> str:
+    r"""Returns text that LaTeX prints as it is; a double quote needs the T1 font encoding.
+
+    >>> print(latex_text("a_b & 5 % {c} \\"))
+    a\_b \& 5 \% \{c\} \textbackslash{}
+    """
+    return "".join(LATEX_ESCAPES.get(sign, sign) for sign in text)
+
+
+def to_markdown(rows: Rows, columns: str = "", *, bold: Collection[Place] = ()) -> str:
+    """Returns a Markdown table that ends with a newline.
+
+    Args:
+        rows: the header and the rows below it.
+        columns: one letter for each column: ``l`` left, ``r`` right, ``-`` as the viewer decides; without it, the
+            first column is left-aligned and all others are right-aligned.
+        bold: cells in bold print.
+    """
+    cells = [[markdown_text(cell) for cell in row] for row in rows]
+    for row, column in bold:
+        cells[row][column] = f"**{cells[row][column]}**"
+    header, *body = cells
+    rule = [MARKDOWN_RULES[letter] for letter in columns or _first_left(header)]
+    return "".join("| " + " | ".join(row) + " |\n" for row in [header, rule, *body])
+
+
+def to_latex(
+    rows: Rows,
+    columns: str = "",
+    *,
+    bold: Collection[Place] = (),
+    rules_before: Collection[int] = (),
+    booktabs: bool = True,
+    caption: str = "",
+) -> str:
+    r"""Returns a LaTeX ``tabular`` that ends with a newline, inside a ``table`` where there is a caption.
+
+    Args:
+        rows: the header and the rows below it.
+        columns: one letter for each column: ``l`` left or ``r`` right; without it, the first column is left-aligned and
+            all others are right-aligned.
+        bold: cells in bold print.
+        rules_before: rows, counted from 0 with the header as row 0, above which a rule is drawn besides the one
+            below the header.
+        booktabs: whether to draw the rules of booktabs; otherwise the rules are ``\hline``.
+        caption: text above the table.
+    """
+    top, middle, bottom = BOOKTABS if booktabs else PLAIN_RULES
+    cells = [[latex_text(cell) for cell in row] for row in rows]
+    for row, column in bold:
+        cells[row][column] = rf"\textbf{{{cells[row][column]}}}"
+    lines = [rf"\begin{{tabular}}{{{columns or _first_left(rows[0])}}}", top]
+    for place, line in enumerate(cells):
+        if place == 1 or place in rules_before:
+            lines.append(middle)
+        lines.append(" & ".join(line) + r" \\")
+    lines += [bottom, r"\end{tabular}"]
+    if caption:
+        lines = [r"\begin{table}", rf"\caption{{{latex_text(caption)}}}", *lines, r"\end{table}"]
+    return "\n".join([*_packages(lines, booktabs), *lines, ""])
+
+
+def to_csv(table: pd.DataFrame | Sequence[Sequence[object]]) -> str:
+    """Returns CSV text with unrounded numbers and Unix line ends.
+
+    Args:
+        table: a data frame, whose index is left out and whose missing values become empty cells, or the header and
+            the rows below it, where None becomes an empty cell.
+    """
+    if isinstance(table, pd.DataFrame):
+        return str(table.to_csv(index=False, lineterminator="\n"))
+    target = io.StringIO()
+    csv.writer(target, lineterminator="\n").writerows(table)
+    return target.getvalue()
+
+
+def _first_left(header: Sequence[str]) -> str:
+    return "l" + "r" * (len(header) - 1)
+
+
+def _packages(lines: Sequence[str], booktabs: bool) -> list[str]:
+    r"""Returns a comment that names the packages a document must load; ``\textquotedbl`` exists in T1 alone."""
+    if booktabs:
+        return [r"% needs \usepackage{booktabs} and \usepackage[T1]{fontenc}"]
+    if any(r"\textquotedbl" in line for line in lines):
+        return [r"% needs \usepackage[T1]{fontenc}"]
+    return []

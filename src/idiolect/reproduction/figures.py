@@ -1,0 +1,268 @@
+"""Reproduces a paper's figure: makes its runs, sums up each line in a number, and writes the points and the picture."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from idiolect.experiments.campaign import RunOutcome, RunRequest, run_campaign
+from idiolect.experiments.execution import Execution
+from idiolect.experiments.parameter_grids import combinations
+from idiolect.options import with_options
+from idiolect.records import Run
+from idiolect.reproduction.compared_number import ORACLE, ComparedNumber, selection_rule
+from idiolect.reproduction.figure_points import (
+    KINDS_OF_SINGLE_ROUNDS,
+    LINE_SUMMARIES,
+    ORACLE_KINDS,
+    POINTS_OF_RUN,
+    client_gains,
+)
+from idiolect.reproduction.papers import FIGURE_KINDS, FigureLine, MetricReading, PaperFigure, table
+from idiolect.reproduction.pictures import points_of_tables, write_figure_files
+from idiolect.reproduction.reproduction_result import Reproduction, write_reproduction
+from idiolect.reproduction.request import ReproductionRequest, refuse_unknown_names
+from idiolect.reproduction.studies.study_figures import STUDY_KINDS, reproduce_study_figure
+from idiolect.reproduction.tables import table_numbers
+
+__all__ = ["reproduce_figure"]
+
+PERCENT = ("accuracy", "top5", "macro_f1")
+SCALED = ("value", "sd", "before", "after", "server")
+
+Outcomes = Mapping[Hashable, RunOutcome]
+Measured = tuple[ComparedNumber, list[pd.DataFrame]]  # a line's number, and its points for every seed
+
+
+def reproduce_figure(figure: PaperFigure, request: ReproductionRequest, execution: Execution) -> Reproduction:
+    """Makes the runs of a figure, or of some of its scenarios and methods; writes numbers, points and picture."""
+    if figure.kind in ("schematic", "unknown"):
+        note = f"nothing is run for {figure.id}: {FIGURE_KINDS[figure.kind]}"
+        return Reproduction(figure.id, figure.caption, request.quick, (), (note,), None)
+    if figure.kind in STUDY_KINDS:
+        return reproduce_study_figure(figure, request, execution)
+    if figure.kind == "table":
+        numbers = _numbers_of_tables(figure, request, execution)
+        points, notes = points_of_tables(numbers, figure.tables), list(figure.notes)
+    else:
+        numbers, points = _numbers_of_lines(figure, request, execution)
+        notes = _notes(figure, request)
+    done, folder = write_reproduction(figure.id, figure.caption, numbers, notes, request, execution.out)
+    if len(points):
+        write_figure_files(_ordered(points), figure, folder, request)
+    return done
+
+
+def _notes(figure: PaperFigure, request: ReproductionRequest) -> list[str]:
+    notes = [f"a line's number: {LINE_SUMMARIES[figure.kind][0]}", *figure.notes]
+    if figure.kind == "degradation":
+        notes.append(
+            f"a download is compared with the client's last personalised model at the next {request.delta}"
+        )
+    if not request.quick:
+        notes += [f"the paper on {number.what}: {number.value:g}" for number in figure.numbers]
+    return notes
+
+
+def _ordered(points: pd.DataFrame) -> pd.DataFrame:
+    """Puts the columns that identify a point first."""
+    first = [name for name in ("panel", "line", "seed") if name in points]
+    return points[[*first, *(name for name in points if name not in first)]]
+
+
+def _numbers_of_tables(
+    figure: PaperFigure, request: ReproductionRequest, execution: Execution
+) -> list[ComparedNumber]:
+    """Returns one column of several tables, each table as a column of the figure."""
+    request = replace(request, columns=(figure.column,))
+    return [
+        replace(one, column=id)
+        for id in figure.tables
+        for one in table_numbers(table(id), request, execution)
+    ]
+
+
+class Trace(NamedTuple):
+    """A line in one scenario with one combination of what the figure varies.
+
+    Args:
+        varied: options and settings of this combination.
+    """
+
+    label: str
+    scenario: str
+    method: str
+    settings: dict[str, Any]
+    line: FigureLine
+    varied: dict[str, Any]
+
+
+def _numbers_of_lines(
+    figure: PaperFigure, request: ReproductionRequest, execution: Execution
+) -> tuple[list[ComparedNumber], pd.DataFrame]:
+    """Returns a number for every line, and all points.
+
+    Columns of the points: `panel` (the scenario), `line`, `group` (the line's name without what varies), `metric`,
+    `seed`, one for everything that varies, then those of the kind.
+    """
+    refuse_unknown_names("scenario", request.columns, figure.scenarios)
+    lines = (*figure.lines, *figure.compared)
+    refuse_unknown_names("method", request.methods, {line.method.partition("(")[0] for line in lines})
+    request = replace(request, every_round=figure.kind in KINDS_OF_SINGLE_ROUNDS)
+    traces = [
+        trace
+        for trace in (*_own_traces(figure), *_compared_traces(figure))
+        if request.wants(trace.scenario, trace.method)
+    ]
+    outcomes = run_campaign(
+        [one for trace in traces for one in _run_requests(figure, trace, request)], execution
+    )
+    if figure.kind == "change":
+        found = [_change(figure, old, new, request, outcomes) for old, new in _pairs(traces)]
+    else:
+        found = [_trace_number(figure, trace, request, outcomes) for trace in traces]
+    frames = [frame for _, frames in found for frame in frames]
+    numbers = [number for number, _ in found]
+    numbers += _best_compared(figure, traces, numbers)
+    return numbers, pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+
+
+def _own_traces(figure: PaperFigure) -> Iterator[Trace]:
+    for line in figure.lines:
+        for scenario in line.scenarios:
+            for options in combinations(figure.options):
+                for settings in combinations(figure.settings):
+                    varied = {key: _single(value) for key, value in {**options, **settings}.items()}
+                    label = " ".join([line.label, *(f"{key}={value}" for key, value in varied.items())])
+                    method = with_options(line.method, options)
+                    yield Trace(label, scenario, method, {**line.settings, **settings}, line, varied)
+
+
+def _single(value: Any) -> Any:
+    """Returns the value that a list of one value stands for."""
+    return value[0] if isinstance(value, list) and len(value) == 1 else value
+
+
+def _compared_traces(figure: PaperFigure) -> Iterator[Trace]:
+    """Yields the compared methods, each read over the rounds of every line of the figure; nothing varies."""
+    for line in figure.lines:
+        for other in figure.compared:
+            read = replace(line, reading=replace(other.reading, rounds=line.reading.rounds))
+            for scenario in other.scenarios:
+                yield Trace(f"{other.label}, {line.label}", scenario, other.method, {}, read, {})
+
+
+def _run_requests(figure: PaperFigure, trace: Trace, request: ReproductionRequest) -> Iterator[RunRequest]:
+    take = partial(_points, kind=figure.kind, reading=request.reading(trace.line.reading))
+    for seed in request.seeds:
+        experiment, notes = request.experiment(trace.scenario, trace.method, seed, trace.settings)
+        yield RunRequest((trace.label, trace.scenario, seed), experiment, notes, take)
+
+
+def _points(run: Run, kind: str, reading: MetricReading) -> pd.DataFrame:
+    return POINTS_OF_RUN[kind](run, reading)
+
+
+def _trace_number(
+    figure: PaperFigure, trace: Trace, request: ReproductionRequest, outcomes: Outcomes
+) -> Measured:
+    number = _unmeasured(trace.label, figure, trace, request)
+    wanted = [outcomes[trace.label, trace.scenario, seed] for seed in request.seeds]
+    if _any_without_value(wanted):
+        return number.not_measured(wanted), []
+    frames = [_scaled(outcome.value, trace) for outcome in wanted]
+    return _summed_up(number, figure, trace, request, frames)
+
+
+def _change(
+    figure: PaperFigure, old: Trace, new: Trace, request: ReproductionRequest, outcomes: Outcomes
+) -> Measured:
+    """Sums up what every client gains from one trace to the other."""
+    number = _unmeasured(f"{new.label} against {old.label}", figure, new, request)
+    before, after = (
+        [outcomes[trace.label, trace.scenario, seed] for seed in request.seeds] for trace in (old, new)
+    )
+    if _any_without_value([*before, *after]):
+        return number.not_measured([*before, *after]), []
+    gains = [client_gains(first.value, last.value) for first, last in zip(before, after, strict=True)]
+    return _summed_up(number, figure, new, request, [_scaled(frame, new) for frame in gains])
+
+
+def _unmeasured(row: str, figure: PaperFigure, trace: Trace, request: ReproductionRequest) -> ComparedNumber:
+    """Returns a number without its value: the unit, and the paper's number unless the request is quick."""
+    unit = "%" if trace.line.reading.metric in PERCENT and figure.kind != "change" else ""
+    paper = None if request.quick else _printed(figure, trace)
+    return ComparedNumber(row, trace.scenario, unit=unit, paper=paper)
+
+
+def _summed_up(
+    number: ComparedNumber,
+    figure: PaperFigure,
+    trace: Trace,
+    request: ReproductionRequest,
+    frames: list[pd.DataFrame],
+) -> Measured:
+    """Adds the mean of the frames' summaries, one frame per seed; the points get the columns that identify them."""
+    _, summary = LINE_SUMMARIES[figure.kind]
+    rule = ORACLE if figure.kind in ORACLE_KINDS else selection_rule(trace.line.reading.predictor)
+    number = replace(number.measured([summary(frame) for frame in frames]), rule=rule, ran_as=trace.method)
+    columns = {
+        **{"panel": trace.scenario, "line": number.row, "group": trace.line.label},
+        "metric": trace.line.reading.metric,
+    }
+    points = [
+        frame.assign(**trace.varied, **columns, seed=seed)
+        for frame, seed in zip(frames, request.seeds, strict=True)
+    ]
+    return number, points
+
+
+def _any_without_value(outcomes: Sequence[RunOutcome]) -> bool:
+    return any(outcome.missing or outcome.failed for outcome in outcomes)
+
+
+def _scaled(points: pd.DataFrame, trace: Trace) -> pd.DataFrame:
+    """Turns fractions into percentages."""
+    if trace.line.reading.metric not in PERCENT:
+        return points
+    return points.assign(**{name: 100 * points[name] for name in SCALED if name in points})
+
+
+def _printed(figure: PaperFigure, trace: Trace) -> float | None:
+    """Returns what the paper prints of this line, where it prints a number of a line or a scenario."""
+    for number in figure.numbers:
+        named = number.line or number.scenario
+        if named and number.line in ("", trace.line.label) and number.scenario in ("", trace.scenario):
+            return number.value
+    return None
+
+
+def _pairs(traces: list[Trace]) -> Iterator[tuple[Trace, Trace]]:
+    """Yields the two lines of each scenario, the older first."""
+    by_scenario: dict[str, list[Trace]] = {}
+    for trace in traces:
+        by_scenario.setdefault(trace.scenario, []).append(trace)
+    yield from ((pair[0], pair[1]) for pair in by_scenario.values() if len(pair) == 2)
+
+
+def _best_compared(
+    figure: PaperFigure, traces: list[Trace], numbers: list[ComparedNumber]
+) -> Iterator[ComparedNumber]:
+    """Yields the best compared method for each line and scenario, chosen on test data as the paper does."""
+    if not figure.compared:
+        return
+    groups: dict[tuple[str, str], list[ComparedNumber]] = {}
+    for trace, number in zip(traces, numbers, strict=True):
+        if not trace.varied:
+            groups.setdefault((trace.line.label, trace.scenario), []).append(number)
+    for (label, _), group in groups.items():
+        row = f"[best compared method, {label}]"
+        if all(one.value is not None for one in group):
+            yield replace(max(group, key=lambda one: one.value or 0.0), row=row, rule=ORACLE)
+        else:
+            empty = ComparedNumber(row, group[0].column, unit=group[0].unit)
+            yield empty.lacking((one.missing for one in group), (one.failed for one in group))

@@ -1,0 +1,105 @@
+"""``reproduce``: runs the scenarios of a paper's table or figure and puts the numbers beside the paper's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice, unknown_name
+from idiolect.experiments.execution import Execution, split_keywords
+from idiolect.experiments.parameter_grids import grid
+from idiolect.reports import IMAGE_FORMATS
+from idiolect.reproduction.figures import reproduce_figure
+from idiolect.reproduction.papers import figure, figures, papers, table, tables
+from idiolect.reproduction.reproduction_result import Reproduction
+from idiolect.reproduction.request import ReproductionRequest
+from idiolect.reproduction.tables import reproduce_table
+from idiolect.statistics.local_degradation import DELTAS
+
+__all__ = ["Reproduction", "ids", "reproduce"]
+
+
+def ids() -> list[str]:
+    """Returns the ids of every table and figure."""
+    return [*(found.id for found in tables()), *(found.id for found in figures())]
+
+
+def reproduce(
+    id: str,
+    *,
+    columns: Sequence[str] = (),
+    methods: Sequence[str] = (),
+    seeds: int | None = None,
+    preset: str = "paper",
+    best_of_grid: bool = False,
+    delta: str = "selection",
+    quick: bool = False,
+    formats: Sequence[str] = ("png",),
+    execution: Execution | None = None,
+    **settings: Any,
+) -> Reproduction:
+    """Makes the unfinished runs of a table or figure, and writes it with the paper's numbers beside ours.
+
+    Args:
+        id: a table or figure, such as ``map-table2`` or ``fedphp-fig4``.
+        columns: columns of a table, or scenarios of a figure; all by default.
+        methods: names of methods; all by default.
+        seeds: number of seeds, from 0 on; by default as many runs as the paper averages (five of PersFL, one of the
+            others), and one with ``quick``.
+        preset: preset of the scenarios.
+        best_of_grid: runs every setting that the paper's authors tried and takes the best of each scenario, as the
+            paper does; for MAP's tables and the figure that is made of them.
+        delta: where a figure of local degradation (FedPHP, figure 6) compares the downloaded model with the client's
+            last personalised one: at the client's next ``selection``, or at the next ``round`` as the paper's equation
+            4 is written, which is read in rounds that evaluate all clients.
+        quick: uses the embedded data, few clients and few rounds; shows that it works and is never compared.
+        formats: file formats of a figure's picture: png, svg, pdf.
+        execution: how the runs are made; its ``out`` holds the runs and a folder with the table.  Interrupted runs are
+            always resumed.
+        settings: fields of ``Execution``; see ``run``.
+    """
+    execution, chosen = split_keywords(execution, settings)
+    for name in chosen:
+        raise UserError(f"{name} cannot be set: a reproduction runs the settings of the paper")
+    for name in formats:
+        refuse_unknown_choice("a format", name, IMAGE_FORMATS)
+    if id not in ids():
+        raise unknown_name("table or figure", id, ids())
+    if seeds is None:
+        seeds = 1 if quick else papers()[id.partition("-")[0]].seeds
+    refuse_outside("seeds", seeds, 1)
+    _refuse_needless_delta(id, delta)
+    request = ReproductionRequest(
+        preset,
+        tuple(range(seeds)),
+        quick,
+        columns=tuple(columns),
+        methods=tuple(name.strip().lower().replace("-", "_") for name in methods),
+        formats=tuple(formats),
+        delta=delta,
+        grid=_settings_tried(id) if best_of_grid else {},
+    )
+    if quick:
+        execution = replace(execution, checkpoint_every=1)
+    if id in {found.id for found in tables()}:
+        return reproduce_table(table(id), request, execution)
+    return reproduce_figure(figure(id), request, execution)
+
+
+def _refuse_needless_delta(id: str, delta: str) -> None:
+    refuse_unknown_choice("delta", delta, DELTAS)
+    own = [found.id for found in figures() if found.kind == "degradation"]
+    if delta != DELTAS[0] and id not in own:
+        raise UserError(f"{id} shows no local degradation, only {', '.join(own)} does; leave delta out")
+
+
+def _settings_tried(id: str) -> dict[str, list[dict[str, Any]]]:
+    """Returns the settings of every method that the paper's authors tried."""
+    own = {found.id for found in tables() if found.paper == "map"}
+    own |= {found.id for found in figures() if found.tables and own.issuperset(found.tables)}
+    if id not in own:
+        raise UserError(
+            f"{id} reports no best of several settings, only {', '.join(sorted(own))} do; leave best_of_grid out"
+        )
+    return grid("map").methods

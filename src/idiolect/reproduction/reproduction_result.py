@@ -1,0 +1,170 @@
+"""The result of a reproduction: its numbers beside the paper's, its notes, and its Markdown, CSV and LaTeX files."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from idiolect.records import write_atomically
+from idiolect.reproduction.compared_number import ComparedNumber
+from idiolect.reproduction.quick_experiment import QUICK_NOTE
+from idiolect.reproduction.request import ReproductionRequest
+
+__all__ = ["ABSENT", "Reproduction", "number_text", "write_files", "write_reproduction"]
+
+ABSENT = "-"
+CSV_COLUMNS = (
+    *("row", "column", "value", "low", "high", "seeds", "spread", "paper", "paper_spread"),
+    *("difference", "within", "unit", "ran_as", "rule", "missing", "failed", "quick"),
+)
+LATEX = {"&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "±": r"$\pm$", "$": r"\$"}
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """A finished reproduction of a table or figure.
+
+    Args:
+        numbers: every number, beside the paper's.
+        notes: what a reader of the numbers should know.
+        folder: holds the files; None where there was nothing to run.
+    """
+
+    id: str
+    caption: str
+    quick: bool
+    numbers: tuple[ComparedNumber, ...]
+    notes: tuple[str, ...]
+    folder: Path | None
+
+    @property
+    def failures(self) -> list[str]:
+        """The reasons of refusals, each once."""
+        return list(dict.fromkeys(one.failed for one in self.numbers if one.failed))
+
+
+def write_reproduction(
+    id: str,
+    caption: str,
+    numbers: Sequence[ComparedNumber],
+    notes: Sequence[str],
+    request: ReproductionRequest,
+    out: str | Path,
+) -> tuple[Reproduction, Path]:
+    """Writes the tables to ``<out>/<id>``, or ``<out>/<id>-quick``; returns the reproduction and that folder."""
+    all_notes = _notes(numbers, notes, request)
+    folder = Path(out) / (f"{id}-quick" if request.quick else id)
+    done = Reproduction(id, caption, request.quick, tuple(numbers), tuple(all_notes), folder)
+    write_files(folder, done)
+    return done, folder
+
+
+def _notes(
+    numbers: Sequence[ComparedNumber], given: Sequence[str], request: ReproductionRequest
+) -> list[str]:
+    """Returns the notes under a table: what the numbers are, the given notes, doubts, and what was not run and why."""
+    several = len(request.seeds) > 1
+    found = [QUICK_NOTE] if request.quick else ["measured, and the paper's number in brackets"]
+    found.append(f"preset {request.preset}, {len(request.seeds)} seed{'s' if several else ''}")
+    if several:
+        found.append("±: half the 95 % t interval of the mean over seeds")
+    if request.grid:
+        found.append("the best of the authors' settings, chosen on test data as in the paper")
+        found.append("a mean over several scenes is the mean of each scene's own best")
+    found += given
+    doubts = dict.fromkeys((one.column, one.note) for one in numbers if one.note and not request.quick)
+    found += [f"{column}: {note}" for column, note in doubts]
+    for word, field in (("not run", "missing"), ("refused", "failed")):
+        reasons: dict[str, list[str]] = {}
+        for one in numbers:
+            if getattr(one, field):
+                reasons.setdefault(getattr(one, field), []).append(f"{one.row} / {one.column}")
+        found += [f"{word} ({_listed(cells)}): {reason}" for reason, cells in reasons.items()]
+    return found
+
+
+def _listed(cells: list[str]) -> str:
+    return ", ".join(cells) if len(cells) <= 4 else f"{', '.join(cells[:3])} and {len(cells) - 3} more"
+
+
+def write_files(folder: Path, done: Reproduction) -> None:
+    """Writes ``<id>.md``, ``<id>.csv`` and ``<id>.tex``, each atomically."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = _matrix(done.numbers, done.quick)
+    title = f"{done.id} (quick): {done.caption}" if done.quick else f"{done.id}: {done.caption}"
+    texts = {
+        "md": _markdown(rows, title, done.notes),
+        "csv": _csv(done.numbers, done.quick),
+        "tex": _latex(rows, title, done.notes),
+    }
+    for ending, text in texts.items():
+        write_atomically(folder / f"{done.id}.{ending}", text)
+
+
+def number_text(value: float | None, unit: str = "") -> str:
+    """Returns a percentage with two decimals and any other number with four significant digits."""
+    if value is None:
+        return ABSENT
+    return f"{value:.2f}" if unit == "%" else f"{value:.4g}"
+
+
+def _matrix(numbers: Sequence[ComparedNumber], quick: bool) -> list[list[str]]:
+    """Returns rows against columns, the header first: measured, and the paper's number in brackets."""
+    columns = list(dict.fromkeys(one.column for one in numbers))
+    cells = {(one.row, one.column): _cell(one, quick) for one in numbers}
+    rows = dict.fromkeys(one.row for one in numbers)
+    return [["", *columns], *([row, *(cells.get((row, column), "") for column in columns)] for row in rows)]
+
+
+def _cell(one: ComparedNumber, quick: bool) -> str:
+    text = number_text(one.value, one.unit)
+    if one.interval is not None:
+        text += f" ± {number_text((one.interval[1] - one.interval[0]) / 2, one.unit)}"
+    text += f" {one.rule}" if one.rule and one.value is not None else ""
+    return text if quick or one.paper is None else f"{text} ({number_text(one.paper, one.unit)})"
+
+
+def _markdown(rows: list[list[str]], title: str, notes: Sequence[str]) -> str:
+    rule = [":---", *["---:"] * (len(rows[0]) - 1)]
+    lines = [
+        "| " + " | ".join(text.replace("|", "\\|") for text in row) + " |"
+        for row in [rows[0], rule, *rows[1:]]
+    ]
+    return "\n".join([f"**{title}**", "", *lines, "", *(f"- {note}" for note in notes)]) + "\n"
+
+
+def _csv(numbers: Sequence[ComparedNumber], quick: bool) -> str:
+    target = io.StringIO()
+    writer = csv.writer(target, lineterminator="\n")
+    writer.writerow(CSV_COLUMNS)
+    for one in numbers:
+        low, high = one.interval or (None, None)
+        values = {"low": low, "high": high, "quick": quick}
+        writer.writerow([values[name] if name in values else getattr(one, name) for name in CSV_COLUMNS])
+    return target.getvalue()
+
+
+def _latex(rows: list[list[str]], title: str, notes: Sequence[str]) -> str:
+    def plain(text: str) -> str:
+        return "".join(LATEX.get(letter, letter) for letter in text)
+
+    body = [" & ".join(map(plain, row)) + r" \\" for row in rows]
+    told = " ".join(f"{plain(note)}." for note in notes)
+    return "\n".join(
+        [
+            r"\begin{table}",
+            rf"\caption{{{plain(title)}. {told}}}",
+            rf"\begin{{tabular}}{{l{'r' * (len(rows[0]) - 1)}}}",
+            r"\hline",
+            body[0],
+            r"\hline",
+            *body[1:],
+            r"\hline",
+            r"\end{tabular}",
+            r"\end{table}",
+            "",
+        ]
+    )

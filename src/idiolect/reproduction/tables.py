@@ -1,0 +1,202 @@
+"""Reproduces a paper's table: makes the runs that its cells need and puts each measured number beside the printed one.
+
+Cells of settings and of federation sizes need no run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache, partial
+from statistics import fmean, stdev
+from typing import NamedTuple
+
+import pandas as pd
+
+from idiolect.data.availability import availability
+from idiolect.errors import UserError
+from idiolect.experiments.campaign import RunOutcome, RunRequest, run_campaign
+from idiolect.experiments.execution import Execution
+from idiolect.experiments.setting import prepare
+from idiolect.experiments.spec import Experiment
+from idiolect.options import with_options
+from idiolect.reproduction.compared_number import ORACLE, ComparedNumber, selection_rule
+from idiolect.reproduction.papers import MetricReading, PaperTable, TableCell
+from idiolect.reproduction.papers.metric_reading import read_values
+from idiolect.reproduction.reproduction_result import Reproduction, write_reproduction
+from idiolect.reproduction.request import ReproductionRequest, refuse_unknown_names
+
+__all__ = ["cell_number", "cell_requests", "reproduce_table", "table_numbers"]
+
+SCALE = {"%": 100.0, "": 1.0}
+FROM_RUNS = ("run", "choice")
+
+Outcomes = Mapping[Hashable, RunOutcome]
+
+
+def reproduce_table(table: PaperTable, request: ReproductionRequest, execution: Execution) -> Reproduction:
+    """Makes the runs of a table, or of some of its columns and methods, and writes the table."""
+    numbers = table_numbers(table, request, execution)
+    return write_reproduction(table.id, table.caption, numbers, table.notes, request, execution.out)[0]
+
+
+def table_numbers(
+    table: PaperTable, request: ReproductionRequest, execution: Execution
+) -> list[ComparedNumber]:
+    """Returns the numbers of the cells that are asked for."""
+    cells = _chosen_cells(table, request)
+    from_runs = [cell for cell in cells if cell.reading.source in FROM_RUNS]
+    outcomes = run_campaign([one for cell in from_runs for one in cell_requests(cell, request)], execution)
+    doubts = {column.id: column.note for column in table.columns}
+    return [
+        cell_number(cell, request, outcomes, doubts[cell.column])
+        if cell.reading.source in FROM_RUNS
+        else _number_without_run(cell, request, execution)
+        for cell in cells
+    ]
+
+
+def _chosen_cells(table: PaperTable, request: ReproductionRequest) -> list[TableCell]:
+    """Returns the cells that are asked for and in which the paper prints a number."""
+    refuse_unknown_names("column", request.columns, [column.id for column in table.columns])
+    refuse_unknown_names("method", request.methods, {cell.method.partition("(")[0] for cell in table.cells})
+    return [
+        cell for cell in table.cells if cell.value is not None and request.wants(cell.column, cell.method)
+    ]
+
+
+def cell_requests(cell: TableCell, request: ReproductionRequest) -> list[RunRequest]:
+    """Returns a run request for every setting of the method, scenario and seed; the cell's number needs them all."""
+    found = []
+    reading = request.reading(cell.reading)
+    for method in _settings(cell, request):
+        for name in cell.scenarios:
+            for seed in request.seeds:
+                experiment, notes = request.experiment(name, method, seed)
+                key = _key(cell, method, name, seed)
+                found.append(RunRequest(key, experiment, notes, partial(read_values, reading=reading)))
+    return found
+
+
+def cell_number(
+    cell: TableCell, request: ReproductionRequest, outcomes: Outcomes, note: str = ""
+) -> ComparedNumber:
+    """Returns the cell's number beside the paper's.
+
+    Of several settings the best mean over seeds counts, as in the paper; a cell of several scenarios is the mean of
+    their best, each scenario having its own.
+    """
+    settings = _settings(cell, request)
+    found = ComparedNumber(
+        cell.row, cell.column, unit=cell.unit, rule=selection_rule(cell.reading.predictor), note=note
+    )
+    if not request.quick:
+        found = replace(found, paper=cell.value, paper_spread=cell.spread)
+    wanted = [
+        outcomes[_key(cell, method, name, seed)]
+        for method in settings
+        for name in cell.scenarios
+        for seed in request.seeds
+    ]
+    if any(one.missing or one.failed for one in wanted):
+        return found.not_measured(wanted)
+    scenes = [replace(cell, scenarios=(name,)) for name in cell.scenarios] if len(settings) > 1 else [cell]
+    try:
+        tried = [[_result_of(method, scene, request, outcomes) for method in settings] for scene in scenes]
+    except UserError as error:
+        return replace(found, failed=str(error))
+    if len(settings) > 1:
+        found = replace(found, rule=ORACLE)
+    return replace(_best_of(tried, cell, found), seeds=len(request.seeds))
+
+
+class _SettingResult(NamedTuple):
+    """What one setting of the method gave: a number for each seed, or a single one over all of them."""
+
+    numbers: list[float]
+    spread: float | None
+    ran_as: str
+
+
+def _best_of(
+    tried: Sequence[Sequence[_SettingResult]], cell: TableCell, found: ComparedNumber
+) -> ComparedNumber:
+    """Fills in the mean of each scene's best setting; `tried` holds the settings of every scene."""
+    best = [max(results, key=lambda one: fmean(one.numbers)) for results in tried]
+    spread, ran_as = best[0].spread, best[0].ran_as
+    if len(tried) == 1 and len(tried[0]) > 1:
+        spread = stdev(fmean(one.numbers) for one in tried[0])
+    if len(tried) > 1:
+        spread = None
+        ran_as = "; ".join(f"{name}: {one.ran_as}" for name, one in zip(cell.scenarios, best, strict=True))
+    numbers = [fmean(of_seed) for of_seed in zip(*(one.numbers for one in best), strict=True)]
+    return replace(found.measured(numbers), spread=spread, ran_as=ran_as)
+
+
+def _result_of(
+    method: str, cell: TableCell, request: ReproductionRequest, outcomes: Outcomes
+) -> _SettingResult:
+    scale = SCALE[cell.unit]
+    by_seed = [
+        [outcomes[_key(cell, method, name, seed)].value for name in cell.scenarios] for seed in request.seeds
+    ]
+    ran_as = request.experiment(cell.scenarios[0], method, request.seeds[0])[0].method
+    if cell.reading.over == "sd":
+        together = pd.concat([series for (series,) in by_seed], axis=1).mean(axis=1)
+        return _SettingResult([scale * float(together.std(ddof=1))], None, ran_as)
+    numbers = [scale * fmean(_single_number(series, cell.reading) for series in scenes) for scenes in by_seed]
+    spread = None
+    if cell.spread is not None and cell.reading.population == "all" and len(cell.scenarios) == 1:
+        spread = scale * fmean(float(series.std(ddof=0)) for (series,) in by_seed)
+    return _SettingResult(numbers, spread, ran_as)
+
+
+def _single_number(series: pd.Series, reading: MetricReading) -> float:
+    if reading.over != "client":
+        return float(series.mean())
+    if reading.client not in series.index:
+        raise UserError(f"there is no client {reading.client}; the run has {len(series)}")
+    return float(series[reading.client])
+
+
+def _settings(cell: TableCell, request: ReproductionRequest) -> list[str]:
+    """Returns the cell's method in every setting that is run."""
+    official = request.preset == "official" and cell.official_method
+    method = cell.official_method if official else cell.method
+    return [with_options(one, cell.options) for one in request.settings_of(method)]
+
+
+def _key(cell: TableCell, method: str, scenario: str, seed: int) -> Hashable:
+    return (cell.table, cell.row, cell.column, method, scenario, seed)
+
+
+def _number_without_run(
+    cell: TableCell, request: ReproductionRequest, execution: Execution
+) -> ComparedNumber:
+    """Returns a size of the federation, or a setting of the experiment, beside the paper's."""
+    experiment, _ = request.experiment(cell.scenarios[0], cell.method or "fedavg", request.seeds[0])
+    found = ComparedNumber(cell.row, cell.column, unit=cell.unit, paper=None if request.quick else cell.value)
+    if cell.reading.source == "setting":
+        return replace(found, value=float(getattr(experiment, cell.reading.metric)), seeds=1)
+    data = availability(experiment.dataset, execution.data_dir)
+    if not data.present:
+        return replace(found, missing=f"{data.dataset} is not on this machine; {data.advice}")
+    try:
+        sizes = _federation_sizes(experiment, execution)
+    except UserError as error:
+        return replace(found, failed=str(error))
+    return replace(found, value=sizes[cell.reading.metric], seeds=1)
+
+
+@lru_cache(maxsize=8)
+def _federation_sizes(experiment: Experiment, execution: Execution) -> dict[str, float]:
+    """Returns the numbers of clients and classes, and means over clients of classes, training and test samples."""
+    federation = prepare(experiment, execution.engine_choice(), execution.data_dir).federation
+    train, test = federation.class_counts("train"), federation.class_counts("test")
+    return {
+        "clients": float(federation.population),
+        "classes": float(federation.n_classes),
+        "local_classes": float(((train + test) > 0).sum(1).mean()),
+        "train": float(train.sum(1).mean()),
+        "test": float(test.sum(1).mean()),
+    }

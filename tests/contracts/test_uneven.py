@@ -189,7 +189,7 @@ def test_an_engine_put_in_later_goes_on_to_the_last_digit() -> None:
     for round in range(4):
         through.advance()
         if round == 2:
-            cut.engine = Cohort(setting.work, compile="flat")
+            cut.participants.engine = Cohort(setting.work, compile="flat")
         cut.advance()
     assert_exact(states(cut), states(through))
 

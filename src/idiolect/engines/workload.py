@@ -171,10 +171,7 @@ class Workload:
     def gather(self, index: Tensor, mask: Tensor, key: Tensor, draws: dict[str, Tensor]) -> Batch:
         """Returns the batch of the rows at ``index``, which may have any shape, from tensors on the device."""
         rows = index.flatten()
-        x, y = (
-            pool.index_select(0, rows).unflatten(0, index.shape)  # type: ignore[no-untyped-call]  # PyTorch's is untyped
-            for pool in (self.x, self.y)
-        )
+        x, y = (pool.index_select(0, rows).unflatten(0, index.shape) for pool in (self.x, self.y))
         return Batch(x, y, mask.to(self.like.dtype), key, draws)
 
     def single(

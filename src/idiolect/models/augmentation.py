@@ -47,5 +47,5 @@ def _padded(x: Tensor, padding: int, fill: Sequence[float] | None) -> Tensor:
     sides = (padding,) * 4
     if fill is None:
         return F.pad(x, sides)
-    channels = x.split(1, dim=1)  # type: ignore[no-untyped-call]  # torch does not annotate it
+    channels = x.split(1, dim=1)
     return torch.cat([F.pad(c, sides, value=v) for c, v in zip(channels, fill, strict=True)], 1)

@@ -21,7 +21,7 @@ from math import prod
 from types import FunctionType
 from typing import Any, NamedTuple
 
-import cloudpickle  # type: ignore[import-untyped]  # it has neither types nor stubs
+import cloudpickle
 import numpy as np
 import torch
 from numpy.typing import DTypeLike, NDArray

@@ -203,7 +203,7 @@ def _resources() -> str:
 
 
 def _found_resources() -> dict[str, float]:
-    found: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]  # Ray's is untyped
+    found: dict[str, float] = ray.cluster_resources()
     return found
 
 
@@ -252,7 +252,7 @@ class RayActor:
 
     def about(self) -> dict[str, Any]:
         """Returns where this worker is, and what it runs."""
-        node = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]  # Ray's is untyped
+        node = ray.util.get_node_ip_address()
         return {"process": os.getpid(), "node": node, "versions": versions()}
 
     def place(self, work: Workload, x: NDArray[Any], on_gpu: bool) -> None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from idiolect.core import Clock, Program, Stage, Tree
 from idiolect.engines.balance import balanced_hands, hands_of
 from idiolect.engines.cohort.cpu.traced_stages import tracing_pays
-from idiolect.engines.cohort.engine import Cohort
+from idiolect.engines.cohort.engine import CohortEngine
 from idiolect.engines.loop import LoopEngine
 from idiolect.engines.workload import Workload
 from idiolect.errors import UserError
@@ -45,9 +45,9 @@ def batches_well(work: Workload, program: Program) -> bool:
     return tracing_pays(program) or (work.is_even and not convolutional)
 
 
-def worker_engine(work: Workload, program: Program) -> LoopEngine | Cohort:
+def worker_engine(work: Workload, program: Program) -> LoopEngine | CohortEngine:
     """The engine inside a worker process; a GPU always runs its clients at once."""
-    return Cohort(work) if work.y.is_cuda or batches_well(work, program) else LoopEngine(work)
+    return CohortEngine(work) if work.y.is_cuda or batches_well(work, program) else LoopEngine(work)
 
 
 def amounts(work: Workload, program: Program, call: Call, clients: Iterable[int]) -> dict[int, int]:
@@ -76,7 +76,11 @@ def _stages(program: Program, call: Call) -> tuple[Stage, ...]:
 
 
 def answer(
-    engine: LoopEngine | Cohort, program: Program, call: Call, server: Tree, privates: Mapping[int, Tree]
+    engine: LoopEngine | CohortEngine,
+    program: Program,
+    call: Call,
+    server: Tree,
+    privates: Mapping[int, Tree],
 ) -> Sequence[Any]:
     """What the engine says to the call, in the order of ``privates``."""
     program = replace(program, clock=call.clock)

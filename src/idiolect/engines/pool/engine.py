@@ -17,7 +17,7 @@ from torch import Tensor
 
 from idiolect.core import Program, Tree
 from idiolect.core.trees import Rows, tree_leaves, tree_map
-from idiolect.engines.cohort.engine import Cohort
+from idiolect.engines.cohort.engine import CohortEngine
 from idiolect.engines.contract import Logits, Outcome
 from idiolect.engines.cpu_tuning import keep_freed_memory
 from idiolect.engines.pool.worker import Ahead, Luggage, Task, Worker, start_worker
@@ -118,7 +118,7 @@ class PoolEngine:
         if self._expected is None:
             return
         (program, clients), self._expected = self._expected, None
-        if batches_well(self.work, program) and len(clients) <= len(self._running) * Cohort.chunk:
+        if batches_well(self.work, program) and len(clients) <= len(self._running) * CohortEngine.chunk:
             call = Call("round", program.clock, False)
             hands = hands_for(self.work, program, call, clients, len(self._running))
             for worker, hand in zip(self._running, hands, strict=False):

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import torch
 
 from idiolect.core import Clock, Program
-from idiolect.engines.cohort.engine import Cohort
+from idiolect.engines.cohort.engine import CohortEngine
 from idiolect.engines.cpu_tuning import give_way, settle_on_one_core
 from idiolect.engines.loop import LoopEngine
 from idiolect.engines.pool.fork_server import ForkServer, fork_server
@@ -187,7 +187,7 @@ def serve(line: int, server: int, inbox: int, outbox: int, inputs: int, rest: in
 
 
 class _Unpacked(NamedTuple):
-    engine: LoopEngine | Cohort
+    engine: LoopEngine | CohortEngine
     program: Program
 
 
@@ -213,5 +213,5 @@ def _answer(task: Task, unpacked: _Unpacked, desk: _Desk) -> Letter:
 
 
 def _prepare(ahead: Ahead, unpacked: _Unpacked) -> None:
-    if isinstance(unpacked.engine, Cohort):
+    if isinstance(unpacked.engine, CohortEngine):
         unpacked.engine.look_ahead(replace(unpacked.program, clock=ahead.clock), ahead.clients)

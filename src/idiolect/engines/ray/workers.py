@@ -18,7 +18,7 @@ from ray.exceptions import GetTimeoutError, RayError
 from idiolect.core import Program, Tree
 from idiolect.core.trees import any_nan, tree_leaves, tree_map
 from idiolect.engines.balance import measured
-from idiolect.engines.cohort.engine import Cohort
+from idiolect.engines.cohort.engine import CohortEngine
 from idiolect.engines.cpu_tuning import settle_on_one_core
 from idiolect.engines.loop import LoopEngine
 from idiolect.engines.numpy_trees import to_arrays, to_tensors
@@ -209,7 +209,7 @@ class Shard:
     def __init__(self) -> None:
         self._rows: dict[int, Tree] = {}  # by edition
         self._work: Workload | None = None
-        self._running: tuple[Any, Program, LoopEngine | Cohort] | None = None
+        self._running: tuple[Any, Program, LoopEngine | CohortEngine] | None = None
 
     def about(self) -> dict[str, Any]:
         """Where this worker is, and what it runs."""
@@ -274,7 +274,7 @@ class Shard:
         program, engine = self._engine(step.program)
         return answer(engine, program, step.call, self._on_device(to_tensors(server)), dict(privates))
 
-    def _engine(self, program: Any) -> tuple[Program, LoopEngine | Cohort]:
+    def _engine(self, program: Any) -> tuple[Program, LoopEngine | CohortEngine]:
         """The program behind a reference and its engine; the last one stays at hand."""
         if self._running is None or self._running[0] != program:
             assert self._work is not None

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from idiolect.engines.cohort.engine import Cohort
+from idiolect.engines.cohort.engine import CohortEngine
 from idiolect.engines.contract import Engine
 from idiolect.engines.loop import LoopEngine
 from idiolect.engines.pool import PoolEngine
@@ -35,7 +35,7 @@ def _ray(work: Workload, **options: Any) -> Engine:
 
 ENGINES: dict[str, Callable[..., Engine]] = {
     "loop": LoopEngine,
-    "cohort": Cohort,
+    "cohort": CohortEngine,
     "pool": PoolEngine,
     "ray": _ray,
 }

@@ -16,7 +16,7 @@ from torch import Tensor
 
 import idiolect.engines.cohort.engine as cohort_module
 from idiolect.core import Batch, Loss, Out, Part, Tree, View, broadcast, chain
-from idiolect.engines import Cohort, LoopEngine, Workload
+from idiolect.engines import CohortEngine, LoopEngine, Workload
 from idiolect.engines.cohort.cuda.compiled_stages import COMPILED
 from idiolect.engines.cohort.cuda.lanes import Layout
 from idiolect.engines.cohort.cuda.stage_plan import Planner
@@ -42,7 +42,9 @@ def one_round(setting: Setting, engine: Any) -> Any:
 @pytest.mark.parametrize("name", SOME)
 def test_traced_cohort_equals_loop(name: str) -> None:
     setting = setting_of(name)
-    assert_equal(states(play(setting, Cohort(setting.work, compile="trace"))), states(finished_run(name)))
+    assert_equal(
+        states(play(setting, CohortEngine(setting.work, compile="trace"))), states(finished_run(name))
+    )
 
 
 @pytest.mark.parametrize(
@@ -67,7 +69,7 @@ def test_programs_of_lanes_equal_loop(
     )
     setting = setting_of(name, participation_rate=1.0, local_epochs=local_epochs)
     cohort, loop = (
-        play(setting, Cohort(setting.work, compile="trace")),
+        play(setting, CohortEngine(setting.work, compile="trace")),
         play(setting, LoopEngine(setting.work)),
     )
     assert_equal(states(cohort), states(loop))
@@ -77,7 +79,7 @@ def test_programs_of_lanes_equal_loop(
 @pytest.mark.parametrize("name", [m for m in METHODS if m not in SOME])
 def test_every_traced_cohort_equals_loop(name: str) -> None:
     setting = setting_of(spelt(name))
-    cohort = play(setting, Cohort(setting.work, compile="trace"))
+    cohort = play(setting, CohortEngine(setting.work, compile="trace"))
     assert_equal(states(cohort), states(finished_run(spelt(name))))
 
 
@@ -86,7 +88,7 @@ def test_compiled_cohort_equals_loop() -> None:
     setting = setting_of("map", model="lenet_map", dataset="tiny(size=28)")
     compiled, loop = (
         play(setting, engine)
-        for engine in (Cohort(setting.work, compile="inductor"), LoopEngine(setting.work))
+        for engine in (CohortEngine(setting.work, compile="inductor"), LoopEngine(setting.work))
     )
     assert_equal(states(compiled), states(loop))
 
@@ -94,20 +96,20 @@ def test_compiled_cohort_equals_loop() -> None:
 def test_steps_that_differ_in_numbers_alone_share_a_graph() -> None:
     COMPILED.clear()
     one = setting_of("persfl(lambdas=(0.25,), temperatures=(1.0,), epochs=1)")
-    play(one, Cohort(one.work, compile="trace"))
+    play(one, CohortEngine(one.work, compile="trace"))
     graphs = dict(COMPILED)
     assert len(graphs) >= 3  # local training, validation, distillation
     other = setting_of("persfl(lambdas=(0.5,), temperatures=(5.0,), epochs=1)")
-    play(other, Cohort(other.work, compile="trace"))
+    play(other, CohortEngine(other.work, compile="trace"))
     assert graphs == COMPILED
 
 
 def test_graphs_are_kept_over_runs() -> None:
     setting = setting_of("fedavg")
-    one_round(setting, Cohort(setting.work, compile="trace"))
+    one_round(setting, CohortEngine(setting.work, compile="trace"))
     before = dict(COMPILED)
     again = replace(setting, method=read_method("fedavg"))
-    one_round(again, Cohort(again.work, compile="trace"))
+    one_round(again, CohortEngine(again.work, compile="trace"))
     assert before == COMPILED
 
 
@@ -124,7 +126,7 @@ def test_chunks_shrink_until_they_fit(compile: str, monkeypatch: pytest.MonkeyPa
 
     expected = one_round(setting, LoopEngine(setting.work))
     monkeypatch.setattr(cohort_module, "round_of_group", with_little_memory)
-    engine = Cohort(setting.work, compile=compile)
+    engine = CohortEngine(setting.work, compile=compile)
     assert_equal(one_round(setting, engine), expected)
     assert sizes[:2] == [6, 3] and set(sizes[2:]) == {1}
     assert engine.chunk == 1
@@ -137,7 +139,7 @@ def test_client_that_does_not_fit_is_a_mistake_with_a_name(monkeypatch: pytest.M
     monkeypatch.setattr(cohort_module, "round_of_group", without_memory)
     setting = setting_of("fedavg")
     with pytest.raises(UserError, match="one client alone does not fit"):
-        one_round(setting, Cohort(setting.work))
+        one_round(setting, CohortEngine(setting.work))
 
 
 def test_what_cannot_be_batched_runs_client_by_client_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +148,7 @@ def test_what_cannot_be_batched_runs_client_by_client_and_says_so(monkeypatch: p
 
     setting = setting_of("map")
     monkeypatch.setattr(cohort_module, "round_of_group", cannot)
-    engine = Cohort(setting.work)
+    engine = CohortEngine(setting.work)
     with pytest.warns(UserWarning, match="client by client, it cannot be batched: vmap: not this one"):
         found = one_round(setting, engine)
     assert_equal(found, one_round(setting, LoopEngine(setting.work)))
@@ -162,7 +164,7 @@ def test_stage_that_cannot_be_traced_is_vmapped_and_says_so() -> None:
 
     setting = setting_of("fedavg")
     setting = replace(setting, method=chain(average(), Part("by_round", loss=loss)))
-    engine = Cohort(setting.work, compile="trace")
+    engine = CohortEngine(setting.work, compile="trace")
     with pytest.warns(UserWarning, match="stage main of average . by_round runs uncompiled"):
         found = one_round(setting, engine)
     assert_equal(found, one_round(setting, LoopEngine(setting.work)))
@@ -184,7 +186,7 @@ def test_step_that_inductor_cannot_compile_is_traced_and_says_so_in_one_line(
     monkeypatch.setattr(logging.getLogger("torch._inductor"), "handlers", [logged])
     monkeypatch.setattr("torch._inductor.graph.GraphLowering.run", cannot)
     setting = setting_of("fedavg", model="mlpnet(hidden=4)")
-    engine = Cohort(setting.work, compile="inductor")
+    engine = CohortEngine(setting.work, compile="inductor")
     with (
         warnings.catch_warnings(record=True) as said,
         torch._inductor.config.patch(force_disable_caches=True),
@@ -204,7 +206,7 @@ def test_step_that_inductor_cannot_compile_is_traced_and_says_so_in_one_line(
 
 def test_plans_made_ahead_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     setting = setting_of("superfed_mm")
-    plain, ahead = (Cohort(setting.work, compile="trace") for _ in range(2))
+    plain, ahead = (CohortEngine(setting.work, compile="trace") for _ in range(2))
     expected = one_round(setting, plain)
     for round in (1, 0):
         ahead.look_ahead(setting.program(round), list(range(6)))
@@ -270,7 +272,7 @@ def test_what_was_begun_of_past_rounds_is_forgotten() -> None:
 
 def test_cohort_plans_nothing_where_the_host_has_something_else_to_do() -> None:
     setting = setting_of("fedavg")
-    engine = Cohort(setting.work, compile="trace")
+    engine = CohortEngine(setting.work, compile="trace")
     engine.look_ahead(setting.program(0), list(range(6)), lambda: True)
     planner = engine._compiled._planner
     assert not planner._ahead and not any(begun.own for begun in planner._begun.values())
@@ -287,9 +289,11 @@ def test_rounds_are_planned_while_the_device_is_busy(
     event = SimpleNamespace(query=lambda: next(looks))
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: SimpleNamespace(record_event=lambda: event))
     setting = setting_of("fedavg", rounds=5)
-    engine, found = Cohort(setting.work), []
+    engine, found = CohortEngine(setting.work), []
     monkeypatch.setattr(
-        Cohort, "look_ahead", lambda _, program, clients, stop: found.append((program.clock.round, stop))
+        CohortEngine,
+        "look_ahead",
+        lambda _, program, clients, stop: found.append((program.clock.round, stop)),
     )
     clients = Simulation.start(setting, engine).participants
     engine._plan_while_busy(clients.upcoming(setting.program(0)))
@@ -307,7 +311,7 @@ def test_plans_ahead_hold_little_memory(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_without_memory_a_round_is_not_planned_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     setting = setting_of("fedavg")
-    engine = Cohort(setting.work, compile="trace")
+    engine = CohortEngine(setting.work, compile="trace")
 
     def runs_out(*_: object) -> None:
         raise torch.OutOfMemoryError("no memory")
@@ -326,7 +330,7 @@ def test_a_group_of_more_steps_than_expected_finds_room(monkeypatch: pytest.Monk
     )
     setting = setting_of("fedavg", dataset="tiny", participation_rate=0.5, rounds=4)
     cohort, loop = (
-        play(setting, Cohort(setting.work, compile="trace")),
+        play(setting, CohortEngine(setting.work, compile="trace")),
         play(setting, LoopEngine(setting.work)),
     )
     assert_equal(states(cohort), states(loop))
@@ -336,7 +340,7 @@ def test_a_group_of_more_steps_than_expected_finds_room(monkeypatch: pytest.Monk
 def test_keys_reach_the_step_that_reads_them() -> None:
     """A network with dropout, after one without in the same engine's memory of the stage."""
     setting = setting_of("fedavg", model="vgg11_fc", dataset="tiny(channels=3, size=32)", local_epochs=0.5)
-    engine = Cohort(setting.work, compile="trace")
+    engine = CohortEngine(setting.work, compile="trace")
     assert engine._compiled is not None
     engine._compiled._planner.reads_keys["main"] = False
     assert_equal(one_round(setting, engine), one_round(setting, LoopEngine(setting.work)))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from idiolect.core import broadcast
-from idiolect.engines import Cohort, EngineChoice, LoopEngine
+from idiolect.engines import CohortEngine, EngineChoice, LoopEngine
 from idiolect.engines.cohort.cuda.batch_copies import BatchCopier, BatchTable
 from idiolect.engines.cohort.cuda.lanes import Layout
 from idiolect.engines.cohort.cuda.stage_plan import Planner
@@ -136,7 +136,7 @@ def test_kernel_copies_what_is_written_plainly() -> None:
 def test_cohort_equals_loop_on_a_gpu(name: str) -> None:
     setting = on_gpu(spelt(name))
     cohort, loop = (
-        play(setting, Cohort(setting.work, compile="trace")),
+        play(setting, CohortEngine(setting.work, compile="trace")),
         play(setting, LoopEngine(setting.work)),
     )
     assert_equal(states(cohort), states(loop))
@@ -145,7 +145,7 @@ def test_cohort_equals_loop_on_a_gpu(name: str) -> None:
 @pytest.mark.parametrize("name", ["fedavg", "map"])
 def test_compiled_cohort_equals_loop_on_a_gpu(name: str) -> None:
     setting = on_gpu(name)
-    cohort, loop = play(setting, Cohort(setting.work)), play(setting, LoopEngine(setting.work))
+    cohort, loop = play(setting, CohortEngine(setting.work)), play(setting, LoopEngine(setting.work))
     assert_equal(states(cohort), states(loop))
 
 
@@ -181,7 +181,7 @@ def test_augmented_steps_equal_loop_on_a_gpu(step: str, compile: str) -> None:
     """A step that runs without inductor would warn, and warnings are errors."""
     setting = on_gpu("fedavg", **STEPS[step])
     cohort, loop = (
-        play(setting, Cohort(setting.work, compile=compile)),
+        play(setting, CohortEngine(setting.work, compile=compile)),
         play(setting, LoopEngine(setting.work)),
     )
     assert_equal(states(cohort), states(loop))
@@ -191,7 +191,7 @@ def test_augmented_steps_equal_loop_on_a_gpu(step: str, compile: str) -> None:
 @pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-4), ("tf32", 1e-2), ("bf16", 1e-1)])
 def test_augmented_steps_are_compiled_in_every_precision(precision: str, tolerance: float) -> None:
     setting = on_gpu("fedavg", **STEPS["all"], precision=precision)
-    cohort, loop = play(setting, Cohort(setting.work)), play(setting, LoopEngine(setting.work))
+    cohort, loop = play(setting, CohortEngine(setting.work)), play(setting, LoopEngine(setting.work))
     assert_equal(states(cohort), states(loop), tolerance)
 
 
@@ -218,7 +218,7 @@ def test_programs_of_lanes_equal_loop_on_a_gpu(
     )
     setting = on_gpu("map", participation_rate=1.0, rounds=5)
     cohort, loop = (
-        play(setting, Cohort(setting.work, compile="trace")),
+        play(setting, CohortEngine(setting.work, compile="trace")),
         play(setting, LoopEngine(setting.work)),
     )
     assert_equal(states(cohort), states(loop))
@@ -229,7 +229,7 @@ def test_compiled_lanes_apart_equal_loop_on_a_gpu(monkeypatch: pytest.MonkeyPatc
         "idiolect.engines.cohort.cuda.stage_plan.choose_layout", lambda population, n_clients: Layout(3, True)
     )
     setting = on_gpu("map", participation_rate=1.0, rounds=5)
-    cohort, loop = play(setting, Cohort(setting.work)), play(setting, LoopEngine(setting.work))
+    cohort, loop = play(setting, CohortEngine(setting.work)), play(setting, LoopEngine(setting.work))
     assert_equal(states(cohort), states(loop))
 
 
@@ -242,7 +242,7 @@ def test_lanes_apart_equal_lanes_in_step_in_tf32(monkeypatch: pytest.MonkeyPatch
             "idiolect.engines.cohort.cuda.stage_plan.choose_layout",
             lambda population, n_clients, chosen=layout: chosen,
         )
-        found.append(states(play(setting, Cohort(setting.work))))
+        found.append(states(play(setting, CohortEngine(setting.work))))
     assert_equal(*found, 1e-2)
 
 
@@ -252,7 +252,7 @@ def test_rounds_repeat_bit_for_bit(layout: tuple[int, bool], monkeypatch: pytest
         "idiolect.engines.cohort.cuda.stage_plan.choose_layout", lambda population, n_clients: Layout(*layout)
     )
     setting = on_gpu("fedavg", model="lenet_map", dataset="tiny(size=28)", precision="tf32")
-    one, other = (states(play(setting, Cohort(setting.work, compile="trace"))) for _ in range(2))
+    one, other = (states(play(setting, CohortEngine(setting.work, compile="trace"))) for _ in range(2))
     assert_equal(one, other, 0.0)
 
 
@@ -264,14 +264,14 @@ def test_chunks_shrink_when_the_gpu_is_full() -> None:
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     held = torch.cuda.memory_reserved()
-    expected = Cohort(setting.work, compile="trace").round(setting.program(0), sent, first, False)
+    expected = CohortEngine(setting.work, compile="trace").round(setting.program(0), sent, first, False)
     needed = torch.cuda.max_memory_reserved() - held
     total = torch.cuda.get_device_properties(0).total_memory
     gc.collect()
     torch.cuda.empty_cache()
     try:
         torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + needed // 2) / total)
-        engine = Cohort(setting.work, compile="trace")
+        engine = CohortEngine(setting.work, compile="trace")
         found = engine.round(setting.program(0), sent, first, False)
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)

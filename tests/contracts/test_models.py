@@ -6,7 +6,7 @@ import pytest
 
 from idiolect import models
 from idiolect.core import broadcast
-from idiolect.engines import Cohort, EngineChoice, LoopEngine
+from idiolect.engines import CohortEngine, EngineChoice, LoopEngine
 from idiolect.errors import UserError
 from idiolect.experiments.setting import Setting, prepare
 from idiolect.methods import names
@@ -59,7 +59,7 @@ def test_models_train_alike_on_lanes(model: str) -> None:
     setting = small(model, "fedavg", local_epochs=0.5)
     sent = broadcast(setting.method, setting.first_server())
     first = {client: setting.first_private(client) for client in (0, 1)}
-    engines = LoopEngine(setting.work), Cohort(setting.work, compile="trace")
+    engines = LoopEngine(setting.work), CohortEngine(setting.work, compile="trace")
     loop, lanes = (engine.round(setting.program(0), sent, first, False) for engine in engines)
     assert_equal(lanes, loop)
 
@@ -70,7 +70,7 @@ def test_transfer_below_the_linear_layers_is_traced_as_it_is_run(compile: str) -
     setting = small("leaf_cnn", "fedphp(transfer=l2, hpm_init=theta0, transfer_weight=0.5)")
     sent = broadcast(setting.method, setting.first_server())
     first = {client: setting.first_private(client) for client in (0, 1)}
-    engines = LoopEngine(setting.work), Cohort(setting.work, compile=compile)
+    engines = LoopEngine(setting.work), CohortEngine(setting.work, compile=compile)
     loop, traced = (engine.round(setting.program(0), sent, first, False) for engine in engines)
     assert_equal(traced, loop)
 

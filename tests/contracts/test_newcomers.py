@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from idiolect.engines import Cohort, LoopEngine
+from idiolect.engines import CohortEngine, LoopEngine
 from idiolect.evaluation import METRICS
 from idiolect.experiments.newcomers import join
 from idiolect.experiments.setting import Setting
@@ -79,7 +79,7 @@ def test_steps_traced_for_members_are_not_those_of_newcomers(compile: str) -> No
     """A member has a teacher from the start, a newcomer none: as many of either make tensors of the same shapes."""
     method = "fedphp(hpm_init=theta0, transfer_weight=0.5)"
     setting = setting_of(method, model="mlpnet(hidden=8)", newcomers=COUNT)
-    cohort = Cohort(setting.work, compile=compile)
+    cohort = CohortEngine(setting.work, compile=compile)
     run = play(setting, cohort)
     ours, theirs = (join(setting, e, run.server, run.round) for e in (cohort, LoopEngine(setting.work)))
     assert setting.program(0).clock.cohort_size == COUNT

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from idiolect.core import UPLOAD, Batch, Context, Program, Stage
-from idiolect.engines import Cohort, Workload
+from idiolect.engines import CohortEngine, Workload
 from idiolect.engines.cohort.batches import padded_feed
 from idiolect.engines.packing import BATCHED
 from idiolect.engines.task import make_task
@@ -45,7 +45,7 @@ def test_padding_changes_nothing(method: str) -> None:
     at = midway(method)
     expected = {call: dict(got) for call, got in answers(method, "loop").found.items() if call != "valid"}
     expected["round"] = {c: outcome._replace(before={}, after={}) for c, outcome in expected["round"].items()}
-    engine = Cohort(at.setting.work)
+    engine = CohortEngine(at.setting.work)
     engine._packing = BATCHED._replace(feed=noisy_feed)  # on a CPU, nobody is padded in steps
     assert_equal(at.ask(engine, observe=False), expected)
 

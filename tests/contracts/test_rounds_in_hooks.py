@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from idiolect.core import Part, chain
-from idiolect.engines import Cohort, LoopEngine
+from idiolect.engines import CohortEngine, LoopEngine
 from idiolect.engines.cohort.tracing import TracedNumber
 from idiolect.parts import average
 
@@ -45,7 +45,7 @@ def test_round_in_a_hook(use: Callable[[Any], Any]) -> None:
     setting = replace(setting, method=chain(average(), part))
     loop = states(play(setting, LoopEngine(setting.work)))
     for how in ("flat", "trace"):
-        assert_equal(states(play(setting, Cohort(setting.work, compile=how))), loop)
+        assert_equal(states(play(setting, CohortEngine(setting.work, compile=how))), loop)
 
 
 @pytest.mark.parametrize("ask", [bool, int, float, str, hash, repr, lambda u: u in {1}, lambda u: [1, 2][u]])

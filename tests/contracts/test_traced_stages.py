@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from idiolect.core import Batch, Loss, Out, Part, Tree, View, chain
-from idiolect.engines import Cohort, LoopEngine
+from idiolect.engines import CohortEngine, LoopEngine
 from idiolect.engines.cohort.cpu import traced_stages
 from idiolect.parts import average
 
@@ -24,7 +24,9 @@ SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in METHODS if name n
 @pytest.mark.parametrize("name", [*SOME, *SLOW])
 def test_traced_steps_equal_the_loop(name: str) -> None:
     setting = setting_of(spelt(name), model="mlpnet(hidden=8)")
-    flat, loop = (play(setting, e) for e in (Cohort(setting.work, compile="flat"), LoopEngine(setting.work)))
+    flat, loop = (
+        play(setting, e) for e in (CohortEngine(setting.work, compile="flat"), LoopEngine(setting.work))
+    )
     assert_equal(states(flat), states(loop))
 
 
@@ -38,7 +40,7 @@ def test_steps_are_traced_where_rounds_are_many(
     trace = traced_stages.trace_step
     monkeypatch.setattr(traced_stages, "trace_step", lambda *given: calls.append(trace(*given)) or calls[-1])
     setting = setting_of("fedavg", model="mlpnet(hidden=8)", rounds=rounds)
-    found = play(setting, Cohort(setting.work))
+    found = play(setting, CohortEngine(setting.work))
     assert_equal(states(found), states(play(setting, LoopEngine(setting.work))))
     assert bool(calls) == traced
     assert None not in calls
@@ -54,7 +56,7 @@ def test_step_that_cannot_be_traced_is_vmapped() -> None:
 
     setting = setting_of("fedavg", model="mlpnet(hidden=8)")
     setting = replace(setting, method=chain(average(), Part("by_round", loss=loss)))
-    flat = play(setting, Cohort(setting.work, compile="flat"))
+    flat = play(setting, CohortEngine(setting.work, compile="flat"))
     assert_equal(states(flat), states(play(setting, LoopEngine(setting.work))))
 
 
@@ -62,7 +64,7 @@ def test_step_that_cannot_be_traced_is_vmapped() -> None:
 def test_keys_are_drawn_only_where_a_step_reads_them(augmentation: str, reads: bool) -> None:
     setting = setting_of("fedavg", model="mlpnet(hidden=8)", augmentation=augmentation)
     steps = traced_stages.TracedStages(many=0)
-    engine = Cohort(setting.work)
+    engine = CohortEngine(setting.work)
     engine._packing = steps.packing
     assert_equal(states(play(setting, engine)), states(play(setting, LoopEngine(setting.work))))
     assert list(steps._reads_keys.values()) == [reads]
@@ -79,7 +81,9 @@ WIDE = {
 @pytest.mark.parametrize("name", SOME)
 def test_steps_of_wide_batches_equal_the_loop(name: str) -> None:
     setting = setting_of(name, **WIDE)
-    flat, loop = (play(setting, e) for e in (Cohort(setting.work, compile="flat"), LoopEngine(setting.work)))
+    flat, loop = (
+        play(setting, e) for e in (CohortEngine(setting.work, compile="flat"), LoopEngine(setting.work))
+    )
     assert_equal(states(flat), states(loop))
 
 
@@ -91,5 +95,5 @@ def test_neutral_options_are_exact_in_traced_steps(neutral: str) -> None:
     found = []
     for name in ("fedavg", neutral):
         setting = setting_of(name, precision="float32", **WIDE)
-        found.append(play(setting, Cohort(setting.work, compile="flat")).server["params"])
+        found.append(play(setting, CohortEngine(setting.work, compile="flat")).server["params"])
     assert_exact(*found)

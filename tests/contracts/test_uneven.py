@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from idiolect.core import UPLOAD, Batch, Part, Tree, View, broadcast, chain
-from idiolect.engines import Cohort, LoopEngine, PoolEngine, Workload, packing
+from idiolect.engines import CohortEngine, LoopEngine, PoolEngine, Workload, packing
 from idiolect.engines.cohort.cpu.traced_stages import MANY_ROUNDS, TracedStages
 from idiolect.engines.contract import Outcome
 from idiolect.engines.worker_calls import EngineCall, amounts, worker_engine
@@ -38,7 +38,7 @@ SEVERAL_STAGES, PRIVATE, DRAWS, MEASURED = "map", "fedper", "superfed_mm", "pers
 def test_uneven_clients_side_by_side_equal_the_loop(name: str, compile: str) -> None:
     setting = setting_of(spelt(name), **UNEVEN)
     found, loop = (
-        play(setting, e) for e in (Cohort(setting.work, compile=compile), LoopEngine(setting.work))
+        play(setting, e) for e in (CohortEngine(setting.work, compile=compile), LoopEngine(setting.work))
     )
     assert_equal(states(found), states(loop))
 
@@ -48,7 +48,7 @@ def test_uneven_clients_side_by_side_equal_the_loop(name: str, compile: str) -> 
 def test_uneven_clients_in_a_pool_equal_the_loop(name: str, rounds: int) -> None:
     setting = setting_of(name, rounds=rounds, **UNEVEN)
     assert isinstance(
-        worker_engine(setting.work, setting.program(0)), LoopEngine if rounds < MANY_ROUNDS else Cohort
+        worker_engine(setting.work, setting.program(0)), LoopEngine if rounds < MANY_ROUNDS else CohortEngine
     )
     found, loop = (
         play(setting, engine) for engine in (PoolEngine(setting.work, 2), LoopEngine(setting.work))
@@ -73,7 +73,7 @@ def counting(work: Workload) -> Counting:
 
 
 def one_round(
-    setting: Setting, engine: Cohort | LoopEngine, clients: Iterable[int] = EVERYBODY
+    setting: Setting, engine: CohortEngine | LoopEngine, clients: Iterable[int] = EVERYBODY
 ) -> Sequence[Outcome]:
     sent = broadcast(setting.method, setting.first_server())
     return engine.round(setting.program(0), sent, {c: setting.first_private(c) for c in clients}, False)
@@ -83,7 +83,7 @@ def one_round(
 def test_a_client_that_is_done_is_computed_on_no_more(compile: str) -> None:
     setting = setting_of(SEVERAL_STAGES, **UNEVEN)
     work, program = counting(setting.work), setting.program(0)
-    one_round(setting, Cohort(work, compile=compile))
+    one_round(setting, CohortEngine(work, compile=compile))
     asked = amounts(work, program, EngineCall("round", program.clock, False), EVERYBODY)
     assert sum(work.given) == sum(asked.values())
 
@@ -100,7 +100,7 @@ def test_evaluation_of_uneven_clients_equals_the_loop(monkeypatch: pytest.Monkey
         "vmap",
         lambda function: lambda *leaves: looked_at.append(len(leaves[0])) or vmap(function)(*leaves),
     )
-    found = Cohort(setting.work).evaluate(*arguments)
+    found = CohortEngine(setting.work).evaluate(*arguments)
     assert looked_at == [6, 2, 2, 1, 1], "600 and 1200 rows in batches of 256; the others have one batch"
     assert_equal(found, LoopEngine(setting.work).evaluate(*arguments))
 
@@ -108,7 +108,7 @@ def test_evaluation_of_uneven_clients_equals_the_loop(monkeypatch: pytest.Monkey
 def test_steps_are_traced_for_few_shapes_whoever_takes_part() -> None:
     setting = setting_of("fedavg", **UNEVEN)
     steps = TracedStages(many=0)
-    engine = Cohort(setting.work)
+    engine = CohortEngine(setting.work)
     engine._packing = steps.packing
     for clients in itertools.combinations(EVERYBODY, 4):
         one_round(setting, engine, clients)
@@ -117,7 +117,7 @@ def test_steps_are_traced_for_few_shapes_whoever_takes_part() -> None:
 
 def test_the_order_of_clients_changes_nothing() -> None:
     setting = setting_of(PRIVATE, **UNEVEN)
-    engine = Cohort(setting.work, compile="flat")
+    engine = CohortEngine(setting.work, compile="flat")
     order = [4, 1, 3, 0, 5, 2]
     turned = dict(zip(order, one_round(setting, engine, order), strict=True))
     assert_equal([turned[c] for c in EVERYBODY], list(one_round(setting, engine)))
@@ -156,7 +156,7 @@ def odd(kind: str) -> Part:
 def test_a_state_that_changes_its_form_runs_client_by_client(kind: str, compile: str) -> None:
     setting = replace(setting_of("fedavg", **UNEVEN), method=chain(average(), odd(kind)))
     with pytest.warns(UserWarning, match="client by client"):
-        found = one_round(setting, Cohort(setting.work, compile=compile))
+        found = one_round(setting, CohortEngine(setting.work, compile=compile))
     assert_equal(list(found), list(one_round(setting, LoopEngine(setting.work))))
 
 
@@ -167,15 +167,17 @@ def test_measures_of_uneven_clients_equal_the_loop() -> None:
         "learning_rate": 1e-4,
     }
     setting = setting_of(spelt(MEASURED), **sizes)
-    found, loop = (play(setting, e) for e in (Cohort(setting.work, compile="flat"), LoopEngine(setting.work)))
+    found, loop = (
+        play(setting, e) for e in (CohortEngine(setting.work, compile="flat"), LoopEngine(setting.work))
+    )
     assert_equal(states(found), states(loop))
 
 
 def test_a_step_that_reads_keys_later_does_not_read_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
     setting = setting_of("fedavg", **UNEVEN)
-    engine = Cohort(setting.work, compile="flat")
+    engine = CohortEngine(setting.work, compile="flat")
     reads = itertools.chain([False], itertools.repeat(True))
-    monkeypatch.setattr("idiolect.engines.cohort.cpu.traced_stages.depends_on", lambda *_: next(reads))
+    monkeypatch.setattr("idiolect.engines.cohort.cpu.traced_stages.reads_keys", lambda *_: next(reads))
     one_round(setting, engine, [1])  # one step of one client
     with pytest.warns(UserWarning, match="client by client"):
         found = one_round(setting, engine)
@@ -184,19 +186,19 @@ def test_a_step_that_reads_keys_later_does_not_read_zeros(monkeypatch: pytest.Mo
 
 def test_an_engine_put_in_later_goes_on_to_the_last_digit() -> None:
     setting = setting_of(DRAWS, rounds=4, **UNEVEN)
-    through = Simulation.start(setting, Cohort(setting.work, compile="flat"))
-    cut = Simulation.start(setting, Cohort(setting.work, compile="flat"))
+    through = Simulation.start(setting, CohortEngine(setting.work, compile="flat"))
+    cut = Simulation.start(setting, CohortEngine(setting.work, compile="flat"))
     for round in range(4):
         through.advance()
         if round == 2:
-            cut.participants.engine = Cohort(setting.work, compile="flat")
+            cut.participants.engine = CohortEngine(setting.work, compile="flat")
         cut.advance()
     assert_exact(states(cut), states(through))
 
 
 def test_a_round_made_again_is_the_same_to_the_last_digit() -> None:
     setting = setting_of(SEVERAL_STAGES, **UNEVEN)
-    engine = Cohort(setting.work, compile="flat")
+    engine = CohortEngine(setting.work, compile="flat")
     first, second = (list(one_round(setting, engine)) for _ in range(2))
     assert_exact(first, second)
-    assert_exact(first, list(one_round(setting, Cohort(setting.work, compile="flat"))))
+    assert_exact(first, list(one_round(setting, CohortEngine(setting.work, compile="flat"))))

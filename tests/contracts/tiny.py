@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from idiolect.data import Dataset, load
-from idiolect.engines import Cohort, Engine, EngineChoice, LoopEngine, PoolEngine
+from idiolect.engines import CohortEngine, Engine, EngineChoice, LoopEngine, PoolEngine
 from idiolect.experiments import Experiment
 from idiolect.experiments.setting import Setting, prepare
 from idiolect.experiments.simulation import Simulation
@@ -136,7 +136,7 @@ def make_engine(name: str, setting: Setting) -> Engine:
     if kind == "loop":
         return LoopEngine(setting.work)
     if kind == "cohort":
-        return Cohort(setting.work, int(number or 128))
+        return CohortEngine(setting.work, int(number or 128))
     return PoolEngine(setting.work, int(number or 2))
 
 

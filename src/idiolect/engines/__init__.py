@@ -1,7 +1,7 @@
 """Engines: ways to execute the same round; the only code that knows devices and processes."""
 
 from idiolect.engines.choose import ENGINES, EngineChoice, choose_engine, place, start_early
-from idiolect.engines.cohort.engine import Cohort
+from idiolect.engines.cohort.engine import CohortEngine
 from idiolect.engines.contract import Engine, Logits, Outcome, PrivateRows
 from idiolect.engines.dry_round import Forms, dry_round
 from idiolect.engines.evaluation import server_logits
@@ -14,7 +14,7 @@ from idiolect.engines.workload import Workload
 __all__ = [
     "AUGMENTATIONS",
     "ENGINES",
-    "Cohort",
+    "CohortEngine",
     "Engine",
     "EngineChoice",
     "Forms",

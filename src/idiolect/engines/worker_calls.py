@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 from idiolect.core import Clock, Program, ServerState, Stage, Tree
 from idiolect.engines.balance import balanced_shares, equal_shares
 from idiolect.engines.cohort.cpu.traced_stages import tracing_pays
-from idiolect.engines.cohort.engine import Cohort
+from idiolect.engines.cohort.engine import CohortEngine
 from idiolect.engines.loop import LoopEngine
 from idiolect.engines.workload import Workload
 from idiolect.errors import UserError
@@ -55,10 +55,10 @@ def batches_well(work: Workload, program: Program) -> bool:
     return tracing_pays(program) or (work.is_even and not convolutional)
 
 
-def worker_engine(work: Workload, program: Program) -> LoopEngine | Cohort:
+def worker_engine(work: Workload, program: Program) -> LoopEngine | CohortEngine:
     """Returns the engine inside a worker process; a GPU always runs its clients at once."""
     on_gpu = work.device.type == "cuda"
-    return Cohort(work) if on_gpu or batches_well(work, program) else LoopEngine(work)
+    return CohortEngine(work) if on_gpu or batches_well(work, program) else LoopEngine(work)
 
 
 def amounts(work: Workload, program: Program, call: EngineCall, clients: Iterable[int]) -> dict[int, int]:
@@ -87,7 +87,7 @@ def _stages(program: Program, call: EngineCall) -> tuple[Stage, ...]:
 
 
 def answer(
-    engine: LoopEngine | Cohort,
+    engine: LoopEngine | CohortEngine,
     program: Program,
     call: EngineCall,
     server: ServerState,

@@ -6,7 +6,7 @@ it are its last.  No step is computed for a client that has none left.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from idiolect.core import Context, State
-from idiolect.core.trees import Tree, flatten, tree_map, unflatten
+from idiolect.core.trees import Form, flatten, tree_map, unflatten
 
 __all__ = ["ClientBlock", "RunBlock", "blocks_of", "few_sizes", "of_clients", "one_size", "run_blocks"]
 
@@ -110,7 +110,7 @@ def run_blocks(
     return _state(held if is_sorted else [leaf.index_select(0, back) for leaf in held], form)
 
 
-def _state(leaves: list[Tensor], form: Hashable) -> State:
+def _state(leaves: list[Tensor], form: Form) -> State:
     found: State = unflatten(leaves, form)
     return found
 
@@ -133,6 +133,6 @@ def _write(own: list[Tensor], new: list[Tensor]) -> None:
 
 def of_clients(select: Callable[[Tensor], Tensor], context: Context) -> Context:
     """Applies ``select`` to every leaf that has a row for each client; the server's leaves have none."""
-    own: Tree = (context.private, context.facts, context.results)
+    own = (context.private, context.facts, context.results)
     private, facts, results = tree_map(select, own)
     return context._replace(private=private, facts=facts, results=results)

@@ -1,7 +1,7 @@
-"""cohort: all clients as one batched program; parameters stacked, one step of all clients at once.
+"""The engine ``cohort``: all clients of a round are one batched computation, with stacked parameters.
 
-On a GPU the step of a stage is traced once, compiled, and replayed as CUDA graphs; on a CPU it is vmapped, or traced
-and run without vmap.
+On a GPU the step of a stage is traced once, compiled, and replayed as CUDA graphs.  On a CPU it runs under vmap, or is
+traced and runs without vmap.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import torch
 
-from idiolect.core import Program, Tree
+from idiolect.core import Program, ServerState, Tree
 from idiolect.engines.cohort.cpu.traced_stages import MANY_ROUNDS, TracedStages
 from idiolect.engines.cohort.cuda.compiled_stages import BACKENDS, CompiledStages
 from idiolect.engines.cohort.fallback import warn_slower
@@ -28,20 +28,22 @@ from idiolect.engines.workload import Workload
 from idiolect.errors import UserError, refuse_unknown_choice
 from idiolect.federation import Store
 
-__all__ = ["Cohort"]
+__all__ = ["CohortEngine"]
 
 Row = TypeVar("Row")
-AHEAD = 8  # rounds at most that are planned ahead
+AHEAD = 8  # most rounds that are planned ahead
 TRACED_FROM = {"none": inf, "flat": 0, "auto": MANY_ROUNDS}  # rounds of a run from which a CPU traces steps
 
 
 @dataclass
-class Cohort:
-    """Args:
-    chunk: clients computed on at once; the number bounds memory and changes no result.  It is halved whenever the
-        device runs out of memory.
-    compile: ``auto`` compiles on a GPU and traces on a CPU in a run of many rounds; ``inductor`` compiles, ``trace``
-        replays without compiling, ``flat`` traces for a CPU, ``none`` vmaps.
+class CohortEngine:
+    """Runs all clients of a round at once.
+
+    Args:
+        chunk: most clients at once.  The number bounds memory and changes no result; it is halved whenever the device
+            runs out of memory.
+        compile: ``auto`` compiles on a GPU and traces on a CPU in a run of many rounds; ``inductor`` compiles,
+            ``trace`` replays without compiling, ``flat`` traces for a CPU, ``none`` runs under vmap.
     """
 
     work: Workload
@@ -70,7 +72,7 @@ class Cohort:
         """Does nothing: rounds are planned by ``plan_ahead``."""
 
     def round(
-        self, program: Program, server: Tree, privates: Mapping[int, Tree], observe: bool
+        self, program: Program, server: ServerState, privates: Mapping[int, Tree], observe: bool
     ) -> Sequence[Outcome]:
         return self._in_chunks(
             privates,
@@ -90,7 +92,7 @@ class Cohort:
             self.look_ahead(*coming, done.query)
 
     def settle(
-        self, program: Program, phase: str, server: Tree, privates: Mapping[int, Tree]
+        self, program: Program, phase: str, server: ServerState, privates: Mapping[int, Tree]
     ) -> Sequence[Tree]:
         return self._in_chunks(
             privates,
@@ -99,7 +101,7 @@ class Cohort:
         )
 
     def evaluate(
-        self, program: Program, server: Tree, privates: Mapping[int, Tree], split: str
+        self, program: Program, server: ServerState, privates: Mapping[int, Tree], split: str
     ) -> Sequence[Logits]:
         return self._in_chunks(
             privates,
@@ -110,10 +112,10 @@ class Cohort:
     def look_ahead(
         self, program: Program, clients: list[int], stop: Callable[[], bool] = lambda: False
     ) -> None:
-        """Prepares what a coming round needs of the host, where that has nothing else to do; changes no number.
+        """Prepares what a coming round needs of the host, while the host has nothing else to do; changes no number.
 
         Args:
-            stop: whether the host has something else to do now; asked where steps are compiled or replayed.
+            stop: returns whether the host has something else to do now; asked where steps are compiled or replayed.
         """
         if self._alone is not None or len(clients) > self.chunk:
             return
@@ -127,7 +129,7 @@ class Cohort:
         return store
 
     def close(self) -> None:
-        """Gives back the device's memory."""
+        """Frees the device's memory."""
         if self._compiled:
             self._compiled.forget()
 
@@ -137,7 +139,7 @@ class Cohort:
         compute: Callable[[Mapping[int, Tree]], Sequence[Row]],
         alone: Callable[[LoopEngine], Sequence[Row]],
     ) -> Sequence[Row]:
-        """``compute`` on as many clients at a time as fit; what cannot be batched at all runs client by client."""
+        """Runs ``compute`` on as many clients at once as fit; what cannot be batched runs client by client."""
         while self._alone is None:
             try:
                 with self.work.precision.allowed():
@@ -146,11 +148,10 @@ class Cohort:
             except UserError:
                 raise
             except torch.OutOfMemoryError:
-                pass  # what the attempt holds is freed when this block is left
+                pass  # what the attempt holds is freed when this block ends
             except Exception as error:
-                found = alone(
-                    loop := LoopEngine(self.work)
-                )  # a mistake that is not ours comes up here again, named
+                loop = LoopEngine(self.work)
+                found = alone(loop)  # a mistake that is not ours comes up here again, named
                 self._alone = loop
                 warn_slower("the cohort runs client by client, it cannot be batched", error)
                 return found
@@ -158,7 +159,7 @@ class Cohort:
         return alone(self._alone)
 
     def _make_room(self, n_clients: int) -> None:
-        """Fewer clients at a time, and nothing kept from before."""
+        """Halves the number of clients at once, and frees what earlier rounds left in memory."""
         if min(self.chunk, n_clients) == 1:
             raise UserError(
                 "one client alone does not fit into the GPU's memory; use a smaller batch_size, another model "
@@ -171,7 +172,7 @@ class Cohort:
             torch.cuda.empty_cache()
 
     def _chunks(self, privates: Mapping[int, Tree]) -> list[Mapping[int, Tree]]:
-        """Of about equal size."""
+        """Divides the clients into chunks of about equal size."""
         if len(privates) <= self.chunk:
             return [privates] if privates else []
         items = list(privates.items())

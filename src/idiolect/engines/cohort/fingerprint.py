@@ -1,7 +1,7 @@
-"""A key that two values share only if they compute the same: what compiled steps are kept under.
+"""Fingerprints: keys that two values share only if they compute the same, under which traced steps are cached.
 
-Functions count as equal when their code is the same object and what they close over is equal, so that a method that
-is read twice, or a stage that is planned anew in every round, is recognised.
+Functions are equal when their code is the same object and what they close over is equal, so that a method that is read
+twice, or a stage that is planned anew in every round, is recognised.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ __all__ = ["ProgramKeys", "fingerprint"]
 PLAIN = (type(None), bool, int, float, complex, str, bytes)
 
 
-class _Same:
-    """An object that equals itself alone; holding it keeps its identity from being given away."""
+class _ByIdentity:
+    """A key that equals only itself; it holds the object, so that no other object gets its identity."""
 
     def __init__(self, value: object) -> None:
         self.value = value
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.value is other.value
+        return isinstance(other, _ByIdentity) and self.value is other.value
 
     def __hash__(self) -> int:
         return id(self.value)
 
 
 def fingerprint(value: Any, above: tuple[int, ...] = ()) -> Hashable:
-    """The key of ``value``: by content for plain values, containers, functions and modules, by identity otherwise.
+    """Returns the key of ``value``: by content for plain values, containers, functions and modules, else by identity.
 
-    A module's parameters and buffers count by shape, since steps are given their values from outside.
+    Of a module's parameters and buffers only shapes count, since steps are given their values from outside.
 
     >>> def scaled(by):
     ...     return lambda x: by * x
@@ -64,7 +64,7 @@ def fingerprint(value: Any, above: tuple[int, ...] = ()) -> Hashable:
     if isinstance(value, partial):
         return each([value.func, value.args, value.keywords])
     if isinstance(value, Tensor) or not hasattr(value, "__dict__") or isinstance(value, type):
-        return _Same(value)
+        return _ByIdentity(value)
     own = dict(vars(value))
     if isinstance(value, nn.Module):
         own |= {name: _shapes(own[name]) for name in ("_parameters", "_buffers")}
@@ -76,7 +76,7 @@ def _shapes(tensors: Mapping[str, Tensor | None]) -> dict[str, Any]:
 
 
 class ProgramKeys:
-    """The keys of programs apart from what changes with the round; the expensive part is computed once a run."""
+    """Keys of programs apart from what changes with the round; the expensive part is computed once a run."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Program, Hashable]] = {}

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from idiolect.core import Context, Program, Stage, Tree
-from idiolect.core.trees import flatten, unflatten
+from idiolect.core.trees import Form, flatten, unflatten
 from idiolect.engines.cohort.fingerprint import ProgramKeys, fingerprint
 from idiolect.engines.cohort.tracing import RoundInputs, Trace, trace, traced_or_none
 from idiolect.engines.packing import BATCHED_LAYERS, hook_of
@@ -25,7 +25,7 @@ __all__ = ["TracedHooks"]
 class _KnownHook(NamedTuple):
     """The form of the arguments that a hook was traced for, and its trace; None where it cannot be traced."""
 
-    takes: Hashable
+    takes: Form
     trace: Trace | None
 
 
@@ -59,7 +59,7 @@ class TracedHooks:
 
 
 def _trace_hook(
-    program: Program, name: str, stage: Stage | None, flat: list[Tensor], takes: Hashable
+    program: Program, name: str, stage: Stage | None, flat: list[Tensor], takes: Form
 ) -> Trace | None:
     def hook(program: Program, *trees: Tree) -> Any:
         *given, _ = trees  # no hook reads the scale of a stage's learning rate here

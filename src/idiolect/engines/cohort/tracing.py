@@ -7,7 +7,7 @@ the learning rate and its scale are inputs of a graph, so that one trace serves 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -16,7 +16,7 @@ from torch import Tensor, fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from idiolect.core import Clock, Context, Program, Stage, State, Tree
-from idiolect.core.trees import flatten, tree_leaves, tree_map, unflatten
+from idiolect.core.trees import Form, flatten, tree_leaves, tree_map, unflatten
 from idiolect.engines.packing import Lift, advance
 
 __all__ = ["RoundInputs", "Trace", "TracedNumber", "graph_of", "stage_step", "trace", "traced_or_none"]
@@ -45,10 +45,10 @@ class Trace(NamedTuple):
     """
 
     graph: fx.GraphModule
-    gives: Hashable
+    gives: Form
 
 
-def trace(program: Program, function: Callable[..., Tree], leaves: list[Tensor], takes: Any) -> Trace:
+def trace(program: Program, function: Callable[..., Tree], leaves: list[Tensor], takes: Form) -> Trace:
     """Traces ``function(program, *trees)``, where the last tree is the ``RoundInputs``.
 
     The function gets the program at a round and a learning rate that stand for the inputs.
@@ -57,7 +57,7 @@ def trace(program: Program, function: Callable[..., Tree], leaves: list[Tensor],
         leaves, takes: as of ``graph_of``.
     """
 
-    def at_any_round(*trees: Tree) -> Tree:
+    def at_any_round(*trees: Any) -> Tree:
         inputs: RoundInputs = trees[-1]
         number: Any = TracedNumber(inputs.round)  # where the clock has numbers of Python
         rate: Any = TracedNumber(inputs.learning_rate)
@@ -67,7 +67,7 @@ def trace(program: Program, function: Callable[..., Tree], leaves: list[Tensor],
     return graph_of(at_any_round, leaves, takes)
 
 
-def graph_of(function: Callable[..., Tree], leaves: list[Tensor], takes: Any) -> Trace:
+def graph_of(function: Callable[..., Tree], leaves: list[Tensor], takes: Form) -> Trace:
     """Traces ``function`` as it is; operations whose result nobody reads stay in the graph.
 
     Args:
@@ -75,7 +75,7 @@ def graph_of(function: Callable[..., Tree], leaves: list[Tensor], takes: Any) ->
             leaves must not be one object.  Tensors that the function makes go to the device of the first.
         takes: form of the tuple of arguments.
     """
-    gives: Hashable = None
+    gives: Form = None
 
     def on_leaves(*flat: Tensor) -> list[Tensor]:
         nonlocal gives

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from idiolect.core import Program, ServerState, Tree
 from idiolect.core.trees import Rows, tree_leaves, tree_map
-from idiolect.engines.cohort.engine import Cohort
+from idiolect.engines.cohort.engine import CohortEngine
 from idiolect.engines.contract import Logits, Outcome
 from idiolect.engines.cpu_tuning import keep_freed_memory
 from idiolect.engines.pool.worker import ComingRound, PoolWorker, WorkerData, WorkerTask, start_worker
@@ -122,7 +122,7 @@ class PoolEngine:
         if self._coming is None:
             return
         (program, clients), self._coming = self._coming, None
-        if batches_well(self.work, program) and len(clients) <= len(self._running) * Cohort.chunk:
+        if batches_well(self.work, program) and len(clients) <= len(self._running) * CohortEngine.chunk:
             call = EngineCall("round", program.clock, False)
             shares = shares_for(self.work, program, call, clients, len(self._running))
             for worker, share in zip(self._running, shares, strict=False):

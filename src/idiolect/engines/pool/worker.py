@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import torch
 
 from idiolect.core import Clock, Program
-from idiolect.engines.cohort.engine import Cohort
+from idiolect.engines.cohort.engine import CohortEngine
 from idiolect.engines.cpu_tuning import tune_for_one_core, yield_to_waker
 from idiolect.engines.loop import LoopEngine
 from idiolect.engines.pool.fork_server import ForkServer, fork_server
@@ -202,7 +202,7 @@ def run_worker(line: int, server: int, inbox: int, outbox: int, inputs: int, res
 
 
 class _LoadedEngine(NamedTuple):
-    engine: LoopEngine | Cohort
+    engine: LoopEngine | CohortEngine
     program: Program
 
 
@@ -228,5 +228,5 @@ def _answer(task: WorkerTask, loaded: _LoadedEngine, mailboxes: _WorkerMailboxes
 
 
 def _prepare(coming: ComingRound, loaded: _LoadedEngine) -> None:
-    if isinstance(loaded.engine, Cohort):
+    if isinstance(loaded.engine, CohortEngine):
         loaded.engine.look_ahead(replace(loaded.program, clock=coming.clock), coming.clients)

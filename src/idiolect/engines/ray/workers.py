@@ -18,7 +18,7 @@ from ray.exceptions import GetTimeoutError, RayError
 from idiolect.core import Program, Tree
 from idiolect.core.trees import any_nan, tree_leaves, tree_map
 from idiolect.engines.balance import measured_speed
-from idiolect.engines.cohort.engine import Cohort
+from idiolect.engines.cohort.engine import CohortEngine
 from idiolect.engines.cpu_tuning import tune_for_one_core
 from idiolect.engines.loop import LoopEngine
 from idiolect.engines.numpy_trees import to_arrays, to_tensors
@@ -248,7 +248,7 @@ class RayActor:
     def __init__(self) -> None:
         self._rows: dict[int, Tree] = {}  # by edition
         self._work: Workload | None = None
-        self._running: tuple[Reference, Program, LoopEngine | Cohort] | None = None
+        self._running: tuple[Reference, Program, LoopEngine | CohortEngine] | None = None
 
     def about(self) -> dict[str, Any]:
         """Returns where this worker is, and what it runs."""
@@ -319,7 +319,7 @@ class RayActor:
         program, engine = self._engine(call.program)
         return answer(engine, program, call.call, self._on_device(to_tensors(server)), dict(privates))
 
-    def _engine(self, reference: Reference) -> tuple[Program, LoopEngine | Cohort]:
+    def _engine(self, reference: Reference) -> tuple[Program, LoopEngine | CohortEngine]:
         """Returns the program behind a reference and its engine; the last pair is cached."""
         if self._running is None or self._running[0] != reference:
             assert self._work is not None

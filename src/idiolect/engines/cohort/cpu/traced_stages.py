@@ -27,7 +27,7 @@ from idiolect.engines.cohort.tracing import RoundInputs, stage_step, trace, trac
 from idiolect.engines.packing import BATCHED, Feed, Packing
 from idiolect.engines.workload import Workload
 
-__all__ = ["MANY_ROUNDS", "TracedStages", "trace_step", "tracing_pays"]
+__all__ = ["MANY_ROUNDS", "TracedStages", "reads_keys", "trace_step", "tracing_pays"]
 
 MANY_ROUNDS = 20  # rounds of a run from which tracing pays
 READY_BYTES = 32 << 20  # of inputs, after which no more are prefetched
@@ -164,7 +164,7 @@ class TracedStages:
             if key not in steps:
                 given = (unflatten(held, form), context, batches, inputs)
                 steps[key] = trace_step(program, stage, *given)
-                self._note_keys(step_key, _reads_keys(steps[key], leaves, batches))
+                self._note_keys(step_key, reads_keys(steps[key], leaves, batches))
             step = steps[key]
             if step is None:
                 rest = chain([(batches, None)], feed)
@@ -226,7 +226,7 @@ def _rewritten(module: fx.GraphModule) -> fx.GraphModule:
     return module
 
 
-def _reads_keys(step: fx.GraphModule | None, leaves: list[Tensor], batches: tuple[Batch, ...]) -> bool:
+def reads_keys(step: fx.GraphModule | None, leaves: list[Tensor], batches: tuple[Batch, ...]) -> bool:
     """Whether a step depends on the keys of examples; one that is not traced may."""
     if step is None:
         return True

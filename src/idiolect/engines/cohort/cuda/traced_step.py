@@ -6,14 +6,13 @@ inputs, so that steps which differ in nothing else share one compiled graph.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, fx
 
-from idiolect.core import Context, Program, Stage, State, Tree
-from idiolect.core.trees import flatten, tree_leaves, tree_map
+from idiolect.core import Batch, Context, Program, Stage, State
+from idiolect.core.trees import Form, flatten, tree_leaves, tree_map
 from idiolect.engines.cohort.cuda.lane_memory import on_lanes
 from idiolect.engines.cohort.cuda.stage_plan import StagePlan
 from idiolect.engines.cohort.tracing import RoundInputs, stage_step, trace
@@ -58,7 +57,7 @@ class TracedStep(NamedTuple):
     reads_keys: whether the step depends on the keys of examples.
     """
 
-    gives: Hashable
+    gives: Form
     state: int
     graph: StepGraph
     roles: tuple[InputRole, ...]
@@ -71,7 +70,7 @@ class _Arguments(NamedTuple):
 
     context: Context
     state: State
-    batches: Tree
+    batches: tuple[Batch, ...]
     active: Tensor
     inputs: RoundInputs
 

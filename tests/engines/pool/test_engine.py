@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from idiolect.core import Batch, Program, broadcast
 from idiolect.core.trees import tree_leaves
-from idiolect.engines import Cohort, EngineChoice, LoopEngine, PoolEngine
+from idiolect.engines import CohortEngine, EngineChoice, LoopEngine, PoolEngine
 from idiolect.engines.balance import balanced_shares
 from idiolect.engines.cohort.cpu.traced_stages import MANY_ROUNDS, TracedStages
 from idiolect.engines.packing import BATCHED
@@ -30,7 +30,7 @@ from idiolect.experiments.setting import Setting, prepare
 from idiolect.federation import Store
 from idiolect.methods import method as read_method
 
-from ..child_process import child_process, children_of, is_running
+from ...child_process import child_process, children_of, is_running
 
 SCENE = Experiment(
     dataset="synthetic",
@@ -160,16 +160,16 @@ def test_workers_prepare_what_they_are_given_next(tmp_path: Any) -> None:
     scene = replace(SCENE, clients=12, rounds=3, participation_rate=0.5)
 
     def note_calls() -> None:
-        given = Cohort.round
+        given = CohortEngine.round
 
-        def looked_ahead(self: Cohort, program: Program, clients: list[int]) -> None:
+        def looked_ahead(self: CohortEngine, program: Program, clients: list[int]) -> None:
             (tmp_path / f"ahead {program.clock.round} {clients}").touch()
 
-        def came(self: Cohort, program: Program, server: Any, privates: Any, observe: bool) -> Any:
+        def came(self: CohortEngine, program: Program, server: Any, privates: Any, observe: bool) -> Any:
             (tmp_path / f"came {program.clock.round} {list(privates)}").touch()
             return given(self, program, server, privates, observe)
 
-        Cohort.look_ahead, Cohort.round = looked_ahead, came
+        CohortEngine.look_ahead, CohortEngine.round = looked_ahead, came
 
     setting = _prepared_by(_setting(scene), note_calls)
     engine = PoolEngine(setting.work, workers=2)
@@ -189,13 +189,13 @@ def test_workers_prepare_what_they_are_given_next(tmp_path: Any) -> None:
 
 
 def test_a_worker_that_dies_while_it_prepares_is_replaced(said: list[str], tmp_path: Any) -> None:
-    def dies_once(self: Cohort, program: Program, clients: list[int]) -> None:
+    def dies_once(self: CohortEngine, program: Program, clients: list[int]) -> None:
         with suppress(FileExistsError):
             open(tmp_path / "died", "x").close()
             os.kill(os.getpid(), signal.SIGKILL)
 
     def die_when_preparing() -> None:
-        Cohort.look_ahead = dies_once
+        CohortEngine.look_ahead = dies_once
 
     setting = _prepared_by(_setting(SCENE), die_when_preparing)
     program, server, privates = _arguments(setting)

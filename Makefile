@@ -27,8 +27,8 @@ lint: install ## style and format
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: install ## static types of the core and the parts
-	$(BIN)/mypy src/idiolect/core src/idiolect/parts
+types: install ## static types of the whole package
+	$(BIN)/mypy src/idiolect
 
 contracts: install ## which room may import which
 	$(BIN)/lint-imports

@@ -17,10 +17,14 @@ from idiolect.version import __version__
 
 if TYPE_CHECKING:
     from idiolect.core import chain
-    from idiolect.experiments import Comparison, Execution, Experiment, compare, run, sweep
+    from idiolect.experiments import Execution, Experiment
+    from idiolect.experiments.compare import Comparison, compare
+    from idiolect.experiments.run import run
+    from idiolect.experiments.sweep import sweep
     from idiolect.methods import method, register
     from idiolect.models import from_module, register_model
-    from idiolect.reproduction import reproduce, scenario
+    from idiolect.reproduction import scenario
+    from idiolect.reproduction.reproduce import reproduce
 
 __all__ = [
     "Comparison",

@@ -1,4 +1,4 @@
-"""The one error a user's mistake raises; the command line prints its sentence and exits with code 2."""
+"""The error that a user's mistake raises, and helpers that word it; the command line prints it and exits with 2."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class UserError(Exception):
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:
-    """Names the near matches of a misspelt name, or everything there is when nothing is near.
+    """Returns an error that lists names near to a misspelt one, or all names when none is near.
 
     >>> print(unknown_name("method", "fedpre", ["fedavg", "fedper"]))
     unknown method 'fedpre'; did you mean fedper?
@@ -36,5 +36,6 @@ def refuse_outside(option: str, value: float, low: float, high: float = float("i
 
 
 def refuse_unknown_choice(option: str, value: str, choices: Iterable[str]) -> None:
+    """Raises unless the value is one of the choices."""
     if value not in (known := list(choices)):
         raise UserError(f"{option} must be one of {', '.join(known)}; got {value!r}")

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from idiolect.bench.native_network import fill, native, values
-from idiolect.models import How, MaskedBatchNorm, Net, Unit, build
+from idiolect.models import BatchContext, MaskedBatchNorm, Net, Unit, build
 
 
 class Branch(Unit):
@@ -34,7 +34,7 @@ def test_sequential_gives_the_zoos_logits(model):
     assert not any(isinstance(layer, MaskedBatchNorm | Unit) for layer in made.modules())
     for train in (True, False):
         made.train(train)
-        expected = net(x, How.plain(4, net.n_units, train=train))[1]
+        expected = net(x, BatchContext.plain(4, net.n_units, train=train))[1]
         torch.testing.assert_close(made(x), expected, rtol=1e-5, atol=1e-6)
     for one, other in zip(values(made), [*net.parameters(), *net.buffers()], strict=True):
         torch.testing.assert_close(one, other)
@@ -48,7 +48,9 @@ def test_branching_net_keeps_its_branches_and_runs_torchs_normalisation():
     fill(made, [*ours.parameters(), *ours.buffers()])
     for train in (True, False):
         made.train(train)
-        torch.testing.assert_close(made(x), ours(x, How.plain(4, 2, train=train))[1], rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(
+            made(x), ours(x, BatchContext.plain(4, 2, train=train))[1], rtol=1e-5, atol=1e-6
+        )
     for one, other in zip(values(made), [*ours.parameters(), *ours.buffers()], strict=True):
         torch.testing.assert_close(one, other)
 

@@ -18,7 +18,6 @@ import typer
 
 from idiolect import cli, data, methods, models
 from idiolect import partition as partitions
-from idiolect.engines import place
 from idiolect.experiments import Experiment, compare, run, with_settings
 from idiolect.options import parse_call
 
@@ -124,7 +123,7 @@ class Understood(Exception):
 def _understand(chosen: list[str], given: dict[str, Any]) -> None:
     for text in chosen:
         methods.method(text)
-    place(given["engine"], given["device"])
+    given["execution"].engine_choice()
     no_settings = {*inspect.signature(run).parameters, *inspect.signature(compare).parameters}
     settings = {key: value for key, value in given.items() if key not in no_settings}
     experiment = with_settings(Experiment(), settings)

@@ -295,7 +295,8 @@ def test_rounds_are_planned_while_the_device_is_busy(
         "look_ahead",
         lambda _, program, clients, stop: found.append((program.clock.round, stop)),
     )
-    engine._plan_while_busy(Simulation.start(setting, engine)._upcoming())
+    clients = Simulation.start(setting, engine).participants
+    engine._plan_while_busy(clients.upcoming(setting.program(0)))
     assert found == [(round, event.query) for round in planned]
 
 

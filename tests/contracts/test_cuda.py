@@ -19,7 +19,7 @@ from idiolect.engines.cohort.fallback import compiling_quietly
 from idiolect.engines.cohort.pooling import plain as plain_pool
 from idiolect.experiments.setting import Setting, prepare
 from idiolect.models import Net, crop_and_flip, from_module, planned_uniform, register_model
-from idiolect.models.own import OWN
+from idiolect.models.registered_models import REGISTERED
 
 from .cases import METHODS, spelt
 from .sameness import assert_equal, states
@@ -171,7 +171,7 @@ def dropping() -> Iterator[None]:
 
     register_model("dropping", build)
     yield
-    del OWN["dropping"]
+    del REGISTERED["dropping"]
 
 
 @pytest.mark.usefixtures("dropping")

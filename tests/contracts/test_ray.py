@@ -12,7 +12,7 @@ import pytest
 
 from idiolect.core import Batch
 from idiolect.engines import ENGINES, CohortEngine, Engine
-from idiolect.engines.cohort.cpu.traced_stages import MANY
+from idiolect.engines.cohort.cpu.traced_stages import MANY_ROUNDS
 from idiolect.engines.worker_calls import worker_engine
 from idiolect.errors import UserError
 from idiolect.experiments.setting import Setting
@@ -49,7 +49,7 @@ def test_ray_is_exactly_loop(name: str, workers: int) -> None:
 
 @pytest.mark.slow
 def test_workers_that_batch_their_clients_equal_loop() -> None:
-    loop = finished_run("ditto", model="mlpnet(hidden=8)", rounds=MANY)
+    loop = finished_run("ditto", model="mlpnet(hidden=8)", rounds=MANY_ROUNDS)
     assert isinstance(worker_engine(loop.setting.work, loop.setting.program(0)), CohortEngine)
     found = play(loop.setting, on_ray(loop.setting))
     assert_equal(states(found), states(loop))

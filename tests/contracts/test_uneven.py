@@ -15,7 +15,7 @@ from idiolect.core import UPLOAD, Batch, Part, Tree, View, broadcast, chain
 from idiolect.engines import CohortEngine, LoopEngine, PoolEngine, Workload, packing
 from idiolect.engines.cohort.cpu.traced_stages import MANY_ROUNDS, TracedStages
 from idiolect.engines.contract import Outcome
-from idiolect.engines.worker_calls import Call, amounts, worker_engine
+from idiolect.engines.worker_calls import EngineCall, amounts, worker_engine
 from idiolect.experiments.setting import Setting
 from idiolect.experiments.simulation import Simulation
 from idiolect.parts import average
@@ -84,7 +84,7 @@ def test_a_client_that_is_done_is_computed_on_no_more(compile: str) -> None:
     setting = setting_of(SEVERAL_STAGES, **UNEVEN)
     work, program = counting(setting.work), setting.program(0)
     one_round(setting, CohortEngine(work, compile=compile))
-    asked = amounts(work, program, Call("round", program.clock, False), EVERYBODY)
+    asked = amounts(work, program, EngineCall("round", program.clock, False), EVERYBODY)
     assert sum(work.given) == sum(asked.values())
 
 
@@ -191,7 +191,7 @@ def test_an_engine_put_in_later_goes_on_to_the_last_digit() -> None:
     for round in range(4):
         through.advance()
         if round == 2:
-            cut.engine = CohortEngine(setting.work, compile="flat")
+            cut.participants.engine = CohortEngine(setting.work, compile="flat")
         cut.advance()
     assert_exact(states(cut), states(through))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from idiolect.core.trees import Rows
-from idiolect.engines.pool.engine import Collected
+from idiolect.engines.pool.engine import CollectedAnswers
 
 
 def rows(*numbers: float) -> Rows:
@@ -13,7 +13,7 @@ def rows(*numbers: float) -> Rows:
 
 
 def test_stacked_answers_stay_stacked_and_are_copied() -> None:
-    found, outbox = Collected([7, 3, 5]), rows(5.0, 7.0)
+    found, outbox = CollectedAnswers([7, 3, 5]), rows(5.0, 7.0)
     found.add([5, 7], outbox)
     outbox.stacked["x"].zero_()  # the worker has another task
     found.add([3], rows(3.0))
@@ -23,7 +23,7 @@ def test_stacked_answers_stay_stacked_and_are_copied() -> None:
 
 
 def test_stacked_and_single_answers_go_together() -> None:
-    found = Collected([7, 3, 5])
+    found = CollectedAnswers([7, 3, 5])
     found.add([5, 7], rows(5.0, 7.0))
     found.add([3], [{"x": torch.tensor(3.0)}])
     assert [answer["x"].item() for answer in found.all()] == [7.0, 3.0, 5.0]

@@ -21,7 +21,7 @@ from idiolect.core import broadcast
 from idiolect.engines import EngineChoice, LoopEngine, PoolEngine, place
 from idiolect.engines.pool.fork_server import ForkServer
 from idiolect.engines.pool.shared_memory import file_behind, mapped, shared_copy, shared_empty
-from idiolect.engines.pool.worker import Luggage
+from idiolect.engines.pool.worker import WorkerData
 from idiolect.errors import UserError
 from idiolect.experiments import Experiment
 from idiolect.experiments.setting import Setting, prepare
@@ -150,14 +150,14 @@ def test_a_worker_that_cannot_unpack_says_why() -> None:
 def test_inputs_lie_in_memory_once() -> None:
     """They are put where workers map them, and not copied for the pool, nor by a worker."""
     setting = _setting()
-    luggage = Luggage(setting.work, setting.program(0))
-    assert luggage.files[0] == file_behind(setting.federation.x)
-    assert sum(size for _, size in luggage.letter.places) < setting.federation.x.nbytes / 4
-    there = mapped(luggage.files[0], luggage.label.shape, luggage.label.dtype)
+    data = WorkerData(setting.work, setting.program(0))
+    assert data.files[0] == file_behind(setting.federation.x)
+    assert sum(size for _, size in data.setup.parcel.places) < setting.federation.x.nbytes / 4
+    there = mapped(data.files[0], data.setup.shape, data.setup.dtype)
     before, there[0, 0, 0, 0] = float(there[0, 0, 0, 0]), 7.0
     assert float(setting.work.x[0, 0, 0, 0]) == 7.0
     there[0, 0, 0, 0] = before
-    luggage.close()
+    data.close()
 
 
 def test_a_part_of_shared_memory_is_copied_and_the_whole_is_not() -> None:

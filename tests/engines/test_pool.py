@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from idiolect.core import Batch, Program, broadcast
 from idiolect.core.trees import tree_leaves
 from idiolect.engines import CohortEngine, EngineChoice, LoopEngine, PoolEngine
-from idiolect.engines.balance import balanced_hands
+from idiolect.engines.balance import balanced_shares
 from idiolect.engines.cohort.cpu.traced_stages import MANY_ROUNDS, TracedStages
 from idiolect.engines.packing import BATCHED
 from idiolect.engines.worker_calls import TRIES, batches_well
@@ -310,20 +310,20 @@ def test_networks_without_convolutions_are_batched_where_it_pays(scene: Experime
 
 
 @given(st.lists(st.integers(0, 200), min_size=1, max_size=40), st.integers(1, 9))
-def test_balanced_hands_are_of_equal_size_and_no_work_could_be_handed_over_whole(
+def test_balanced_shares_are_of_equal_size_and_no_work_could_be_handed_over_whole(
     amounts: list[int], count: int
 ) -> None:
     work = dict(enumerate(amounts))
-    hands = balanced_hands(work, count)
-    assert sorted(client for hand in hands for client in hand) == list(work)
-    assert len(hands) <= count
+    shares = balanced_shares(work, count)
+    assert sorted(client for share in shares for client in share) == list(work)
+    assert len(shares) <= count
     most = -(-len(work) // count)
-    assert max(map(len, hands)) <= most
-    loads = [sum(work[client] for client in hand) for hand in hands]
-    open_loads = [load for load, hand in zip(loads, hands, strict=True) if len(hand) < most]
-    for load, hand in zip(loads, hands, strict=True):
+    assert max(map(len, shares)) <= most
+    loads = [sum(work[client] for client in share) for share in shares]
+    open_loads = [load for load, share in zip(loads, shares, strict=True) if len(share) < most]
+    for load, share in zip(loads, shares, strict=True):
         for other in open_loads:
-            assert load - work[hand[-1]] <= other, "its last client had a better place"
+            assert load - work[share[-1]] <= other, "its last client had a better place"
 
 
 def test_ctrl_c_leaves_no_worker_behind(tmp_path: Any) -> None:

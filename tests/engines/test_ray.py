@@ -129,8 +129,8 @@ def holdings(engine: Any) -> dict[str, float]:
     from ray._private.internal_api import memory_summary  # noqa: PLC0415
 
     used, objects = re.search(r"usage (\d+) MiB, (\d+) objects", memory_summary(stats_only=True)).groups()
-    members = engine._crew.members.values()
-    rows = ray.get([m.handle.__ray_call__.remote(lambda shard: len(shard._rows)) for m in members])
+    members = engine._workers.members.values()
+    rows = ray.get([m.handle.__ray_call__.remote(lambda actor: len(actor._rows)) for m in members])
     entries = len(engine._ledger.entries)
     return {"MiB": int(used), "objects": int(objects), "entries": entries, "rows": sum(rows)}
 

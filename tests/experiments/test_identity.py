@@ -16,7 +16,7 @@ from idiolect.experiments import Experiment, identity, spec
 from idiolect.experiments.identity import hash_of, name_of
 from idiolect.methods.catalogue import METHODS, PARTS
 from idiolect.models import from_module
-from idiolect.models.own import OWN
+from idiolect.models.registered_models import REGISTERED
 from idiolect.parts import average, proximal
 from idiolect.records import read_run
 from idiolect.reports.run_groups import group_runs
@@ -27,9 +27,9 @@ LOOP = {"engine": "loop", "device": "cpu"}
 @pytest.fixture
 def catalogue() -> Iterator[None]:
     """Whatever is registered is forgotten afterwards."""
-    before = dict(METHODS), dict(PARTS), dict(OWN)
+    before = dict(METHODS), dict(PARTS), dict(REGISTERED)
     yield
-    for known, kept in zip((METHODS, PARTS, OWN), before, strict=True):
+    for known, kept in zip((METHODS, PARTS, REGISTERED), before, strict=True):
         known.clear()
         known.update(kept)
 
@@ -149,11 +149,11 @@ def test_options_of_registered_parts_are_covered(tiny):
 def test_changed_network_under_one_name_is_another_run(tiny, tmp_path, changed):
     register_model("small", small())
     old = run(replace(tiny, model="small"), out=tmp_path, **LOOP)
-    OWN["small"] = small(**changed)
+    REGISTERED["small"] = small(**changed)
     new = run(replace(tiny, model="small"), out=tmp_path, **LOOP)
     assert old.manifest["name"] != new.manifest["name"]
     assert len(group_runs([old, new])) == 2
-    OWN["small"] = small()
+    REGISTERED["small"] = small()
     assert hash_of(replace(tiny, model="small")) == old.manifest["spec_hash"]
 
 

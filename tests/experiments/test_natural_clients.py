@@ -46,7 +46,7 @@ def bag_of_tokens(*, in_channels: int, image_size: tuple[int, int], n_classes: i
 @pytest.fixture
 def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Experiment:
     """Four roles with 12 to 30 windows."""
-    entry = zoo.Entry(bag_of_tokens, (1, 1, 80), "for this test")
+    entry = zoo.ZooEntry(bag_of_tokens, (1, 1, 80), "for this test")
     monkeypatch.setitem(zoo.ZOO, "bag_of_tokens", entry)
     random, letters = np.random.default_rng(0), list("abcdefgh ")
     roles = {f"role {k}": ["".join(random.choice(letters, 80 + n))] for k, n in enumerate((12, 30, 20, 16))}

@@ -12,7 +12,7 @@ import idiolect
 from idiolect.engines import ENGINES, EngineChoice
 from idiolect.errors import UserError
 from idiolect.experiments import Silent, Simulation, prepare
-from idiolect.models.own import OWN
+from idiolect.models.registered_models import REGISTERED
 
 
 class Cnn(nn.Module):
@@ -37,12 +37,12 @@ class ByValue(Cnn):
 
 @pytest.fixture(autouse=True)
 def _models():
-    before = dict(OWN)
+    before = dict(REGISTERED)
     for name, body in (("own_cnn", Cnn), ("by_value", ByValue)):
         idiolect.register_model(name, _builder(body))
     yield
-    OWN.clear()
-    OWN.update(before)
+    REGISTERED.clear()
+    REGISTERED.update(before)
 
 
 def _builder(body):

@@ -84,7 +84,7 @@ def test_swapping_two_clients_swaps_their_results(lab, method):
     swapped = lab.start(method, local_epochs=2, federation=other)
     original = fedper.simulation.setting
     work = Swapped(**vars(swapped.setting.work), original=original.work, mapping=mapping)
-    swapped.engine = LoopEngine(work)
+    swapped.participants.engine = LoopEngine(work)
     swapped.store.write({c: original.first_private(mapping[c]) for c in range(5)})
     for _ in range(3):
         swapped.advance()

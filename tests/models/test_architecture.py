@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from idiolect.models import Convolution, from_module, register_model, stack
-from idiolect.models.architecture import architecture
-from idiolect.models.own import OWN
+from idiolect.models.architecture_digest import architecture
+from idiolect.models.registered_models import REGISTERED
 from idiolect.models.zoo import ZOO
 
 SHAPE = (1, 8, 8)
@@ -20,12 +20,12 @@ def digest():
     """Of a net that a builder makes, under one name whoever it is."""
 
     def found(builder, spec="mine", shape=SHAPE):
-        OWN.pop("mine", None)
+        REGISTERED.pop("mine", None)
         register_model("mine", builder)
         return architecture(spec, shape, 3)
 
     yield found
-    OWN.pop("mine", None)
+    REGISTERED.pop("mine", None)
 
 
 def stacked(**options):

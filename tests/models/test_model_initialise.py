@@ -8,7 +8,7 @@ from torch import nn
 
 from idiolect.errors import UserError
 from idiolect.models import SCHEMES, MaskedBatchNorm, Net, Unit, build, initialise
-from idiolect.models.lenet import lenet_bn
+from idiolect.models.zoo.lenet import lenet_bn
 
 
 def values(scheme, seed, name="lenet_bn"):

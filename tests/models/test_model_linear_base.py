@@ -8,7 +8,7 @@ from torch import nn
 from torch.func import functional_call, vmap
 
 from idiolect.errors import UserError
-from idiolect.models import How, build
+from idiolect.models import BatchContext, build
 
 
 @pytest.mark.parametrize("units", [2, 3, 4])
@@ -31,7 +31,7 @@ def test_linear_layer_makes_the_map_that_the_net_has_there(net, channels, side):
     assert cut.units[0].linear.weight.shape == (channels * side * side, 3 * 32 * 32)
     small = build(f"linear_base(net={net}, units=2, side=1)", (3, 32, 32), 7)
     assert small.units[0].linear.weight.shape == (channels, 3 * 32 * 32)
-    x, how = torch.randn(2, 3, 32, 32), How.plain(2, 3)
+    x, how = torch.randn(2, 3, 32, 32), BatchContext.plain(2, 3)
     entered = cut.units[0](x, how.mask, False, how.key)
     flat = nn.functional.linear(x.flatten(1), cut.units[0].linear.weight, cut.units[0].linear.bias)
     torch.testing.assert_close(entered, flat.reshape(2, channels, side, side))
@@ -40,7 +40,7 @@ def test_linear_layer_makes_the_map_that_the_net_has_there(net, channels, side):
 
 def test_net_with_a_linear_base_runs_for_many_clients_at_once():
     net = build("linear_base(net=mobilenet_v1, units=2, side=1)", (1, 8, 8), 3)
-    x, how = torch.randn(2, 4, 1, 8, 8), How.plain(4, 3)
+    x, how = torch.randn(2, 4, 1, 8, 8), BatchContext.plain(4, 3)
     stacked = {name: torch.stack([value, 2 * value]) for name, value in net.state_dict().items()}
     both = vmap(lambda state, rows: functional_call(net, state, (rows, how))[1])(stacked, x)
     for client in range(2):

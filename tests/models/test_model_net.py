@@ -6,7 +6,17 @@ from torch import nn
 from torch.func import functional_call, vmap
 
 from idiolect.errors import UserError
-from idiolect.models import LSTM, How, MaskedBatchNorm, Net, PlannedDropout, Unit, build, from_module, names
+from idiolect.models import (
+    LSTM,
+    BatchContext,
+    MaskedBatchNorm,
+    Net,
+    PlannedDropout,
+    Unit,
+    build,
+    from_module,
+    names,
+)
 
 from .samples import NORMALISED, SHAPES, STANDARD, rows_for
 
@@ -38,7 +48,7 @@ def one_of_each(name, rows=2, shapes=SHAPES):
 @pytest.mark.parametrize("name", names())
 def test_head_of_features_equals_logits(name):
     net, x = one_of_each(name, shapes=STANDARD)
-    how = How.plain(2, net.n_units)
+    how = BatchContext.plain(2, net.n_units)
     features, logits, encoded = net(x, how)
     assert (encoded is None) is (name not in ENCODED)
     assert encoded is None or encoded.shape == (2, ENCODED[name])
@@ -88,9 +98,9 @@ def test_padding_changes_nothing(name):
     net, x = one_of_each(name, rows=3)
     net = net.double()
     x = x.double() if x.is_floating_point() else x
-    plain = How.plain(3, net.n_units, train=True)
+    plain = BatchContext.plain(3, net.n_units, train=True)
     keys = torch.cat([plain.key, plain.key[:2]])
-    padded = How(torch.tensor([1.0, 1.0, 1.0, 0.0, 0.0]), plain.train, keys)
+    padded = BatchContext(torch.tensor([1.0, 1.0, 1.0, 0.0, 0.0]), plain.train, keys)
     start = net.state_dict()
     start = {key: value.clone() for key, value in start.items()}
     expected, after = net(x, plain)[1], {key: value.clone() for key, value in net.named_buffers()}
@@ -104,7 +114,7 @@ def test_padding_changes_nothing(name):
 
 def test_a_frozen_unit_runs_in_eval_mode():
     net, x = one_of_each("lenet_bn", rows=4)
-    how = How.plain(4, net.n_units, train=True)
+    how = BatchContext.plain(4, net.n_units, train=True)
     net(x, how._replace(train=(False, True, True)))
     moved = {key for key, buffer in net.named_buffers() if not torch.equal(buffer, buffer.round())}
     assert moved == {"units.1.normalisation.running_mean", "units.1.normalisation.running_var"}
@@ -118,7 +128,7 @@ def test_dropout_layers_of_a_net_have_different_indices():
 
 def test_dropout_acts_only_in_training():
     net, x = one_of_each("vgg11_fc")
-    how = How.plain(2, net.n_units, train=True)
+    how = BatchContext.plain(2, net.n_units, train=True)
     evaluated = net(x, how._replace(train=(False,) * net.n_units))[0]
     trained = net(x, how)[0]
     assert torch.equal(trained, net(x, how)[0]) and not torch.equal(trained, evaluated)
@@ -128,7 +138,7 @@ def test_dropout_acts_only_in_training():
 def test_flags_for_another_number_of_units_are_refused():
     net, x = one_of_each("lenet_map")
     with pytest.raises(ValueError, match="zip"):
-        net(x, How.plain(2, net.n_units + 1))
+        net(x, BatchContext.plain(2, net.n_units + 1))
 
 
 def test_unknown_parameter_name_is_refused_with_near_matches():
@@ -172,7 +182,7 @@ def test_encoded_is_what_the_users_linear_layers_read_before_dropout(case):
     x = torch.randn(3, 1, 8, 8)
     expected = encoder(x).flatten(1)
     for train in (True, False):
-        how = How.plain(3, net.n_units, train=train)
+        how = BatchContext.plain(3, net.n_units, train=train)
         features, _, encoded = net(x, how)
         found = features if encoded is None else encoded
         torch.testing.assert_close(found, expected)
@@ -180,7 +190,7 @@ def test_encoded_is_what_the_users_linear_layers_read_before_dropout(case):
     tensors = {name: torch.stack([p.detach(), 2 * p.detach()]) for name, p in net.named_parameters()}
 
     def both(tensors):
-        return functional_call(net, tensors, (x, How.plain(3, net.n_units, train=True)))[
+        return functional_call(net, tensors, (x, BatchContext.plain(3, net.n_units, train=True)))[
             2 * (encoded is not None)
         ]
 
@@ -189,4 +199,4 @@ def test_encoded_is_what_the_users_linear_layers_read_before_dropout(case):
 
 def test_net_whose_linear_layers_read_the_input_has_no_encoder():
     net = build("mlpnet(hidden=5)", (1, 4, 4), 3)
-    assert net(torch.randn(2, 1, 4, 4), How.plain(2, net.n_units)).encoded is None
+    assert net(torch.randn(2, 1, 4, 4), BatchContext.plain(2, net.n_units)).encoded is None

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from idiolect.models import How, MaskedBatchNorm, build
+from idiolect.models import BatchContext, MaskedBatchNorm, build
 
 
 class BasicBlock(nn.Module):
@@ -82,7 +82,7 @@ def test_net_equals_the_same_net_in_plain_torch(spec, train):
             assert mine.shape == theirs.shape
             theirs.copy_(mine)
     x, weights = torch.randn(3, *shape, dtype=torch.float64), torch.randn(3, 5, dtype=torch.float64)
-    found, expected = ours(x, How.plain(3, ours.n_units, train=train))[1], plain(x)
+    found, expected = ours(x, BatchContext.plain(3, ours.n_units, train=train))[1], plain(x)
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
     for logits in (found, expected):
         (logits * weights).sum().backward()
@@ -115,7 +115,7 @@ def test_a_unit_of_mobilenet_is_one_separable_block():
 def test_a_frozen_block_keeps_all_its_statistics(name):
     torch.manual_seed(0)
     net, x = build(name, (3, 16, 16), 5), torch.randn(4, 3, 16, 16)
-    how = How.plain(4, net.n_units, train=True)
+    how = BatchContext.plain(4, net.n_units, train=True)
     frozen = 4  # the first block of resnet20 with a shortcut of its own
     net(x, how._replace(train=tuple(unit != frozen for unit in range(net.n_units))))
     still = {name for name, buffer in net.named_buffers() if torch.equal(buffer, buffer.round())}

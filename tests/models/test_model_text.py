@@ -6,7 +6,7 @@ from torch import nn
 from torch.func import functional_call, grad, vmap
 
 from idiolect.errors import UserError
-from idiolect.models import LSTM, SCHEMES, How, Unit, build
+from idiolect.models import LSTM, SCHEMES, BatchContext, Unit, build
 
 
 def copy_into_native(layers, native):
@@ -46,7 +46,7 @@ def test_char_lstm_equals_torchs_layers():
     native = nn.LSTM(8, 256, num_layers=2, batch_first=True).double()
     copy_into_native([net.units[1].lstm, net.units[2].lstm], native)
     tokens = torch.randint(81, (2, 80), generator=torch.Generator().manual_seed(0))
-    features, logits, _ = net(tokens, How.plain(2, 4))
+    features, logits, _ = net(tokens, BatchContext.plain(2, 4))
     last = native(embedding(tokens))[0][:, -1]
     torch.testing.assert_close(features, last, rtol=1e-10, atol=1e-12)
     torch.testing.assert_close(logits, linear(last), rtol=1e-10, atol=1e-12)

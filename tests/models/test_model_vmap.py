@@ -5,7 +5,7 @@ import torch
 from torch.func import functional_call, grad, stack_module_state, vmap
 from torch.nn.functional import cross_entropy
 
-from idiolect.models import How, build, names
+from idiolect.models import BatchContext, build, names
 
 from .samples import SHAPES, rows_for
 
@@ -17,7 +17,7 @@ def objective(net, train):
 
     def loss(params, buffers, x, y, mask, key):
         tensors = {**params, **buffers}
-        features, logits, _ = functional_call(net, tensors, (x, How(mask, train, key)))
+        features, logits, _ = functional_call(net, tensors, (x, BatchContext(mask, train, key)))
         losses = cross_entropy(logits, y, reduction="none")
         return (losses * mask).sum() / mask.sum(), (
             features,
@@ -71,12 +71,12 @@ def test_functional_call_hands_back_new_running_statistics():
     net, x = build("lenet_bn", (1, 28, 28), 4), torch.randn(5, 1, 28, 28)
     untouched = {key: value.clone() for key, value in net.named_buffers()}
     tensors = {**dict(net.named_parameters()), **untouched}
-    functional_call(net, tensors, (x, How.plain(5, net.n_units, train=True)))
+    functional_call(net, tensors, (x, BatchContext.plain(5, net.n_units, train=True)))
     for key, value in net.named_buffers():
         assert torch.equal(value, untouched[key]), "the net itself must not change"
         assert not torch.equal(tensors[key], untouched[key]), key
         assert not tensors[key].requires_grad
-    net(x, How.plain(5, net.n_units, train=True))
+    net(x, BatchContext.plain(5, net.n_units, train=True))
     for key, value in net.named_buffers():
         torch.testing.assert_close(tensors[key], value)
 
@@ -104,7 +104,7 @@ def test_client_without_real_rows_gets_finite_gradients_beside_others():
 
     def loss(params, buffers, x, y, mask, key):
         tensors = {**params, **buffers}
-        _, logits, _ = functional_call(nets[0], tensors, (x, How(mask, (True,) * 3, key)))
+        _, logits, _ = functional_call(nets[0], tensors, (x, BatchContext(mask, (True,) * 3, key)))
         return (cross_entropy(logits, y, reduction="none") * mask).sum(), {k: tensors[k] for k in buffers}
 
     grads, after = vmap(grad(loss, has_aux=True))(params, buffers, x, y, mask, key)

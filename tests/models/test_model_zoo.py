@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from idiolect.models import How, build
+from idiolect.models import BatchContext, build
 
 
 @pytest.mark.parametrize(
@@ -34,14 +34,14 @@ def test_map_heads_have_no_bias(name):
 
 def test_lenet5_pads_a_small_image_into_the_large_one():
     small, large = build("lenet5", (1, 28, 28), 10), build("lenet5", (1, 32, 32), 10)
-    x, how = torch.randn(2, 1, 28, 28), How.plain(2, 5)
+    x, how = torch.randn(2, 1, 28, 28), BatchContext.plain(2, 5)
     padded = nn.functional.pad(x, (2, 2, 2, 2))
     torch.testing.assert_close(small(x, how)[1], large(padded, how)[1])
 
 
 def test_superfed_head_equals_a_one_by_one_convolution():
     net, x = build("superfed_cnn", (3, 32, 32), 10), torch.randn(2, 3, 32, 32)
-    how = How.plain(2, net.n_units)
+    how = BatchContext.plain(2, net.n_units)
     features, logits, _ = net(x, how)
     layer = net.units[-1].linear
     convolved = nn.functional.conv2d(features[:, :, None, None], layer.weight[:, :, None, None], layer.bias)
@@ -50,7 +50,7 @@ def test_superfed_head_equals_a_one_by_one_convolution():
 
 def test_linear_base_is_linear():
     net = build("linear_base", (1, 4, 4), 3)
-    x, y, how = torch.randn(1, 1, 4, 4), torch.randn(1, 1, 4, 4), How.plain(1, 2)
+    x, y, how = torch.randn(1, 1, 4, 4), torch.randn(1, 1, 4, 4), BatchContext.plain(1, 2)
     zero = net(torch.zeros_like(x), how)[1]
     torch.testing.assert_close(net(x + y, how)[1] + zero, net(x, how)[1] + net(y, how)[1])
 
@@ -59,7 +59,7 @@ def test_linear_base_is_linear():
 def test_lenet_2d_draws_two_features_with_or_without_relu(relu):
     torch.manual_seed(0)
     net = build(f"lenet_2d(relu={relu})", (1, 28, 28), 10)
-    x, how = torch.randn(40, 1, 28, 28), How.plain(40, net.n_units)
+    x, how = torch.randn(40, 1, 28, 28), BatchContext.plain(40, net.n_units)
     with torch.no_grad():
         net.units[-2].linear.bias -= net.features(x, how).mean(0)
     features, logits, _ = net(x, how)
@@ -70,7 +70,7 @@ def test_lenet_2d_draws_two_features_with_or_without_relu(relu):
 
 def test_femnistnet_averages_over_a_four_by_four_grid():
     net = build("femnistnet", (1, 28, 28), 62)
-    x, how = torch.randn(2, 1, 28, 28), How.plain(2, 3)
+    x, how = torch.randn(2, 1, 28, 28), BatchContext.plain(2, 3)
     first, second = net.units[0], net.units[1]
     maps = torch.relu(second.convolution(first(x, how.mask, False, how.key)))  # [2, 64, 14, 14]
     edges = [(0, 4), (3, 7), (7, 11), (10, 14)]

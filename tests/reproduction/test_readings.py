@@ -39,7 +39,7 @@ def _rows(numbers: dict[tuple[int, int], float], predictor: str, moment: str, po
 
 
 @pytest.fixture
-def before_and_after() -> Run:
+def zigzag() -> Run:
     """Clients 0 and 1, selected in rounds 1 and 3, 1 in round 2 too; what else a run records is noise."""
     after = {(1, 0): 0.8, (1, 1): 0.6, (2, 1): 0.7, (3, 0): 0.9, (3, 1): 0.5}
     before = {(1, 0): 0.1, (1, 1): 0.2, (2, 1): 0.3, (3, 0): 0.6, (3, 1): 0.4}

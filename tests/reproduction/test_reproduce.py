@@ -124,6 +124,25 @@ def test_refused_cell_is_listed_and_the_others_go_on(stand_in, counted, tmp_path
     assert counted == ["fedavg", "fedrs(alpha=0.9)"]
 
 
+def test_run_options_reach_every_run(stand_in, monkeypatch, tmp_path):
+    made = []
+
+    def run(experiment, execution):
+        made.append(execution)
+        raise UserError("not run in this test")
+
+    monkeypatch.setattr(campaign, "run", run)
+    options = {"store": "host", "checkpoint_every": 3, "engine": "pool", "workers": 1, "device": "cpu"}
+    done = reproduce("map-table2", columns=["fa-lenet"], methods=["fedavg", "map"], out=tmp_path, **options)
+    assert len(made) == 2 and done.failures == ["not run in this test"]
+    for execution in made:
+        assert {name: getattr(execution, name) for name in options} == options and execution.resume
+    with pytest.raises(
+        UserError, match="rounds cannot be set in a reproduction, which runs the settings of the paper"
+    ):
+        reproduce("map-table2", rounds=3)
+
+
 def test_cells_without_their_data_are_listed_with_the_command(tmp_path):
     done = reproduce(
         "map-table1", columns=["c10-tfcnn", "cinic-resnet20"], data_dir=tmp_path / "none", out=tmp_path

@@ -15,7 +15,7 @@ from idiolect.data import load
 from idiolect.errors import UserError
 from idiolect.experiments.execution import Execution
 from idiolect.federation import plan_batches
-from idiolect.models import How, build
+from idiolect.models import BatchContext, build
 from idiolect.records import RowBuffer
 from idiolect.reports import features_figure, gather
 from idiolect.reproduction import reproduce
@@ -44,9 +44,9 @@ def few(monkeypatch):
     seen = []
     honest, federation_of = training.load, StudyFederation.of
 
-    def of(study, data, device):
-        found = federation_of(study, data, device)
-        seen.append(np.flatnonzero(found.work.federation.class_counts()[0]).tolist())
+    def of(study, data, engine):
+        found = federation_of(study, data, engine)
+        seen.append(np.flatnonzero(found.setting.federation.class_counts()[0]).tolist())
         return found
 
     monkeypatch.setattr(training, "load", lambda name, data_dir: cut(honest(name, data_dir)))
@@ -87,11 +87,11 @@ def test_epochs_are_those_of_plain_torch_on_the_same_batches(model):
     """Two epochs, momentum anew in each: the head, and its gradients summed over the epoch; lenet_bn normalises."""
     data = cut(load(TINY.dataset, None))
     study = replace(TINY, model=model, weight_decay=0.1)
-    ours = StudyFederation.of(study, data, "cpu")
-    now, samples = ours.start(), ours.work.federation
+    ours = StudyFederation.of(study, data, Execution(**CPU).engine_choice())
+    now, samples = ours.start(), ours.setting.federation
     net = build(model, data.shape, data.n_classes)
     net.load_state_dict(now.server["params"] | now.server["buffers"])
-    head = net.get_parameter(ours.task.structure.classifier)
+    head = net.get_parameter(ours.setting.task.structure.classifier)
     rows = np.flatnonzero(data.train_y < 3)
     assert sorted(samples.clients[0].train) == rows.tolist(), (
         "not all rows of the observed classes are trained on"
@@ -104,7 +104,7 @@ def test_epochs_are_those_of_plain_torch_on_the_same_batches(model):
         )
         total = torch.zeros_like(head)
         for index, mask, key in zip(*plan, strict=True):
-            how = How(torch.ones(mask.sum()), (True,) * net.n_units, torch.from_numpy(key[mask]))
+            how = BatchContext(torch.ones(mask.sum()), (True,) * net.n_units, torch.from_numpy(key[mask]))
             optimiser.zero_grad()
             F.cross_entropy(net(x[index[mask]], how)[1], y[index[mask]]).backward()
             total += head.grad
@@ -112,7 +112,7 @@ def test_epochs_are_those_of_plain_torch_on_the_same_batches(model):
         now = ours.advance(epoch, now)
         torch.testing.assert_close(ours.head(now), head.detach(), rtol=1e-4, atol=1e-6)
         torch.testing.assert_close(now.gradients, total, rtol=1e-4, atol=1e-5)
-    features, logits, _ = net(torch.from_numpy(samples.server_x), How.plain(60, net.n_units))
+    features, logits, _ = net(torch.from_numpy(samples.server_x), BatchContext.plain(60, net.n_units))
     torch.testing.assert_close(ours.tested(now, at_once=16), (features, logits), rtol=1e-3, atol=1e-4)
 
 

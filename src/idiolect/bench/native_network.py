@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from idiolect.models import How, MaskedBatchNorm, Net, PlannedDropout, Unit
+from idiolect.models import BatchContext, MaskedBatchNorm, Net, PlannedDropout, Unit
 
 __all__ = ["fill", "native", "values"]
 
@@ -33,7 +33,7 @@ class _Whole(nn.Module):
                     setattr(parent, name, _Unmasked(len(layer.weight), layer.momentum, layer.eps))
 
     def forward(self, x: Tensor) -> Tensor:
-        how = How.plain(len(x), self.net.n_units, train=self.training, device=x.device)
+        how = BatchContext.plain(len(x), self.net.n_units, train=self.training, device=x.device)
         logits: Tensor = self.net(x, how)[1]
         return logits
 

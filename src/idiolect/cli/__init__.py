@@ -1,4 +1,4 @@
-"""The command line: thin, one file per command, every command one call of the Python interface."""
+"""The command line: one file per command; each command makes one call of the Python interface and prints the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The application that every command joins."""
+"""The Typer application in which every command registers itself."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""`idiolect bench`."""
+"""`idiolect bench`: times the engines beside a plain loop."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -12,61 +13,69 @@ from rich.console import Console
 from idiolect.bench import SIZES, BenchCell, BenchGrid, Report, bench, notes_of, rows_of_table, workloads
 from idiolect.bench.measurement import Peer
 from idiolect.cli.app import app
-from idiolect.cli.options import Device, Json
-from idiolect.cli.output import console_of_output
-from idiolect.cli.terminal import print_table
+from idiolect.cli.options import Device, Json, with_option_groups
+from idiolect.cli.terminal import console_of_output, print_table
 from idiolect.errors import UserError
 
 __all__ = ["bench_command", "bench_command_with"]
 
 
+@dataclass(frozen=True)
+class BenchOptions:
+    """What is timed; commas separate values of which every combination is timed."""
+
+    models_: Annotated[
+        str, typer.Option("--models", help=f"Workloads separated by commas: {', '.join(workloads())}.")
+    ] = ",".join(BenchGrid.workloads)
+    engines: Annotated[
+        str, typer.Option(help="Engines separated by commas; auto is whichever is picked.")
+    ] = ",".join(BenchGrid.engines)
+    clients: Annotated[str, typer.Option(help="Cohort sizes separated by commas.")] = "20"
+    precision: Annotated[str, typer.Option(help="Precisions separated by commas.")] = "float32"
+    method: Annotated[str, typer.Option(help="fedavg, map, persfl, superfed-mm; commas for several.")] = (
+        "fedavg"
+    )
+    device: Device = "auto"
+    population: Annotated[
+        int, typer.Option(help="Clients that there are; as many as the cohort, where that is larger.")
+    ] = BenchGrid.population
+    samples: Annotated[int, typer.Option(help="Training images of a client.")] = BenchGrid.samples
+    batch_size: Annotated[int, typer.Option(help="Images in a batch.")] = BenchGrid.batch_size
+    sizes: Annotated[
+        str, typer.Option(help=f"Of the clients: {' or '.join(SIZES)}, or both separated by a comma.")
+    ] = ",".join(BenchGrid.sizes)
+    seed: Annotated[int, typer.Option(help="Of images, cohorts and batches, and of who has which size.")] = (
+        BenchGrid.seed
+    )
+    repeats: Annotated[int, typer.Option(help="Timed rounds of every row.")] = BenchGrid.repeats
+    warmup: Annotated[int, typer.Option(help="Rounds before them.")] = BenchGrid.warmup
+
+    def grid(self) -> BenchGrid:
+        """Returns the grid that the options describe."""
+        return BenchGrid(
+            workloads=_listed(self.models_),
+            engines=_listed(self.engines),
+            clients=tuple(_whole("clients", text) for text in _listed(self.clients)),
+            precisions=_listed(self.precision),
+            methods=_listed(self.method),
+            device=self.device,
+            population=self.population,
+            samples=self.samples,
+            batch_size=self.batch_size,
+            sizes=_listed(self.sizes),
+            seed=self.seed,
+            repeats=self.repeats,
+            warmup=self.warmup,
+        )
+
+
 def bench_command_with(peers_of: Callable[[BenchCell], Sequence[Peer]]) -> Callable[..., None]:
     """Returns the command, which times these peers as well."""
 
-    def command(
-        models_: Annotated[
-            str, typer.Option("--models", help=f"Workloads separated by commas: {', '.join(workloads())}.")
-        ] = ",".join(BenchGrid.workloads),
-        engines: Annotated[
-            str, typer.Option(help="Engines separated by commas; auto is whichever is picked.")
-        ] = ",".join(BenchGrid.engines),
-        clients: Annotated[str, typer.Option(help="Cohort sizes separated by commas.")] = "20",
-        precision: Annotated[str, typer.Option(help="Precisions separated by commas.")] = "float32",
-        method: Annotated[
-            str, typer.Option(help="fedavg, map, persfl, superfed-mm; commas for several.")
-        ] = "fedavg",
-        device: Device = "auto",
-        population: Annotated[
-            int, typer.Option(help="Clients that there are; as many as the cohort, where that is larger.")
-        ] = BenchGrid.population,
-        samples: Annotated[int, typer.Option(help="Training images of a client.")] = BenchGrid.samples,
-        batch_size: Annotated[int, typer.Option(help="Images in a batch.")] = BenchGrid.batch_size,
-        sizes: Annotated[
-            str, typer.Option(help=f"Of the clients: {' or '.join(SIZES)}, or both separated by a comma.")
-        ] = ",".join(BenchGrid.sizes),
-        seed: Annotated[
-            int, typer.Option(help="Of images, cohorts and batches, and of who has which size.")
-        ] = BenchGrid.seed,
-        repeats: Annotated[int, typer.Option(help="Timed rounds of every row.")] = BenchGrid.repeats,
-        warmup: Annotated[int, typer.Option(help="Rounds before them.")] = BenchGrid.warmup,
-        as_json: Json = False,
-    ) -> None:
+    @with_option_groups
+    def command(*, options: BenchOptions, as_json: Json = False) -> None:
         """Time the engines beside a plain loop of torch, turn by turn (about four minutes on two cores)."""
-        grid = BenchGrid(
-            workloads=_listed(models_),
-            engines=_listed(engines),
-            clients=tuple(_whole("clients", text) for text in _listed(clients)),
-            precisions=_listed(precision),
-            methods=_listed(method),
-            device=device,
-            population=population,
-            samples=samples,
-            batch_size=batch_size,
-            sizes=_listed(sizes),
-            seed=seed,
-            repeats=repeats,
-            warmup=warmup,
-        )
+        grid = options.grid()
         with Console(stderr=True).status("starting") as status:
             report = bench(grid, status.update, peers_of)
         _print(report, as_json)
@@ -90,7 +99,7 @@ def _print(report: Report, as_json: bool) -> None:
 
 
 def _listed(text: str) -> tuple[str, ...]:
-    """Each once."""
+    """Returns the words between commas, each once."""
     return tuple(dict.fromkeys(piece.strip() for piece in text.split(",") if piece.strip()))
 
 

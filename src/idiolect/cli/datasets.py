@@ -1,4 +1,4 @@
-"""`idiolect datasets`."""
+"""`idiolect datasets`: the datasets, listed or downloaded."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from rich.console import Console
 from idiolect import data
 from idiolect.cli.app import app
 from idiolect.cli.options import DataDir, Json
-from idiolect.cli.output import console_of_output
-from idiolect.cli.terminal import print_table
+from idiolect.cli.terminal import console_of_output, print_table
 
 __all__ = ["datasets_command", "datasets_get"]
 

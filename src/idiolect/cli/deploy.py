@@ -1,42 +1,42 @@
-"""`idiolect deploy`."""
+"""`idiolect deploy`: makes, starts, watches and changes a deployment over Flower."""
 
 from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from types import TracebackType
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
 
 from idiolect.cli.app import app
-from idiolect.cli.deploy_view import SiteTable, print_status
 from idiolect.cli.options import (
+    Changes,
     DataDir,
-    Dataset,
     Json,
-    Model,
-    Partition,
-    Precision,
-    Preset,
-    Rounds,
-    ScenarioName,
+    ScenarioChoice,
+    SceneOfSites,
+    Seed,
     Set,
+    with_option_groups,
 )
-from idiolect.cli.output import console_of_output, watcher
-from idiolect.cli.scenario import of_scenario
-from idiolect.cli.settings import settings_of
+from idiolect.cli.settings import settings_of, start_from
+from idiolect.cli.terminal import console_of_output, print_line, print_table, watched
 from idiolect.errors import UserError
-from idiolect.experiments import Experiment, with_settings
+from idiolect.experiments import Execution, Experiment, with_settings
 from idiolect.experiments.run import with_public_samples
 from idiolect.methods import method as read_method
-from idiolect.reproduction.papers import papers
-from idiolect.reproduction.scenarios import find_scenario
 
 __all__ = ["deploy_app"]
 
 FLOWER = "1.41."
+HEADINGS = ("Site", "Now", "Round", "Loss", "Accuracy")
 
 deploy_app = typer.Typer(no_args_is_help=True)
 app.add_typer(deploy_app, name="deploy", help="Run a method where the data are, over Flower.")
@@ -58,63 +58,67 @@ def _deploy() -> None:
         )
 
 
+@dataclass(frozen=True)
+class SiteOptions:
+    """How sites reach the server, how long it waits for them, and what they bring."""
+
+    address: Annotated[str, typer.Option(help="host:port at which sites reach the server.")] = (
+        "127.0.0.1:9093"
+    )
+    plain: Annotated[bool, typer.Option("--plain", help="No TLS and no site keys; on loopback only.")] = False
+    min_sites: Annotated[
+        int | None, typer.Option(help="Answers that a round needs; two, or one of a single site.")
+    ] = None
+    deadline: Annotated[float, typer.Option(help="Seconds that a round waits for its sites.")] = 3600.0
+    wait: Annotated[float, typer.Option(help="Seconds that the start waits for all sites.")] = 60.0
+    grace: Annotated[float, typer.Option(help="Seconds that a site may be away in a round.")] = 30.0
+    no_data: Annotated[bool, typer.Option("--no-data", help="Sites bring rows of their own.")] = False
+    code: Annotated[
+        Path | None, typer.Option(help="A file that registers methods or networks of your own.")
+    ] = None
+
+
 @deploy_app.command("init")
+@with_option_groups
 def init_command(
+    *,
     folder: Folder = Path("deployment"),
     method: Annotated[str | None, typer.Option(help="A method, with options: 'map(alpha=0.5)'.")] = None,
     sites: Annotated[int | None, typer.Option(help="Number of sites; 3, or the scenario's clients.")] = None,
-    scenario: ScenarioName = None,
-    preset: Preset = "paper",
-    dataset: Dataset = None,
-    partition: Partition = None,
-    model: Model = None,
-    rounds: Rounds = None,
-    precision: Precision = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of every random draw.")] = None,
+    choice: ScenarioChoice,
+    scene: SceneOfSites,
+    seed: Seed = None,
     settings: Set = None,
     data_dir: DataDir = None,
-    address: Annotated[
-        str, typer.Option(help="host:port at which sites reach the server.")
-    ] = "127.0.0.1:9093",
-    plain: Annotated[
-        bool, typer.Option("--plain", help="No TLS and no site keys; on loopback only.")
-    ] = False,
-    min_sites: Annotated[
-        int | None, typer.Option(help="Answers that a round needs; two, or one of a single site.")
-    ] = None,
-    deadline: Annotated[float, typer.Option(help="Seconds that a round waits for its sites.")] = 3600.0,
-    wait: Annotated[float, typer.Option(help="Seconds that the start waits for all sites.")] = 60.0,
-    grace: Annotated[float, typer.Option(help="Seconds that a site may be away in a round.")] = 30.0,
-    no_data: Annotated[bool, typer.Option("--no-data", help="Sites bring rows of their own.")] = False,
-    code: Annotated[
-        Path | None, typer.Option(help="A file that registers methods or networks of your own.")
-    ] = None,
+    options: SiteOptions,
 ) -> None:
     """Write a Flower app, a folder for the server and one for each site."""
     from idiolect.deploy.code_digest import load_file  # noqa: PLC0415 - needs the extra
     from idiolect.deploy.configuration import individual_uploads  # noqa: PLC0415
     from idiolect.deploy.deployment_folder import DeploymentOptions, create_deployment  # noqa: PLC0415
 
-    if code is not None:
-        load_file(code)
-    flags = {"dataset": dataset, "partition": partition, "model": model, "rounds": rounds}
-    chosen = settings_of(False, settings, precision=precision, seed=seed, clients=sites, **flags)
-    experiment = _experiment(method, scenario, preset, chosen, data_dir)
-    options = DeploymentOptions(
-        address=address,
-        plain=plain,
-        min_sites=min_sites,
-        deadline=deadline,
-        wait=wait,
-        grace=grace,
-        with_data=not no_data,
-        code=code,
-    )
-    made = create_deployment(experiment, folder, options, data_dir)
+    if options.code is not None:
+        load_file(options.code)
+    chosen = settings_of(Changes(settings), scene, seed=seed, clients=sites)
+    experiment = _experiment(method, choice, chosen, data_dir)
+    given = asdict(options)
+    given["with_data"] = not given.pop("no_data")
+    made = create_deployment(experiment, folder, DeploymentOptions(**given), data_dir)
     if sentence := individual_uploads(read_method(experiment.method)):
-        _say(f"Note: {sentence}.")
-    _say(f"{len(made.sites)} sites and a server for {experiment.method}: {made.folder}")
-    _say(f"Next, a trial on this machine: idiolect deploy up {folder} --local {len(made.sites)}")
+        print_line(f"Note: {sentence}.")
+    print_line(f"{len(made.sites)} sites and a server for {experiment.method}: {made.folder}")
+    print_line(f"Next, a trial on this machine: idiolect deploy up {folder} --local {len(made.sites)}")
+
+
+def _experiment(
+    method: str | None, choice: ScenarioChoice, settings: dict[str, Any], data_dir: Path | None
+) -> Experiment:
+    """Returns the experiment of a deployment; every site takes part in every round unless a setting says otherwise."""
+    execution = Execution(engine="loop", device="cpu", data_dir=data_dir)
+    base_of, _ = start_from(choice, settings, watched(execution) if choice.scenario else execution)
+    own = Experiment(method=method or "fedper", clients=3, participation_rate=1.0)
+    experiment = with_settings(base_of(method) if base_of else own, settings)
+    return with_public_samples(experiment, [experiment.method])
 
 
 @deploy_app.command("up")
@@ -128,8 +132,8 @@ def up_command(
 
     deployment = read_deployment(folder)
     for name, process in bring_up(deployment, local).items():
-        _say(f"{name} runs as process {process}")
-    _say(f"Next: idiolect deploy run {folder}")
+        print_line(f"{name} runs as process {process}")
+    print_line(f"Next: idiolect deploy run {folder}")
 
 
 @deploy_app.command("run")
@@ -153,7 +157,7 @@ def run_command(
     if as_json:
         print(json.dumps(found, indent=2))
     else:
-        print_status(console_of_output(), found)
+        _print_status(console_of_output(), found)
 
 
 @deploy_app.command("status")
@@ -166,7 +170,7 @@ def status_command(folder: Folder = Path("deployment"), as_json: Json = False) -
     if as_json:
         print(json.dumps(found, indent=2))
     else:
-        print_status(console_of_output(), found)
+        _print_status(console_of_output(), found)
 
 
 @deploy_app.command("down")
@@ -176,7 +180,7 @@ def down_command(folder: Folder = Path("deployment")) -> None:
     from idiolect.deploy.processes import stop_processes  # noqa: PLC0415
 
     ended = stop_processes(read_deployment(folder).folder)
-    _say(f"ended {len(ended)} processes" if ended else "nothing was running")
+    print_line(f"ended {len(ended)} processes" if ended else "nothing was running")
 
 
 @deploy_app.command("site")
@@ -195,7 +199,7 @@ def key_command(folder: SiteFolder) -> None:
 
     config = read_site(folder)
     public = replace_key(config.folder)
-    _say(f"Send {public} to the server: idiolect deploy register FOLDER {config.name} {public.name}")
+    print_line(f"Send {public} to the server: idiolect deploy register FOLDER {config.name} {public.name}")
 
 
 @deploy_app.command("register")
@@ -224,7 +228,7 @@ def add_command(folder: Folder, site: Annotated[str, typer.Argument(help="Its na
     deployment = read_deployment(folder)
     larger = add_site(deployment, read_plan(deployment.server), site)
     where = larger.site_folder(larger.sites[-1])
-    _say(f"{where} is ready; put its rows into {where / 'data' / 'data.npz'} and start it")
+    print_line(f"{where} is ready; put its rows into {where / 'data' / 'data.npz'} and start it")
 
 
 @deploy_app.command("restore")
@@ -240,24 +244,70 @@ def restore_command(
     store = private_store(config, read_plan(config.folder), [])
     if fresh:
         store.start_afresh()
-        _say(f"{config.name} starts from nothing")
+        print_line(f"{config.name} starts from nothing")
     else:
-        _say(f"{config.name} goes on from its private state of round {store.step_back().round + 1}")
+        print_line(f"{config.name} goes on from its private state of round {store.step_back().round + 1}")
 
 
-def _experiment(
-    method: str | None, scenario: str | None, preset: str, settings: dict[str, Any], data_dir: Path | None
-) -> Experiment:
-    """Every site takes part in every round unless something else is asked for."""
-    if scenario is not None:
-        terminal = watcher({"engine": "loop", "device": "cpu"}, 1)
-        base_of, _ = of_scenario(scenario, preset, settings, data_dir, terminal)
-        base = base_of(method or papers()[find_scenario(scenario).paper].method)
-    else:
-        base = Experiment(method=method or "fedper", clients=3, participation_rate=1.0)
-    experiment = with_settings(base, settings)
-    return with_public_samples(experiment, [experiment.method])
+class SiteTable:
+    """Shows the sites on standard error: a table that is updated in a terminal, elsewhere a line per round."""
+
+    def __init__(self, quiet: bool = False) -> None:
+        self.console = Console(stderr=True, quiet=quiet)
+        self._live = Live(console=self.console, refresh_per_second=4)
+        self._told = 0
+
+    def __enter__(self) -> SiteTable:
+        if self.console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.console.is_terminal:
+            self._live.stop()
+
+    def say(self, sentence: str) -> None:
+        self.console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+
+    def show(self, found: dict[str, Any]) -> None:
+        if self.console.is_terminal:
+            table = Table(*HEADINGS, title=_title(found), title_justify="left")
+            for row in _rows(found):
+                table.add_row(*row)
+            self._live.update(table)
+        elif found["round"] > self._told:
+            self._told = found["round"]
+            sites = ", ".join(f"{name} loss {loss}" for name, _, _, loss, _ in _rows(found))
+            self.say(f"round {found['round']}/{found['rounds']}: {sites}")
 
 
-def _say(sentence: str) -> None:
-    console_of_output().print(sentence, highlight=False, markup=False, soft_wrap=True)
+def _print_status(console: Console, found: dict[str, Any]) -> None:
+    print_table(console, [list(HEADINGS), *_rows(found)], title=_title(found), words=2)
+    for event in found["events"][-10:]:
+        console.print(f"- {event}", highlight=False, markup=False)
+    for sentence in (found["message"], f"Record: {found['run']}" if found["run"] else ""):
+        if sentence:
+            console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+
+
+def _title(found: dict[str, Any]) -> str:
+    server = "server runs here" if found["server_runs_here"] else "no server here"
+    return f"{found['status']}, round {found['round']} of {found['rounds']}; {server}"
+
+
+def _rows(found: dict[str, Any]) -> list[list[str]]:
+    rows = []
+    for name, site in found["sites"].items():
+        loss, accuracy = site.get("loss"), site.get("accuracy")
+        rows.append(
+            [
+                name,
+                str(site.get("now", "runs here" if site["runs_here"] else "-")),
+                str(site.get("round", "-")),
+                "-" if loss is None else f"{loss:.3f}",
+                "-" if accuracy is None else f"{accuracy:.1%}",
+            ]
+        )
+    return rows

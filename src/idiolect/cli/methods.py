@@ -12,8 +12,7 @@ from rich.console import Console
 from idiolect import methods
 from idiolect.cli.app import app
 from idiolect.cli.options import Json
-from idiolect.cli.output import console_of_output
-from idiolect.cli.terminal import print_table
+from idiolect.cli.terminal import console_of_output, print_table
 from idiolect.engines import EngineChoice
 from idiolect.errors import UserError
 from idiolect.experiments import Experiment, prepare
@@ -68,7 +67,7 @@ def methods_command(
 
 
 def tried_pairs() -> list[methods.Pair]:
-    """Every two parts, prepared on a federation so small that it takes a blink."""
+    """Tries every two parts together on a tiny federation; nothing is trained."""
 
     def attempt(method: str) -> None:
         prepare(replace(TINY, method=method), EngineChoice("loop", "cpu", "as asked"))

@@ -1,4 +1,4 @@
-"""`idiolect report`."""
+"""`idiolect report`: one HTML page of finished runs, with pictures and tables beside it."""
 
 from __future__ import annotations
 

@@ -1,84 +1,136 @@
-"""`idiolect reproduce`."""
+"""`idiolect reproduce`: a paper's table or figure, printed beside the paper's numbers."""
 
 from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
-from idiolect.cli import reproduction_pages
 from idiolect.cli.app import app
-from idiolect.cli.options import DataDir, Device, Engine, Json, Out, Preset
-from idiolect.cli.output import console_of_output, watcher
+from idiolect.cli.options import Json, Precision, Preset, with_option_groups
 from idiolect.cli.settings import names_in
-from idiolect.reproduction.reproduce import reproduce
+from idiolect.cli.terminal import console_of_output, print_line, print_table, watched
+from idiolect.experiments import Execution
+from idiolect.reproduction.compared_number import ComparedNumber
+from idiolect.reproduction.reproduce import Reproduction, reproduce
+from idiolect.reproduction.reproduction_result import ABSENT, number_text
 
 __all__ = ["reproduce_command"]
 
 
-@app.command("reproduce")
-def reproduce_command(
-    id: Annotated[str, typer.Argument(help="A table or figure, such as map-table2 or fedphp-fig4.")],
+@dataclass(frozen=True)
+class PaperOptions:
+    """Which part of a table or figure is made, and in which of the ways that the paper leaves open."""
+
     column: Annotated[
         str | None, typer.Option(help="Columns of the table, or scenarios of the figure, by commas.")
-    ] = None,
-    methods_: Annotated[str | None, typer.Option("--methods", help="Methods separated by commas.")] = None,
+    ] = None
+    methods_: Annotated[str | None, typer.Option("--methods", help="Methods separated by commas.")] = None
     seeds: Annotated[
         int | None,
         typer.Option(
             help="How many seeds; unless given, as many runs as the paper averages: 5 of PersFL, 1 of the others.",
             min=1,
         ),
-    ] = None,
-    preset: Preset = "paper",
+    ] = None
+    preset: Preset = "paper"
     best_of_grid: Annotated[
         bool,
         typer.Option(
             "--best-of-grid",
             help="Run all settings of MAP's authors and take each scene's best; MAP's tables and map-fig9.",
         ),
-    ] = False,
+    ] = False
     delta: Annotated[
         str,
         typer.Option(
             help="Of fedphp-fig6: a download against the client's next selection, or the next round (equation 4)."
         ),
-    ] = "selection",
+    ] = "selection"
     quick: Annotated[
         bool, typer.Option("--quick", help="Embedded data and few rounds; never compared with the paper.")
-    ] = False,
+    ] = False
     formats: Annotated[
         str, typer.Option("--format", help="Of a figure's picture, by commas: png, svg, pdf.")
-    ] = "png",
-    engine: Engine = "auto",
-    device: Device = "auto",
-    data_dir: DataDir = None,
-    out: Out = Path("runs"),
+    ] = "png"
+    precision: Precision = None
+
+
+@app.command("reproduce")
+@with_option_groups
+def reproduce_command(
+    *,
+    id: Annotated[str, typer.Argument(help="A table or figure, such as map-table2 or fedphp-fig4.")],
+    asked: PaperOptions,
+    execution: Execution,
     as_json: Json = False,
 ) -> None:
     """Make a paper's table or figure: run what is missing, go on after a stop, show it beside the paper's."""
-    where: dict[str, Any] = {"engine": engine, "device": device}
     done = reproduce(
         id,
-        columns=names_in(column),
-        methods=names_in(methods_),
-        seeds=seeds,
-        preset=preset,
-        best_of_grid=best_of_grid,
-        delta=delta,
-        quick=quick,
-        formats=names_in(formats),
-        out=out,
-        data_dir=data_dir,
-        watcher=watcher(where, 1),
-        **where,
+        columns=names_in(asked.column),
+        methods=names_in(asked.methods_),
+        seeds=asked.seeds,
+        preset=asked.preset,
+        best_of_grid=asked.best_of_grid,
+        delta=asked.delta,
+        quick=asked.quick,
+        formats=names_in(asked.formats),
+        execution=watched(execution),
+        precision=asked.precision,
     )
     if as_json:
-        print(json.dumps(reproduction_pages.as_json(done), indent=2))
+        print(json.dumps(_as_json(done), indent=2))
     else:
-        reproduction_pages.print_reproduction(console_of_output(), done)
+        _print_reproduction(console_of_output(), done)
     if done.failures or (done.numbers and all(one.value is None for one in done.numbers)):
         sys.exit(2)
+
+
+def _print_reproduction(console: Console, done: Reproduction) -> None:
+    """Prints our numbers beside the paper's; a quick reproduction shows no number of the paper."""
+    if done.numbers:
+        header = ["Row", "Column", "Measured", "95 %"]
+        rows = [header if done.quick else [*header, "Paper", "Difference", "Within"]]
+        rows += [_cells(one, done.quick) for one in done.numbers]
+        print_table(console, rows, title=f"{done.id} (quick)" if done.quick else done.id, words=2)
+    for note in (done.caption, *done.notes):
+        console.print(f"- {note}", highlight=False, markup=False, soft_wrap=True)
+    if done.folder:
+        print_line(f"Tables: {done.folder}")
+
+
+def _as_json(done: Reproduction) -> dict[str, Any]:
+    return {
+        "id": done.id,
+        "caption": done.caption,
+        "quick": done.quick,
+        "folder": str(done.folder) if done.folder else None,
+        "notes": list(done.notes),
+        "cells": [{**vars(one), "difference": one.difference, "within": one.within} for one in done.numbers],
+    }
+
+
+def _cells(one: ComparedNumber, quick: bool) -> list[str]:
+    low, high = one.interval or (None, None)
+    interval = ABSENT if low is None else f"{number_text(low, one.unit)} .. {number_text(high, one.unit)}"
+    measured = number_text(one.value, one.unit)
+    if one.spread is not None:
+        measured += f" ± {number_text(one.spread, one.unit)}"
+    if one.rule:
+        measured += f" {one.rule}"
+    if one.value is None:
+        measured = "refused" if one.failed else "not run"
+    cells = [one.row, one.column, measured, interval]
+    if quick:
+        return cells
+    paper = number_text(one.paper, one.unit)
+    if one.paper_spread is not None:
+        paper += f" ± {number_text(one.paper_spread, one.unit)}"
+    within = {None: ABSENT, True: "yes", False: "no"}[one.within]
+    difference = ABSENT if one.difference is None else f"{one.difference:+.4g}"
+    return [*cells, paper, difference, within]

@@ -1,173 +1,86 @@
-"""`idiolect run` and `idiolect compare`."""
+"""`idiolect run` and `idiolect compare`: one method, or several on the same clients."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from idiolect import methods
 from idiolect.cli.app import app
-from idiolect.cli.options import (
-    Clients,
-    DataDir,
-    Dataset,
-    Device,
-    Engine,
-    GpusPerWorker,
-    Json,
-    Log,
-    Model,
-    Out,
-    Partition,
-    Precision,
-    Preset,
-    Quick,
-    RayAddress,
-    Resume,
-    Rounds,
-    ScenarioName,
-    Set,
-    Store,
-    StoreCache,
-    Workers,
-)
-from idiolect.cli.output import show, watcher
-from idiolect.cli.scenario import of_scenario
-from idiolect.cli.settings import names_in, settings_of
-from idiolect.experiments import Comparison, compare, run
-from idiolect.experiments.demo import DEMO_METHODS
+from idiolect.cli.options import Changes, Json, ScenarioChoice, Scene, Seed, SeedRange, with_option_groups
+from idiolect.cli.settings import names_in, settings_of, start_from
+from idiolect.cli.terminal import print_runs, watched
+from idiolect.experiments import Execution, compare, run
 from idiolect.reports import write_report
-from idiolect.reproduction.papers import papers
 from idiolect.reproduction.scenarios import find_scenario, scenario_uses
 
 __all__ = ["compare_command", "run_command"]
 
+DEMO_METHODS = (
+    "local",
+    "fedavg",
+    "fedavg_lu",
+    "fedper",
+    "fedrs",
+    "fedphp",
+    "map",
+    "persfl(lambdas=(0.0, 0.5), temperatures=(1.0, 5.0), epochs=3)",
+    "superfed_mm",
+)  # compared by ``idiolect run`` without --method
+
 
 @app.command("run")
+@with_option_groups
 def run_command(
+    *,
     method: Annotated[str | None, typer.Option(help="A method, with options: 'map(alpha=0.5)'.")] = None,
-    scenario: ScenarioName = None,
-    preset: Preset = "paper",
-    dataset: Dataset = None,
-    partition: Partition = None,
-    clients: Clients = None,
-    model: Model = None,
-    rounds: Rounds = None,
-    precision: Precision = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of every random draw.")] = None,
-    settings: Set = None,
-    quick: Quick = False,
-    engine: Engine = "auto",
-    device: Device = "auto",
-    workers: Workers = None,
-    ray_address: RayAddress = None,
-    gpus_per_worker: GpusPerWorker = 0.0,
-    data_dir: DataDir = None,
-    out: Out = Path("runs"),
-    resume: Resume = False,
-    store: Store = "auto",
-    store_cache: StoreCache = None,
-    log: Log = None,
+    choice: ScenarioChoice,
+    scene: Scene,
+    seed: Seed = None,
+    changes: Changes,
+    execution: Execution,
     as_json: Json = False,
 ) -> None:
     """Run one method; without --method, a small comparison of nine on the data inside the package."""
-    chosen = settings_of(
-        quick,
-        settings,
-        dataset=dataset,
-        partition=partition,
-        clients=clients,
-        model=model,
-        rounds=rounds,
-        precision=precision,
-        seed=seed,
-    )
-    where = {"engine": engine, "device": device, "data_dir": data_dir, "out": out, "resume": resume}
-    where |= {"workers": workers, "ray_address": ray_address, "gpus_per_worker": gpus_per_worker}
-    where |= {"store": store, "store_cache": store_cache, "log": log or []}
-    if method is None and scenario is None:
+    chosen = settings_of(changes, scene, seed=seed)
+    if method is None and choice.scenario is None:
         first = chosen.pop("seed", 0)
-        carry_out(list(DEMO_METHODS), [first], chosen, where, as_json)
+        execution = watched(execution, len(DEMO_METHODS))
+        together = compare(DEMO_METHODS, seeds=[first], execution=execution, **chosen)
+        print_runs(together.runs, together.folder, as_json)
         return
-    terminal, base, notes = watcher(where, 1), None, []
-    if scenario is not None:
-        base_of, notes = of_scenario(scenario, preset, chosen, data_dir, terminal)
-        base = base_of(method or papers()[find_scenario(scenario).paper].method)
-    done = run(base or method or "", watcher=terminal, notes=notes, **where, **chosen)
-    folder = Path(out) / done.manifest["name"]
+    base, execution = start_from(choice, chosen, watched(execution))
+    done = run(base(method) if base else method or "", execution=execution, **chosen)
+    folder = Path(execution.out) / done.manifest["name"]
     write_report([done], folder)
-    show([done], folder, as_json)
+    print_runs([done], folder, as_json)
 
 
 @app.command("compare")
+@with_option_groups
 def compare_command(
+    *,
     methods_: Annotated[
         str | None,
         typer.Option(
             "--methods", help="Methods separated by commas, or all; else those of the scenario, or all."
         ),
     ] = None,
-    scenario: ScenarioName = None,
-    preset: Preset = "paper",
-    dataset: Dataset = None,
-    partition: Partition = None,
-    clients: Clients = None,
-    model: Model = None,
-    rounds: Rounds = None,
-    precision: Precision = None,
-    seed: Annotated[int, typer.Option(help="The first seed.")] = 0,
-    seeds: Annotated[int, typer.Option(help="How many seeds.", min=1)] = 1,
-    settings: Set = None,
-    quick: Quick = False,
-    engine: Engine = "auto",
-    device: Device = "auto",
-    workers: Workers = None,
-    ray_address: RayAddress = None,
-    gpus_per_worker: GpusPerWorker = 0.0,
-    data_dir: DataDir = None,
-    out: Out = Path("runs"),
-    resume: Resume = False,
-    store: Store = "auto",
-    store_cache: StoreCache = None,
-    log: Log = None,
+    choice: ScenarioChoice,
+    scene: Scene,
+    seeds: SeedRange,
+    changes: Changes,
+    execution: Execution,
     as_json: Json = False,
 ) -> None:
     """Run several methods on the same clients, splits and batches; write a table and pictures."""
-    chosen = settings_of(
-        quick,
-        settings,
-        dataset=dataset,
-        partition=partition,
-        clients=clients,
-        model=model,
-        rounds=rounds,
-        precision=precision,
-    )
-    where = {"engine": engine, "device": device, "data_dir": data_dir, "out": out, "resume": resume}
-    where |= {"workers": workers, "ray_address": ray_address, "gpus_per_worker": gpus_per_worker}
-    where |= {"store": store, "store_cache": store_cache, "log": log or []}
+    chosen = settings_of(changes, scene)
     names = names_in(methods_ or "all")
-    if methods_ is None and scenario is not None:
-        names = list(scenario_uses(find_scenario(scenario).name).methods)
+    if methods_ is None and choice.scenario is not None:
+        names = list(scenario_uses(find_scenario(choice.scenario).name).methods)
     names = methods.names() if names == ["all"] else names
-    carry_out(names, list(range(seed, seed + seeds)), chosen, where, as_json, scenario, preset)
-
-
-def carry_out(
-    names: list[str],
-    seeds: list[int],
-    settings: dict[str, Any],
-    where: dict[str, Any],
-    as_json: bool,
-    scenario: str | None = None,
-    preset: str = "paper",
-) -> None:
-    terminal = watcher(where, len(names) * len(seeds))
-    extra: dict[str, Any] = {}
-    if scenario is not None:
-        base_of, notes = of_scenario(scenario, preset, settings, where["data_dir"], terminal)
-        extra = {"experiment": base_of, "notes": notes}
-    done: Comparison = compare(names, seeds=seeds, watcher=terminal, **extra, **where, **settings)
-    show(done.runs, done.folder, as_json)
+    base, execution = start_from(choice, chosen, watched(execution, len(names) * len(seeds.all)))
+    done = compare(names, seeds=seeds.all, experiment=base, execution=execution, **chosen)
+    print_runs(done.runs, done.folder, as_json)

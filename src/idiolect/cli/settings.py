@@ -1,40 +1,87 @@
-"""Settings from the command line: --quick, --set and flags of their own."""
+"""From options to an experiment: settings of --quick and --set, options of their own, and the scenario below them."""
 
 from __future__ import annotations
 
 import ast
+import dataclasses
+from collections.abc import Callable
 from typing import Any
 
+from idiolect.cli.options import RUN_OPTIONS, Changes, ScenarioChoice, Scene, SceneOfSites
 from idiolect.errors import UserError
-from idiolect.experiments.demo import QUICK
+from idiolect.experiments import Execution, Experiment
+from idiolect.experiments.spec import unknown_setting
 from idiolect.options import split_outside_brackets
+from idiolect.reproduction.papers import papers
+from idiolect.reproduction.scenarios import find_scenario, refuse_missing_data
 
-__all__ = ["names_in", "settings_of"]
+__all__ = ["names_in", "settings_of", "start_from"]
 
-FLAGS = {"method": "--method or --methods", "seed": "--seed"}
+FLAGS = {"method": "--method or --methods", "seed": "--seed"} | {
+    field: f"--{field.replace('_', '-')}" for field in RUN_OPTIONS
+}
+ALSO = ("checkpoint_every",)  # the field of ``Execution`` that has no option and can be given by --set
+QUICK: dict[str, Any] = {
+    "rounds": 3,
+    "clients": 10,
+    "participation_rate": 0.5,
+    "valid": 0.1,
+    "test": 0.7,
+    "evaluate_every": 3,
+}
 
 
-def settings_of(quick: bool, pairs: list[str] | None, **flags: Any) -> dict[str, Any]:
-    """Settings from --quick, then --set, then the flags of their own."""
-    chosen: dict[str, Any] = dict(QUICK) if quick else {}
-    for pair in pairs or []:
-        key, equals, value = pair.partition("=")
+def settings_of(changes: Changes, scene: Scene | SceneOfSites, **flags: int | None) -> dict[str, Any]:
+    """Returns the settings of --quick, then of --set, then of options of their own; the last one wins.
+
+    Args:
+        flags: settings whose options only this command has; None where not given.
+    """
+    known = {field.name for field in dataclasses.fields(Experiment)}
+    chosen: dict[str, Any] = dict(QUICK) if changes.quick else {}
+    for pair in changes.settings or []:
+        key, equals, value = (word.strip() for word in pair.partition("="))
         if not equals:
             raise UserError(f"--set {pair!r} has no value; write --set key=value")
-        if key.strip() in FLAGS:
-            raise UserError(f"--set {key.strip()} is not for settings; use {FLAGS[key.strip()]}")
-        chosen[key.strip()] = _value(value)
-    return chosen | {name: value for name, value in flags.items() if value is not None}
+        if key in FLAGS:
+            raise UserError(f"--set {key} is not for settings; use {FLAGS[key]}")
+        if key not in known and key not in ALSO:
+            raise unknown_setting(key)
+        chosen[key] = _value(value)
+    given = dataclasses.asdict(scene) | flags
+    return chosen | {name: value for name, value in given.items() if value is not None}
+
+
+def start_from(
+    choice: ScenarioChoice, settings: dict[str, Any], execution: Execution
+) -> tuple[Callable[[str | None], Experiment] | None, Execution]:
+    """Returns a function from a method to its experiment in the scenario, and the execution with the scenario's notes.
+
+    The function takes None for the method of the scenario's paper; without a scenario there is no function.  A warning
+    of the scenario is told to the watcher.
+    """
+    if choice.scenario is None:
+        return None, execution
+    found, preset = find_scenario(choice.scenario), choice.preset
+    found.settings(preset)
+    if "dataset" not in settings:
+        refuse_missing_data(found, execution.data_dir)
+    notes = [f"scenario {found.name}, preset {preset}"]
+    if warning := found.warning_of(preset):
+        execution.watcher.say(f"warning: {warning}")
+        notes.append(f"warning: {warning}")
+    own = papers()[found.paper].method
+    return lambda method: found.experiment(method or own, preset), dataclasses.replace(execution, notes=notes)
 
 
 def names_in(text: str | None) -> list[str]:
-    """Names separated by commas."""
+    """Returns names that are separated by commas."""
     return [name for name in split_outside_brackets(text or "", ",") if name]
 
 
 def _value(text: str) -> Any:
-    """A Python literal, or the text itself: a name, or a call such as label_k(k=2)."""
+    """Returns a Python literal, or the text itself: a name, or a call such as label_k(k=2)."""
     try:
-        return ast.literal_eval(text.strip())
+        return ast.literal_eval(text)
     except (ValueError, SyntaxError):
-        return text.strip()
+        return text

@@ -1,8 +1,11 @@
-"""What a run looks like in a terminal: a progress bar with rate, time left and current accuracies."""
+"""What commands print: a progress bar while runs go on, tables, and where the results lie."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
 from rich.console import Console
 from rich.progress import (
@@ -19,19 +22,29 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["Terminal", "print_table"]
+from idiolect.experiments import Execution
+from idiolect.records import Run
+from idiolect.reports import notes_of, plain_rows, summarise
+
+__all__ = ["Terminal", "console_of_output", "print_line", "print_runs", "print_table", "watched"]
 
 SHOWN = {"loss": "{:.3f}", "global": "{:.1%}", "personal": "{:.1%}"}
 
 
 class RateColumn(ProgressColumn):
+    """Rounds per second."""
+
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
         return Text("- rounds/s" if speed is None else f"{speed:.2f} rounds/s", style="cyan")
 
 
 class Terminal:
-    """Shows a bar on standard error where that is a terminal, and nothing where it is not."""
+    """A watcher that draws a progress bar on standard error, where that is a terminal.
+
+    Args:
+        runs: how many runs follow each other.
+    """
 
     def __init__(self, console: Console, runs: int = 1) -> None:
         self.console = console
@@ -83,3 +96,35 @@ def print_table(console: Console, rows: Sequence[Sequence[str]], title: str = ""
     for row in rows[1:]:
         table.add_row(*row)
     console.print(table)
+
+
+def print_line(sentence: str) -> None:
+    """Prints a sentence on standard output in one line, however long it is."""
+    console_of_output().print(sentence, highlight=False, markup=False, soft_wrap=True)
+
+
+def print_runs(runs: list[Run], folder: Path, as_json: bool) -> None:
+    """Prints a table of runs, or a JSON document, and the folder that holds their files."""
+    summary = summarise(runs)
+    if as_json:
+        lines = json.loads(summary.to_json(orient="records"))
+        print(json.dumps({"folder": str(folder), "methods": lines, "notes": notes_of(runs)}, indent=2))
+        return
+    console = console_of_output()
+    print_table(console, plain_rows(summary))
+    for note in notes_of(runs):
+        console.print(f"- {note}", highlight=False, markup=False)
+    print_line(f"Table, pictures and records: {folder}")
+
+
+def console_of_output() -> Console:
+    """Returns the console of standard output; a file gets lines of 160 characters."""
+    console = Console()
+    return console if console.is_terminal else Console(width=160)
+
+
+def watched(execution: Execution, runs: int = 1) -> Execution:
+    """Returns the execution with a progress bar, after a line that says which engine was chosen and why."""
+    terminal = Terminal(Console(stderr=True), runs)
+    terminal.hint(str(execution.engine_choice()))
+    return replace(execution, watcher=terminal)

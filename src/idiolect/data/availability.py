@@ -1,4 +1,4 @@
-"""Whether a dataset is on this machine, and how to get it."""
+"""Availability of a dataset on this machine, and how to get it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ __all__ = ["Availability", "availability"]
 
 
 class Availability(NamedTuple):
-    """Args:
-    dataset: its name, without options.
-    advice: how to get it; empty where it is there.
+    """Whether a dataset is on this machine.
+
+    Args:
+        dataset: the dataset's name, without options.
+        where: the place that was looked at.
+        advice: how to get the dataset; empty where it is present.
     """
 
     dataset: str
@@ -26,7 +29,8 @@ class Availability(NamedTuple):
 
 
 def availability(dataset: str, data_dir: str | Path | None = None) -> Availability:
-    """
+    """Returns whether a dataset, named with or without options, is on this machine.
+
     >>> availability("fashion-mnist-12k").present
     True
     """

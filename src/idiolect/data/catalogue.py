@@ -86,7 +86,7 @@ def sizes(text: str) -> tuple[tuple[int, int, int], int]:
 
 
 def _options(name: str) -> OptionSchema:
-    """The options of a dataset; its reader checks their values itself."""
+    """Returns the options of a dataset; its reader checks their values itself."""
     if name not in names():
         raise unknown_name("dataset", name, names())
     subject = f"dataset {name!r}"

@@ -1,1 +1,1 @@
-"""Deployment over Flower: the same method where the data are, and private models that stay and survive there."""
+"""Deployment over Flower: sites train a method where their data are, and keep their private models on their disks."""

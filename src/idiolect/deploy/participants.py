@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import torch
 
-from idiolect.core import Program, Tree, broadcast
+from idiolect.core import Messages, Program, ServerState, broadcast
 from idiolect.core.trees import stack, tree_leaves
 from idiolect.deploy.configuration import Deployment, SiteEntry
 from idiolect.deploy.connection import Replies, SiteConnection
@@ -21,7 +21,7 @@ from idiolect.deploy.progress import DeploymentProgress
 from idiolect.deploy.tensor_names import UnexpectedTensors, flatten, unflatten
 from idiolect.errors import UserError
 from idiolect.evaluation import Scores
-from idiolect.experiments.round import FollowUpTasks, Messages
+from idiolect.experiments.round import FollowUpTasks
 from idiolect.experiments.scoring import ClientScores, NewcomerScores, concatenate
 from idiolect.experiments.setting import Setting
 
@@ -57,7 +57,7 @@ class DeployedSites:
             site for site in self.deployment.sites if site.client >= last and site.client not in self.known
         ]
 
-    def train(self, program: Program, sent: Tree, cohort: list[int], observe: bool) -> SiteAnswers:
+    def train(self, program: Program, sent: ServerState, cohort: list[int], observe: bool) -> SiteAnswers:
         """Has the selected sites train; goes on without sites that are away or whose upload is refused.
 
         Raises:
@@ -73,7 +73,7 @@ class DeployedSites:
         headers = [replies.messages[site.name].header for site in sites]
         return SiteAnswers([site.client for site in sites], messages, self, round, sites, headers)
 
-    def follow_up(self, program: Program, server: Tree, tasks: FollowUpTasks) -> SiteFollowUp:
+    def follow_up(self, program: Program, server: ServerState, tasks: FollowUpTasks) -> SiteFollowUp:
         """Asks all sites for all of it in one request, because every request costs seconds."""
         if not any(tasks):
             return SiteFollowUp([], [])
@@ -89,7 +89,7 @@ class DeployedSites:
                 self._note_accuracy(site, _client_scores(header["examined"]))
         return SiteFollowUp(sites, headers)
 
-    def join(self, server: Tree, round: int) -> NewcomerScores | None:
+    def join(self, server: ServerState, round: int) -> NewcomerScores | None:
         """Lets the connected sites that never trained join; what they would upload stays with them."""
         sessions = self.connection.connected.sessions()
         there = [site for site in self.newcomers if site.name in sessions]
@@ -118,7 +118,7 @@ class DeployedSites:
         }
 
     def _request(
-        self, sites: list[SiteEntry], sent: Tree, round: int, header: Header, enough: int | None = None
+        self, sites: list[SiteEntry], sent: ServerState, round: int, header: Header, enough: int | None = None
     ) -> Replies:
         """Sends a request to these sites; too few replies are the caller's to refuse.
 
@@ -144,13 +144,14 @@ class DeployedSites:
 
     def _uploads(self, replies: Replies) -> dict[str, Messages]:
         """Returns the uploads by site; one of another form or that is not finite becomes missing in ``replies``."""
-        forms, uploads = [forms.messages for forms in self.setting.forms], {}
+        forms = [forms.messages for forms in self.setting.forms]
+        uploads: dict[str, Messages] = {}
         for name, message in list(replies.messages.items()):
             try:
                 upload = unflatten(message.tensors, forms, f"the upload of {name}")
                 if not all(bool(torch.isfinite(leaf).all()) for leaf in tree_leaves(upload)):
                     raise UnexpectedTensors(f"the upload of {name} holds numbers that are not finite")
-                uploads[name] = upload
+                uploads[name] = cast("Messages", upload)
             except UnexpectedTensors as error:
                 del replies.messages[name]
                 replies.missing[name] = str(error)

@@ -6,11 +6,11 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor
 
-from idiolect.core import Tree
+from idiolect.core import ServerState, Tree
 from idiolect.core.trees import any_nan, stack
 from idiolect.deploy.code_digest import code_digest
 from idiolect.deploy.configuration import DeploymentPlan, SiteConfig, read_plan, read_site
@@ -107,12 +107,12 @@ class Site:
         if header["kind"] == "hello":
             return {"position": self.store.newest()}, {}
         forms = [form for forms in self.setting.forms for form in forms.broadcasts]
-        sent = unflatten(request.tensors, forms, "the shared model")
+        sent = cast("ServerState", unflatten(request.tensors, forms, "the shared model"))
         known = Position(*header["known"]) if header["known"] is not None else None
         work = {"train": self._train, "follow": self._follow, "join": self._join}[header["kind"]]
         return work(header, sent, known)
 
-    def _train(self, header: dict[str, Any], sent: Tree, known: Position | None) -> Answer:
+    def _train(self, header: dict[str, Any], sent: ServerState, known: Position | None) -> Answer:
         """Trains a round of the method, and uploads what the method shares."""
         round = header["round"]
         private, facts = self._private(known, Position(round, TRAINED))
@@ -126,7 +126,7 @@ class Site:
         facts |= {"loss": float(outcome.loss), "scores": scores, "digest": tree_digest(outcome.private)}
         return facts, flatten(outcome.messages)
 
-    def _follow(self, header: dict[str, Any], sent: Tree, known: Position | None) -> Answer:
+    def _follow(self, header: dict[str, Any], sent: ServerState, known: Position | None) -> Answer:
         """Runs the method's stages after a merge or at the end, then scores and remarks where they are asked for."""
         round, phase = header["round"], header["settle"]
         program = self.setting.program(round)
@@ -144,7 +144,7 @@ class Site:
             facts["remarks"] = remarks_of(self.setting, program, sent, self.client, private)
         return facts, {}
 
-    def _join(self, header: dict[str, Any], sent: Tree, known: Position | None) -> Answer:
+    def _join(self, header: dict[str, Any], sent: ServerState, known: Position | None) -> Answer:
         """Joins after the last round by the method's rule for newcomers; uploads nothing."""
         round, engine = header["round"], LoopEngine(self.setting.work)
         joined = join(self.setting, engine, sent, round, [self.client])

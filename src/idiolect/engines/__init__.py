@@ -1,4 +1,4 @@
-"""Ways to execute the same round; the only code that knows devices and processes."""
+"""Engines: ways to execute the same round; the only code that knows devices and processes."""
 
 from idiolect.engines.choose import ENGINES, EngineChoice, choose_engine, place, start_early
 from idiolect.engines.cohort.engine import CohortEngine

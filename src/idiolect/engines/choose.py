@@ -27,9 +27,10 @@ __all__ = ["ENGINES", "EngineChoice", "choose_engine", "place", "start_early"]
 
 
 def _ray(work: Workload, **options: Any) -> Engine:
-    """The engine on a Ray cluster, whose package needs Ray."""
+    """Makes the engine ``ray``, whose package is imported here because it needs Ray."""
     _require_ray()
-    return import_module("idiolect.engines.ray").RayEngine(work, **options)  # type: ignore[no-any-return]
+    engine: Engine = import_module("idiolect.engines.ray").RayEngine(work, **options)
+    return engine
 
 
 ENGINES: dict[str, Callable[..., Engine]] = {
@@ -106,10 +107,10 @@ def place(
     ray_address: str | None = None,
     gpus_per_worker: float = 0.0,
 ) -> EngineChoice:
-    """Resolves ``auto``: a GPU runs the cohort as one program, cores run a pool.
+    """Chooses engine and device: ``auto`` takes ``cohort`` on a GPU and ``pool`` on a CPU.
 
     Raises:
-        UserError: something is asked for that is not there, or that the engine does not know.
+        UserError: something is asked for that this machine does not have, or that the engine does not know.
     """
     chosen = _placed(engine, device)
     if workers is not None:
@@ -125,6 +126,7 @@ def place(
 
 
 def _placed(engine: str, device: str) -> EngineChoice:
+    """Resolves engine and device."""
     if engine not in ("auto", *ENGINES):
         raise unknown_name("engine", engine, ["auto", *ENGINES])
     refuse_unknown_choice("device", device, ["auto", "cpu", "cuda"])
@@ -147,7 +149,7 @@ def _placed(engine: str, device: str) -> EngineChoice:
 
 
 def start_early(where: EngineChoice) -> None:
-    """Starts what takes a second to start and needs nothing of the run: worth it before data are prepared."""
+    """Starts the fork server of ``pool``, which takes a second, so that it starts while data are prepared."""
     if where.engine == "pool":
         fork_server()
 
@@ -155,8 +157,10 @@ def start_early(where: EngineChoice) -> None:
 def choose_engine(
     where: EngineChoice, work: Workload, say: Callable[[str], None] = lambda sentence: None
 ) -> Engine:
-    """Args:
-    say: hears what the user should know, such as a worker that was replaced.
+    """Makes the engine of a choice.
+
+    Args:
+        say: is told what the user should know, such as a worker that was replaced.
     """
     if where.engine == "pool":
         return PoolEngine(work, workers=where.workers, say=say)
@@ -167,7 +171,7 @@ def choose_engine(
 
 
 def _on_ray(device: str) -> EngineChoice:
-    """The driver itself computes on the host."""
+    """Returns the choice of ``ray``: the driver computes on the CPU, whatever its workers do."""
     _require_ray()
     if device == "cuda":
         raise UserError("the engine ray takes GPUs with --gpus-per-worker; leave --device out")

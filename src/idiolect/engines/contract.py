@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
-from idiolect.core import Program, Tree
+from idiolect.core import Messages, Program, ServerState, Tree
 from idiolect.federation import Store
 
 __all__ = ["Engine", "Logits", "Outcome", "PrivateRows"]
@@ -30,7 +30,7 @@ class Outcome(NamedTuple):
     """
 
     private: Tree
-    messages: dict[str, tuple[Tree, Tensor]]
+    messages: Messages
     loss: Tensor
     before: Logits
     after: Logits
@@ -40,23 +40,35 @@ class Outcome(NamedTuple):
 class PrivateRows(Protocol):
     """The private state of all clients, one row each: a ``Store``, or rows that an engine's workers keep."""
 
-    def rows(self, clients: Iterable[int]) -> dict[int, Tree]: ...
+    def rows(self, clients: Iterable[int]) -> dict[int, Tree]:
+        """Returns rows by client."""
+        ...
 
-    def together(self, clients: Iterable[int]) -> Mapping[int, Tree]: ...
+    def together(self, clients: Iterable[int]) -> Mapping[int, Tree]:
+        """Returns rows by client, stacked if they are stored so."""
+        ...
 
     def write(self, rows: Mapping[int, Tree]) -> None: ...
 
-    def prefetch(self, clients: Iterable[int]) -> None: ...
+    def prefetch(self, clients: Iterable[int]) -> None:
+        """Reads the rows of clients that are asked for next, while others train."""
 
-    def gather(self) -> None: ...
+    def gather(self) -> None:
+        """Brings rows that workers keep back to the store."""
 
-    def at_once(self, most: int, least: int = 1) -> int: ...
+    def at_once(self, most: int, least: int = 1) -> int:
+        """Returns how many clients to ask for together where all are wanted."""
+        ...
 
-    def save(self) -> dict[str, Tensor]: ...
+    def save(self) -> dict[str, Tensor]:
+        """Brings all rows to the disk; returns what a checkpoint must hold to find them there."""
+        ...
 
-    def saved(self) -> None: ...
+    def saved(self) -> None:
+        """Is told that the checkpoint of the last ``save`` is on disk."""
 
-    def restore(self, state: dict[str, Tensor]) -> None: ...
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Makes all rows what they were when ``save`` returned ``state``."""
 
     def close(self) -> None: ...
 
@@ -71,10 +83,10 @@ class Engine(Protocol):
     """
 
     def prepare(self, program: Program, clients: list[int]) -> None:
-        """Hears, before a round, of the round after it; an engine may prepare that one while this one is merged."""
+        """Is told before a round which round follows it; workers may prepare that one while this one is merged."""
 
     def round(
-        self, program: Program, server: Tree, privates: Mapping[int, Tree], observe: bool
+        self, program: Program, server: ServerState, privates: Mapping[int, Tree], observe: bool
     ) -> Sequence[Outcome]:
         """Trains the clients for one round.
 
@@ -91,13 +103,13 @@ class Engine(Protocol):
         """
 
     def settle(
-        self, program: Program, phase: str, server: Tree, privates: Mapping[int, Tree]
+        self, program: Program, phase: str, server: ServerState, privates: Mapping[int, Tree]
     ) -> Sequence[Tree]:
         """Runs the stages of the phase ``merged`` or ``end``; returns the private state after them."""
         ...
 
     def evaluate(
-        self, program: Program, server: Tree, privates: Mapping[int, Tree], split: str
+        self, program: Program, server: ServerState, privates: Mapping[int, Tree], split: str
     ) -> Sequence[Logits]:
         """Returns the logits of every predictor on each client's ``split``."""
         ...

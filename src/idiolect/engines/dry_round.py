@@ -1,8 +1,8 @@
-"""A round without numbers: shapes and hooks are tried on the meta device before anything runs."""
+"""A dry round: tries every stage and hook of a method on the meta device, for shapes and errors, before a run."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -12,33 +12,39 @@ from idiolect.core import (
     Context,
     Facts,
     Initial,
+    Messages,
+    PrivateState,
     Program,
+    ServerState,
+    Stage,
     broadcast,
     init_private,
     init_server,
     server_round,
 )
-from idiolect.core.trees import Tree, stack, tree_map
-from idiolect.engines.packing import SINGLE
+from idiolect.core.trees import stack, tree_map
+from idiolect.engines.packing import SINGLE, Feed
 from idiolect.engines.stages import run_round, run_settling, serve_on
 from idiolect.errors import UserError
 
 __all__ = ["Forms", "dry_round"]
 
+T = TypeVar("T")
+
 
 class Forms(NamedTuple):
-    """Trees without numbers: what shapes a round has to do with.
+    """The shapes of a round, as trees without numbers.
 
     Args:
         privates: a client's private state at first and after each phase.
         broadcasts: what travels to a client, before and after the merge.
-        messages: what a client sends up.
-        predictors: the names of all that it reports.
+        messages: what a client uploads.
+        predictors: the names of all predictors.
     """
 
-    privates: list[Tree]
-    broadcasts: list[Tree]
-    messages: dict[str, tuple[Tree, Tensor]]
+    privates: list[PrivateState]
+    broadcasts: list[ServerState]
+    messages: Messages
     predictors: tuple[str, ...] = ()
 
 
@@ -49,10 +55,10 @@ def dry_round(
 
     Args:
         x: rows of the kind and shape that the run will see.
-        with_numbers: the network needs to see numbers; else nothing is computed.
+        with_numbers: computes on the CPU, for a network that needs to see numbers.
 
     Returns:
-        Every shape that private state and what travels can have.
+        Every shape that private state, broadcasts and messages can have.
 
     Raises:
         UserError: a hook fails, for example because two parts do not fit; the sentence names part and hook.
@@ -82,13 +88,13 @@ def _attempt(program: Program, initial: Initial, x: Tensor, n_classes: int, devi
     rows = torch.zeros(2, *x.shape[1:], dtype=x.dtype, device=device)
     batch = Batch(rows, key, one.new_ones(2), key, draws)
 
-    def feed(stage):  # type: ignore[no-untyped-def]
+    def feed(stage: Stage) -> Feed:
         return iter([((batch,) * stage.batches_per_step, None)])
 
-    held, reported = [private], []
+    held = [private]
     context, messages = run_round(program, SINGLE, context, feed)
     held.append(context.private)
-    reported += _predict(program, context, batch)
+    reported = _predict(program, context, batch)
     stacked = {part: (stack([value, value]), one.new_ones(2)) for part, (value, _) in messages.items()}
     server = server_round(method, server, stacked, program.clock)
     if method.plan(program.scene, program.clock).server:
@@ -111,5 +117,5 @@ def _predict(program: Program, context: Context, batch: Batch) -> list[str]:
     return list(found)
 
 
-def _moved(tree: Tree, device: str) -> Tree:
+def _moved(tree: T, device: str) -> T:
     return tree_map(lambda leaf: leaf.to(device) if isinstance(leaf, torch.Tensor) else leaf, tree)

@@ -1,11 +1,11 @@
-"""loop: one client at a time, nothing padded; the reference, and the debugger."""
+"""The engine ``loop``: one client after the other, without padding; the reference for all other engines."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from idiolect.core import Program, Tree
+from idiolect.core import Program, ServerState, Tree
 from idiolect.engines.contract import Logits, Outcome
 from idiolect.engines.evaluation import evaluate_group
 from idiolect.engines.packing import SINGLE
@@ -18,15 +18,17 @@ __all__ = ["LoopEngine"]
 
 @dataclass(frozen=True)
 class LoopEngine:
+    """Runs clients one after the other in this process."""
+
     work: Workload
 
     def prepare(self, program: Program, clients: list[int]) -> None:
         """Does nothing: batches are made when a client trains."""
 
     def round(
-        self, program: Program, server: Tree, privates: Mapping[int, Tree], observe: bool
+        self, program: Program, server: ServerState, privates: Mapping[int, Tree], observe: bool
     ) -> list[Outcome]:
-        outcomes = []
+        outcomes: list[Outcome] = []
         for client, private in privates.items():
             try:
                 with self.work.precision.allowed():
@@ -37,9 +39,11 @@ class LoopEngine:
         return outcomes
 
     def plan_ahead(self, upcoming: Iterator[tuple[Program, list[int]]]) -> None:
-        """Does nothing."""
+        """Does nothing: nothing is planned."""
 
-    def settle(self, program: Program, phase: str, server: Tree, privates: Mapping[int, Tree]) -> list[Tree]:
+    def settle(
+        self, program: Program, phase: str, server: ServerState, privates: Mapping[int, Tree]
+    ) -> list[Tree]:
         with self.work.precision.allowed():
             return [
                 settle_group(program, self.work, SINGLE, phase, server, {client: private})[0]
@@ -47,7 +51,7 @@ class LoopEngine:
             ]
 
     def evaluate(
-        self, program: Program, server: Tree, privates: Mapping[int, Tree], split: str
+        self, program: Program, server: ServerState, privates: Mapping[int, Tree], split: str
     ) -> list[Logits]:
         with self.work.precision.allowed():
             return [
@@ -60,4 +64,4 @@ class LoopEngine:
         return store
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Does nothing: this engine holds no resources."""

@@ -1,4 +1,4 @@
-"""Two ways to run the same pure functions: one client bare, or a cohort under vmap."""
+"""Packing of clients into one computation: a single client as it is, or a cohort stacked and run under vmap."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 from torch.func import grad_and_value, vmap
 
-from idiolect.core import Batch, Context, Program, Stage, State, Tree
+from idiolect.core import Batch, Context, Flats, Program, ServerState, Stage, State, Tree
+from idiolect.core.gradient import Differentiate, Objective
 from idiolect.core.trees import Rows, stack, tree_leaves, tree_map, with_leaves
 from idiolect.engines.cohort.batched_layers import BatchedLayers
 from idiolect.engines.cohort.batches import padded_feed
@@ -20,31 +21,35 @@ __all__ = ["BATCHED", "BATCHED_LAYERS", "SINGLE", "Feed", "Lift", "Packing", "ad
 
 Feed = Iterator[tuple[tuple[Batch, ...], Tensor | None]]
 Lift = Callable[[Callable[..., Any]], Callable[..., Any]]
+NO_SERVER: ServerState = {"params": {}, "buffers": {}, "slots": {}}  # without a leaf
 
 
 class Packing(NamedTuple):
     """How a group of clients becomes one computation.
 
     Args:
-        pack, unpack: between clients' trees and the tree that is computed on.
-        lift: makes a function of (context, *trees) of one client run on the packed group.
-        feed: the batches of a stage for the group, in the form that ``fold`` reads.
-        fold: the state after all steps of a stage.
-        call: a hook of the program (``begin`` of a stage, ``upload``, ``finish``, ...) on the group.
-        differentiate: the way to take a gradient inside lifted functions.
+        pack, unpack: convert between clients' trees and the tree that is computed on.
+        lift: makes a function of one client's (context, *trees) run on the packed group.
+        feed: returns the batches of a stage for the group, in the form that ``fold`` reads.
+        fold: returns the state after all steps of a stage.
+        call: runs a hook of the program (``begin`` of a stage, ``upload``, ``finish``, ...) on the group.
+        differentiate: takes a gradient inside lifted functions.
     """
 
-    pack: Callable[[Sequence[Tree]], Tree]
-    unpack: Callable[[Tree, int], Sequence[Tree]]
+    pack: Callable[[Sequence[Any]], Any]
+    unpack: Callable[[Any, int], Sequence[Any]]
     lift: Lift
     feed: Callable[[Workload, Program, Stage, list[int]], Any]
     fold: Callable[[Program, Stage, Context, State, Any], State]
     call: Callable[..., Any]
-    differentiate: Callable[..., Any]
+    differentiate: Differentiate
 
 
 def advance(program: Program, stage: Stage) -> Callable[..., State]:
-    """One step of one client: (context, state, batches) and, where steps are padded, whether it is active."""
+    """Returns one step of one client: a function of (context, state, batches).
+
+    With padding it takes a fourth argument, whether the client is active.
+    """
 
     def step(context: Context, state: State, batches: tuple[Batch, ...], *active: Tensor) -> State:
         still = active[0] if active else None
@@ -56,17 +61,15 @@ def advance(program: Program, stage: Stage) -> Callable[..., State]:
 
 
 def hook_of(program: Program, name: str, stage: Stage | None) -> Callable[..., Any]:
-    """A hook of the program as a function of one client's (context, *trees)."""
-    hook = getattr(program, name)
+    """Returns a hook of the program as a function of one client's (context, *trees)."""
+    hook: Callable[..., Any] = getattr(program, name)
     if stage is None:
-        return hook  # type: ignore[no-any-return]
+        return hook
     return lambda context, *previous: hook(stage, context, previous[0] if previous else None)
 
 
-def _autograd(
-    objective: Callable[[Tree], tuple[Tensor, Tree]], params: Tree
-) -> tuple[Tree, tuple[Tensor, Tree]]:
-    """The gradient by reverse mode on leaves of its own; a tensor without influence gets zero."""
+def _autograd(objective: Objective, params: Flats) -> tuple[Flats, tuple[Tensor, Flats]]:
+    """Takes the gradient by reverse mode, on detached leaves; a tensor without influence gets zero."""
     leaves = tree_map(lambda p: p.detach().requires_grad_(), params)
     with torch.enable_grad():
         value, aux = objective(leaves)
@@ -78,10 +81,9 @@ def _autograd(
     return tree_map(lambda _: next(grads), leaves), (value.detach(), tree_map(torch.detach, aux))
 
 
-def _functional(
-    objective: Callable[[Tree], tuple[Tensor, Tree]], params: Tree
-) -> tuple[Tree, tuple[Tensor, Tree]]:
-    form: Tree = None
+def _functional(objective: Objective, params: Flats) -> tuple[Flats, tuple[Tensor, Flats]]:
+    """Takes the gradient by ``torch.func``, which can be vmapped."""
+    form: Flats = {}
 
     def flat(leaves: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
         nonlocal form
@@ -93,15 +95,16 @@ def _functional(
 
 
 def _vmapped(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function`` of every client at once; the server's state is the same for all, the rest has a row for each.
+    """Runs ``function`` for all clients at once; they share the server's state, all else has a row for each client.
 
-    vmap gets plain lists of tensors: with whole trees it would spend more time on them than small networks on
-    a step.
+    vmap gets plain lists of tensors, because it would spend more time on whole trees than small networks take for a
+    step.
     """
 
     def lifted(context: Context, *trees: Tree) -> Any:
-        server, form = context.server, None
-        given = (context._replace(server={}), *trees)
+        server = context.server
+        form: Any = None
+        given: tuple[Any, ...] = (context._replace(server=NO_SERVER), *trees)
 
         def flat(*leaves: Tensor) -> tuple[Tensor, ...]:
             nonlocal form
@@ -124,7 +127,7 @@ def _vmapped_in_batched_layers(function: Callable[..., Any]) -> Callable[..., An
 
 
 def _packing(lift: Lift, **others: Any) -> Packing:
-    """``fold`` and ``call`` made of ``lift``."""
+    """Returns a packing whose ``fold`` and ``call`` are made of ``lift``."""
 
     def fold(program: Program, stage: Stage, context: Context, state: State, feed: Feed) -> State:
         lifted = lift(advance(program, stage))
@@ -140,7 +143,7 @@ def _packing(lift: Lift, **others: Any) -> Packing:
 
 SINGLE = _packing(
     lambda function: function,
-    pack=lambda trees: tree_map(aligned, trees[0]),  # it may be a row of many
+    pack=lambda trees: tree_map(aligned, trees[0]),  # the tree may be a row of a stack
     unpack=lambda tree, count: [tree],
     feed=lambda work, program, stage, clients: work.single_feed(program, stage, clients[0]),
     differentiate=_autograd,

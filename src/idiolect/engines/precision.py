@@ -1,4 +1,4 @@
-"""Precisions by name: what numbers are kept in, what networks compute in, and whether a GPU may round products."""
+"""Numerical precisions by name: the dtypes of storage and of computation, and whether a GPU may use TF32."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ __all__ = ["PRECISIONS", "Precision"]
 
 
 class Precision(NamedTuple):
-    """Args:
-    storage: of parameters, data, losses and optimisers.
-    compute: of networks, forward and backward.
-    tf32: matrix products of float32 may round their factors to TF32's 10 bits, where the device can.
+    """The dtypes that a run stores and computes in.
+
+    Args:
+        storage: of parameters, data, losses and optimisers.
+        compute: of networks, forward and backward.
+        tf32: lets matrix products of float32 round their factors to TF32's 10 bits, on devices that can.
     """
 
     storage: torch.dtype
@@ -24,7 +26,7 @@ class Precision(NamedTuple):
 
     @contextmanager
     def allowed(self) -> Iterator[None]:
-        """PyTorch's switches set to what this precision allows, and back."""
+        """Sets PyTorch's switches for TF32 to what this precision allows, and back at the end."""
         before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
         self._set("high" if self.tf32 else "highest", self.tf32)
         try:

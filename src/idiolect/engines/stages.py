@@ -1,4 +1,4 @@
-"""Drives the stages of a round for a group of clients, of a later phase, and of the server itself."""
+"""Drives the stages of a method: a round and the later phases for a group of clients, and the server's own stages."""
 
 from __future__ import annotations
 
@@ -10,11 +10,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from idiolect.core import UPLOAD, Batch, Context, Facts, Model, Program, Result, Stage, Tree
+from idiolect.core import (
+    UPLOAD,
+    Batch,
+    Context,
+    Facts,
+    Messages,
+    Model,
+    PrivateState,
+    Program,
+    Result,
+    ServerState,
+    Slot,
+    Stage,
+    Tree,
+)
 from idiolect.core.trees import Rows, tree_map
 from idiolect.engines.contract import Outcome
 from idiolect.engines.evaluation import evaluate_context, group_context
-from idiolect.engines.packing import SINGLE, Packing
+from idiolect.engines.packing import SINGLE, Feed, Packing
 from idiolect.engines.workload import Workload
 from idiolect.federation import plan_batches
 
@@ -29,7 +43,12 @@ def run_stages(
     feed: Callable[[Stage], Any],
     previous: Result | None = None,
 ) -> tuple[Context, Result | None]:
-    """Runs ``stages`` one after the other and adds their results to the context."""
+    """Runs stages one after the other and adds their results to the context.
+
+    Args:
+        feed: returns the batches of a stage in the form that the packing folds over.
+        previous: the result that the first stage starts from, unless it has a start of its own.
+    """
     for stage in stages:
         before = [previous] if previous is not None and stage.start is None else []
         state = packing.call(program, "begin", stage, context, *before)
@@ -41,8 +60,8 @@ def run_stages(
 
 def run_round(
     program: Program, packing: Packing, context: Context, feed: Callable[[Stage], Any]
-) -> tuple[Context, Tree]:
-    """The stages around the upload mark, then what stays and what is sent."""
+) -> tuple[Context, Messages]:
+    """Runs the stages before and after the upload; returns the context with new private state, and the messages."""
     plan = program.method.plan(program.scene, program.clock)
     context, last = run_stages(program, packing, plan.before, context, feed)
     trained = [context.results[stage.name] for stage in plan.before if stage.measure is None]
@@ -58,39 +77,52 @@ def run_settling(
     phase: str,
     context: Context,
     feed: Callable[[Stage], Any],
-) -> Tree:
-    """The stages of the phase ``merged`` or ``end``, then the private state they lead to."""
+) -> PrivateState:
+    """Runs the stages of the phase ``merged`` or ``end``; returns the private state after them."""
     plan = program.method.plan(program.scene, program.clock)
     stages = plan.merged if phase == "merged" else plan.end
     context, _ = run_stages(program, packing, stages, context, feed)
-    return packing.call(program, "score" if phase == "merged" else "personalise", None, context)
+    hook = "score" if phase == "merged" else "personalise"
+    private: PrivateState = packing.call(program, hook, None, context)
+    return private
 
 
 def round_of_group(
     program: Program,
     work: Workload,
     packing: Packing,
-    server: Tree,
+    server: ServerState,
     privates: Mapping[int, Tree],
     observe: bool,
 ) -> Sequence[Outcome]:
-    """One round of the clients in ``privates``; the caller hands a single one, or a cohort, as the packing says."""
+    """Runs one round of the clients in ``privates``: a single client or a cohort, as the packing says."""
     program = replace(program, differentiate=packing.differentiate)
     clients = list(privates)
     context = group_context(work, packing, server, privates)
     before = evaluate_context(program, work, packing, context, clients, "test") if observe else None
-    feed = _feed(work, packing, program, clients)
-    context, messages = run_round(program, packing, context, feed)
+    context, messages = run_round(program, packing, context, _feed(work, packing, program, clients))
     after = evaluate_context(program, work, packing, context, clients, "test") if observe else None
-    chooses = observe and program.clock.newcomer and program.method.choices
-    chooses = chooses and all(len(work.federation.clients[c].valid) for c in clients)
+    chooses = (
+        observe
+        and program.clock.newcomer
+        and bool(program.method.choices)
+        and all(len(work.federation.clients[c].valid) for c in clients)
+    )
     valid = evaluate_context(program, work, packing, context, clients, "valid") if chooses else None
     rows = packing.unpack((context.private, messages, context.results[UPLOAD].loss), len(clients))
     if isinstance(rows, Rows) and not observe:
-        return Rows(Outcome(*rows.stacked, {}, {}), len(clients))
+        private, sent, loss = rows.stacked
+        return Rows(Outcome(private, sent, loss, {}, {}), len(clients))
     return [
-        Outcome(*row, *(found[i] if found else {} for found in (before, after, valid)))
-        for i, row in enumerate(rows)
+        Outcome(
+            private,
+            sent,
+            loss,
+            before=before[i] if before else {},
+            after=after[i] if after else {},
+            after_valid=valid[i] if valid else {},
+        )
+        for i, (private, sent, loss) in enumerate(rows)
     ]
 
 
@@ -99,10 +131,10 @@ def settle_group(
     work: Workload,
     packing: Packing,
     phase: str,
-    server: Tree,
+    server: ServerState,
     privates: Mapping[int, Tree],
 ) -> Sequence[Tree]:
-    """New private state after the phase ``merged`` or ``end``."""
+    """Returns the private state of the clients after the phase ``merged`` or ``end``."""
     program = replace(program, differentiate=packing.differentiate)
     clients = list(privates)
     context = group_context(work, packing, server, privates)
@@ -114,26 +146,32 @@ def _feed(work: Workload, packing: Packing, program: Program, clients: list[int]
     return lambda stage: packing.feed(work, program, stage, clients)
 
 
-Messages = dict[str, tuple[Tree, Tensor]]
+def serve(program: Program, work: Workload, server: ServerState, messages: Messages) -> ServerState:
+    """Runs the server's own stages after a merge, on public inputs or on the parameters alone.
 
+    Their learning rates are absolute, whatever the clients' schedule.
+    """
 
-def serve(program: Program, work: Workload, server: Tree, messages: Messages) -> Tree:
-    """The server's state after its stages; rates are absolute, whatever the clients' schedule."""
-
-    def feed(stage: Stage) -> Iterator[tuple[tuple[Batch, ...], None]]:
-        for batch in _batches(program, work, stage):
+    def feed(stage: Stage) -> Feed:
+        for batch in _server_batches(program, work, stage):
             yield (batch,), None
 
     return serve_on(program, server, messages, feed, work.like)
 
 
-def serve_on(program: Program, server: Tree, messages: Messages, feed, one: Tensor) -> Tree:  # type: ignore[no-untyped-def]
-    """``serve`` on any batches; ``one`` has the run's precision and device."""
+def serve_on(
+    program: Program, server: ServerState, messages: Messages, feed: Callable[[Stage], Feed], one: Tensor
+) -> ServerState:
+    """Runs the server's own stages on the batches of ``feed``.
+
+    Args:
+        one: the number 1 in the run's precision, on its device.
+    """
     program = replace(
         program, differentiate=SINGLE.differentiate, clock=program.clock._replace(learning_rate=1.0)
     )
     facts = Facts(one.new_zeros(program.task.structure.n_classes), one, one)
-    private = {"buffers": {}, "slots": {}}
+    private: PrivateState = {"buffers": {}, "slots": {}}
     context = Context(server, private, facts, {}, _uploads(program, server, messages))
     merged = Result({"model": server["params"]}, {"model": server["buffers"]}, {}, one, one, {})
     plan = program.method.plan(program.scene, program.clock)
@@ -143,9 +181,9 @@ def serve_on(program: Program, server: Tree, messages: Messages, feed, one: Tens
     return {**server, "params": model.params, "buffers": model.buffers}
 
 
-def _uploads(program: Program, server: Tree, messages: Messages) -> Tree:
-    """Single uploads, for the parts that declare that they look at them: their own, or the server update's."""
-    found = {}
+def _uploads(program: Program, server: ServerState, messages: Messages) -> dict[str, Slot]:
+    """Returns every client's upload for the parts that look at single uploads: their own, or the server update's."""
+    found: dict[str, Slot] = {}
     update = next((p.name for p in program.method.parts if "server update" in p.roles), "")
     for part in program.method.parts:
         if part.individual:
@@ -156,7 +194,8 @@ def _uploads(program: Program, server: Tree, messages: Messages) -> Tree:
     return found
 
 
-def _batches(program: Program, work: Workload, stage: Stage) -> Iterator[Batch]:
+def _server_batches(program: Program, work: Workload, stage: Stage) -> Iterator[Batch]:
+    """Yields the batches of a server's stage; a stage without data gets an empty batch for each step."""
     steps = stage.steps or 0
     size = program.scene.batch_size
     if stage.split == "none":

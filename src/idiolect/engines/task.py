@@ -1,4 +1,4 @@
-"""A network as a task of the core: pure functions over flat trees."""
+"""Makes a network into a task of the core: pure functions over flat trees of parameters and buffers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.func import functional_call
 
 from idiolect.core import Batch, Flat, Initial, Model, Out, Structure, Task, Tree, derive
 from idiolect.core.masked_mean import mean_over_rows
-from idiolect.models import How, MaskedBatchNorm, Net, build, crop_and_flip, initialise
+from idiolect.models import BatchContext, MaskedBatchNorm, Net, build, crop_and_flip, initialise
 
 __all__ = ["AUGMENTATIONS", "initialiser", "make_task", "structure_of"]
 
@@ -20,6 +20,7 @@ AUGMENTATIONS = ("none", "crop_flip")
 
 
 def structure_of(net: Net) -> Structure:
+    """Returns what the core knows of a network: names, units, sizes."""
     params = tuple(name for name, _ in net.named_parameters())
     buffers = tuple(name for name, _ in net.named_buffers())
     units = {name: i for i in range(net.n_units) for name in net.unit_names(i)}
@@ -43,16 +44,16 @@ def make_task(
     fill: Sequence[float] | None = None,
     compute: torch.dtype | None = None,
 ) -> Task:
-    """Mean softmax cross-entropy over the real rows of a batch.
+    """Returns the task of a network: its forward pass, and the mean softmax cross-entropy over real rows of a batch.
 
-    A net that takes tokens is given x as int64 [B, T], whatever its type and axes, so that a batch of token
-    images [B, 1, 1, T] of the run's precision serves it as well.
+    A network that takes tokens gets x as int64 [B, T], whatever its type and axes, so that batches of token images
+    [B, 1, 1, T] in the run's precision can be used as well.
 
     Args:
         augmentation: of training batches, one of ``AUGMENTATIONS``.
-        fill: by channel, what augmentation puts beyond the edges of an image.
-        compute: precision that the network computes in; what enters and leaves it has the run's.  Normalisation
-            keeps the run's, and None computes everything in it.
+        fill: by channel, the values that augmentation puts beyond the edges of an image.
+        compute: the precision that the network computes in; its inputs, its outputs and normalisation keep the run's
+            precision.  None computes everything in the run's precision.
     """
     n_units, tokens = net.n_units, net.takes_tokens
     tied = len(list(net.named_parameters(remove_duplicate=False))) > len(list(net.parameters()))
@@ -63,18 +64,23 @@ def make_task(
     ) -> tuple[Out, Flat]:
         modes = (train,) * n_units if isinstance(train, bool) else train
         tensors = {**narrow(params), **buffers}
-        how = How(batch.mask, modes, batch.key)
+        how = BatchContext(batch.mask, modes, batch.key)
         x = batch.x.flatten(1).long() if tokens else _as(batch.x, compute)
-        found = functional_call(net, tensors, (x, how), tie_weights=tied)
-        features, logits, encoded = (t if t is None else _as(t, compute and batch.mask.dtype) for t in found)
-        return Out(features, logits, encoded=encoded), {name: tensors[name] for name in buffers}
+        features, logits, encoded = functional_call(net, tensors, (x, how), tie_weights=tied)
+        dtype = compute and batch.mask.dtype
+        out = Out(
+            _as(features, dtype),
+            _as(logits, dtype),
+            encoded=None if encoded is None else _as(encoded, dtype),
+        )
+        return out, {name: tensors[name] for name in buffers}
 
     def criterion(params: Tree, batch: Batch, out: Out) -> Tensor:
         return -mean_over_rows(_at_labels(F.log_softmax(out.logits, -1), batch.y), batch.mask)
 
     def head(params: Flat, features: Tensor) -> Tensor:
         ones = torch.ones_like(features[:, 0])
-        how = How(ones, (False,) * n_units, ones.long())
+        how = BatchContext(ones, (False,) * n_units, ones.long())
         last = f"units.{n_units - 1}."
         own = {name.removeprefix(last): p for name, p in narrow(params).items() if name.startswith(last)}
         inputs = (_as(features, compute), how.mask, False, how.key)
@@ -88,7 +94,10 @@ def make_task(
 
 
 def _at_labels(scores: Tensor, labels: Tensor) -> Tensor:
-    """[B, K], [B] -> [B]; on a GPU element by element, so that the gradient is part of the kernels beside it."""
+    """Returns each row's score of its label: [B, K], [B] -> [B].
+
+    On a GPU it works element by element, so that its gradient is fused into the kernels beside it.
+    """
     if not scores.is_cuda:
         return scores.gather(-1, labels[:, None]).squeeze(-1)
     is_label = labels[:, None] == torch.arange(scores.shape[-1], device=labels.device)
@@ -96,7 +105,7 @@ def _at_labels(scores: Tensor, labels: Tensor) -> Tensor:
 
 
 def _narrowed(net: Net, compute: torch.dtype | None) -> Callable[[Flat], Flat]:
-    """Parameters in the precision that the network computes in, but those of normalisation."""
+    """Returns a function that casts parameters, except those of normalisation, to the precision of computation."""
     layers = {path: layer for path, layer in net.named_modules() if isinstance(layer, MaskedBatchNorm)}
     kept = {f"{path}.{name}" for path, layer in layers.items() for name, _ in layer.named_parameters()}
     return lambda params: {n: p if n in kept else _as(p, compute) for n, p in params.items()}
@@ -114,7 +123,9 @@ def initialiser(
     seed: int,
     like: Tensor,
 ) -> Callable[[int], Initial]:
-    """client -> theta_0 of the run, and further initialisations seeded by purpose and, if asked, by client.
+    """Returns a function of the client: theta_0 of the run, and draws of further initialisations.
+
+    Further initialisations are seeded by purpose and, if asked, by client.
 
     Args:
         like: a tensor with the run's precision and device.

@@ -1,14 +1,14 @@
-"""One call of an engine for some clients, as it travels to a worker process and is answered there."""
+"""Calls of an engine as worker processes receive them: which clients each gets, and how a call is answered."""
 
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
-from idiolect.core import Clock, Program, Stage, Tree
-from idiolect.engines.balance import balanced_hands, hands_of
+from idiolect.core import Clock, Program, ServerState, Stage, Tree
+from idiolect.engines.balance import balanced_shares, equal_shares
 from idiolect.engines.cohort.cpu.traced_stages import tracing_pays
 from idiolect.engines.cohort.engine import CohortEngine
 from idiolect.engines.loop import LoopEngine
@@ -17,58 +17,69 @@ from idiolect.errors import UserError
 
 __all__ = [
     "TRIES",
-    "Call",
+    "EngineCall",
     "amounts",
     "answer",
     "answer_or_error",
     "batches_well",
-    "hands_for",
+    "shares_for",
     "worker_engine",
 ]
 
-HANDS_ONE_BY_ONE = 16  # of each worker at most: many, so that all workers end together
-TRIES = 3  # of the same clients, whose worker died, before the run is given up
+SHARES_PER_WORKER = 16  # at most, where clients run one by one: many, so that all workers end together
+TRIES = 3  # attempts at the same clients, whose worker died, before the run is given up
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
-class Call(NamedTuple):
-    name: str  # a method of the engine: round, settle or evaluate
+class EngineCall(NamedTuple):
+    """One call of an engine, without its clients.
+
+    Args:
+        name: of the engine's method: ``round``, ``settle`` or ``evaluate``; or ``fetch``, for rows that a worker keeps.
+        option: what that method takes last: ``observe``, ``phase`` or ``split``.
+    """
+
+    name: str
     clock: Clock
-    option: Any  # observe, phase or split
+    option: Any
 
 
 def batches_well(work: Workload, program: Program) -> bool:
-    """Whether a core is faster with many clients at once.
+    """Returns whether a core is faster with many clients at once than with one after the other.
 
-    Without convolutions it is, where clients are of about equal size or the run is long enough to trace its steps.
+    It is without convolutions where clients are of about equal size, and wherever the run is long enough to trace its
+    steps.
     """
     convolutional = program.task.structure.convolutional
     return tracing_pays(program) or (work.is_even and not convolutional)
 
 
 def worker_engine(work: Workload, program: Program) -> LoopEngine | CohortEngine:
-    """The engine inside a worker process; a GPU always runs its clients at once."""
-    return CohortEngine(work) if work.y.is_cuda or batches_well(work, program) else LoopEngine(work)
+    """Returns the engine inside a worker process; a GPU always runs its clients at once."""
+    on_gpu = work.device.type == "cuda"
+    return CohortEngine(work) if on_gpu or batches_well(work, program) else LoopEngine(work)
 
 
-def amounts(work: Workload, program: Program, call: Call, clients: Iterable[int]) -> dict[int, int]:
-    """How much a call asks of each client: steps of training, or examples to look at."""
+def amounts(work: Workload, program: Program, call: EngineCall, clients: Iterable[int]) -> dict[int, int]:
+    """Returns how much a call asks of each client: steps of training, or samples to evaluate."""
     if call.name == "evaluate":
         return {client: len(getattr(work.federation.clients[client], call.option)) for client in clients}
     stages = _stages(replace(program, clock=call.clock), call)
     return {client: sum(work.steps(program, stage, client) for stage in stages) for client in clients}
 
 
-def hands_for(
-    work: Workload, program: Program, call: Call, clients: Iterable[int], workers: int
+def shares_for(
+    work: Workload, program: Program, call: EngineCall, clients: Iterable[int], workers: int
 ) -> list[list[int]]:
-    """The clients of a call in the order in which workers take them, each as many at once as it is faster with."""
+    """Splits the clients of a call into shares, in the order in which workers take them."""
     amount = amounts(work, program, call, clients)
     if batches_well(work, program):
-        return balanced_hands(amount, workers)
-    return hands_of(amount, HANDS_ONE_BY_ONE * workers)
+        return balanced_shares(amount, workers)
+    return equal_shares(amount, SHARES_PER_WORKER * workers)
 
 
-def _stages(program: Program, call: Call) -> tuple[Stage, ...]:
+def _stages(program: Program, call: EngineCall) -> tuple[Stage, ...]:
     plan = program.method.plan(program.scene, program.clock)
     if call.name == "round":
         return plan.before + plan.after
@@ -78,11 +89,11 @@ def _stages(program: Program, call: Call) -> tuple[Stage, ...]:
 def answer(
     engine: LoopEngine | CohortEngine,
     program: Program,
-    call: Call,
-    server: Tree,
+    call: EngineCall,
+    server: ServerState,
     privates: Mapping[int, Tree],
 ) -> Sequence[Any]:
-    """What the engine says to the call, in the order of ``privates``."""
+    """Returns the engine's answers to the call, in the order of ``privates``."""
     program = replace(program, clock=call.clock)
     if call.name == "round":
         return engine.round(program, server, privates, call.option)
@@ -91,10 +102,10 @@ def answer(
     return engine.evaluate(program, server, privates, call.option)
 
 
-def answer_or_error(function: Any, *arguments: Any) -> Any:
-    """What a function gives, or an error that survives the way to another process, with where it came from."""
+def answer_or_error(function: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T | Exception:
+    """Returns what a function returns, or an error that can travel to another process, with its traceback as text."""
     try:
-        return function(*arguments)
+        return function(*arguments, **options)
     except UserError as error:
         return error
     except Exception as error:

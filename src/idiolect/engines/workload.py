@@ -1,4 +1,4 @@
-"""The federation's data as tensors, and the batches that stages read from it.
+"""The workload of an engine: a federation's data as tensors on a device, and the batches that stages read from it.
 
 Shapes: C cohort, B batch rows, T steps.
 """
@@ -8,20 +8,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from idiolect.core import Batch, Facts, Program, Stage, Tree, derive, steps_of
+from idiolect.core import Batch, Facts, Program, Stage, derive, steps_of
 from idiolect.core.trees import tree_map
 from idiolect.engines.precision import PRECISIONS, Precision
 from idiolect.federation import BatchPlan, Federation, batches_per_epoch, plan_batches
 
 __all__ = ["EVALUATION_ROWS", "Workload", "in_order", "sent"]
 
+T = TypeVar("T")
 EVALUATION_ROWS = 256  # examples of one client in one evaluation batch
-EVEN = 0.75  # mean over greatest size of clients of about equal size
+EVEN = 0.75  # mean size over greatest size, from which clients count as of about equal size
 
 
 @dataclass(frozen=True)
@@ -29,10 +32,10 @@ class Workload:
     """A federation placed on a device.
 
     Args:
-        drop_single: leave out a trailing batch of one row (networks with batch normalisation).
-        weighting: ``uniform`` or ``samples``: a client's weight in averages.
-        like: a number of the run's precision on its device; x itself is integers where the data are tokens.
-        precision: what the engines let the device round.
+        drop_single: leaves out a last batch of one row, for networks with batch normalisation.
+        weighting: a client's weight in averages, ``uniform`` or ``samples``.
+        like: a number in the run's precision on its device; x itself holds integers where the data are tokens.
+        precision: what engines compute in.
     """
 
     federation: Federation
@@ -55,6 +58,7 @@ class Workload:
         precision: Precision,
         device: str,
     ) -> Workload:
+        """Moves the data of a federation to a device."""
         rows, dtype = torch.from_numpy(federation.x), precision.storage
         x = rows.to(device=device, dtype=dtype if rows.is_floating_point() else rows.dtype).contiguous()
         y = torch.from_numpy(federation.y).to(device).contiguous()
@@ -62,7 +66,7 @@ class Workload:
         return cls(federation, x, y, seed, drop_single, weighting, like, precision)
 
     def for_workers(self) -> Workload:
-        """The workload less the arrays that no worker reads: the pool it was made from, and the server's test set."""
+        """Returns the workload without arrays that no worker reads: the data's source and the server's test set."""
         nothing = self.federation.x[:0]
         federation = replace(
             self.federation, x=nothing, server_x=nothing, server_y=self.federation.server_y[:0]
@@ -73,7 +77,7 @@ class Workload:
     def device(self) -> torch.device:
         return self.y.device
 
-    def copied(self, tree: Tree) -> Tree:
+    def copied(self, tree: T) -> T:
         """Returns a copy of the tree on the device."""
         return tree_map(lambda leaf: leaf.to(self.device, copy=True), tree)
 
@@ -83,25 +87,27 @@ class Workload:
         return self.y[torch.from_numpy(rows).to(self.device)]
 
     def facts(self, client: int) -> Facts:
+        """Returns the facts of one client: samples by class, samples, weight."""
         counts, samples, weights = self._facts
         return Facts(counts[client], samples[client], weights[client])
 
     def facts_of(self, clients: list[int]) -> Facts:
-        """Of several clients, a row each."""
-        rows = sent(np.asarray(clients), self.y.device)
+        """Returns the facts of several clients, a row each."""
+        rows = sent(np.asarray(clients), self.device)
         return Facts(*(fact.index_select(0, rows) for fact in self._facts))
 
     @cached_property
     def _facts(self) -> Facts:
-        """Of all clients, a row each."""
+        """The facts of all clients, a row each."""
         counts = torch.from_numpy(self.federation.class_counts()).to(self.like)
         samples = torch.tensor([float(len(rows.train)) for rows in self.federation.clients]).to(self.like)
         return Facts(counts, samples, samples if self.weighting == "samples" else torch.ones_like(samples))
 
     def steps(self, program: Program, stage: Stage, client: int) -> int:
+        """Returns the number of steps that a client makes in a stage."""
         return self._steps_over(getattr(self.federation.clients[client], stage.split), program, stage)
 
-    def _steps_over(self, rows: np.ndarray, program: Program, stage: Stage) -> int:
+    def _steps_over(self, rows: NDArray[np.int64], program: Program, stage: Stage) -> int:
         if stage.measure is not None:
             return -(-len(rows) // EVALUATION_ROWS)
         per_epoch = batches_per_epoch(len(rows), program.scene.batch_size, self.drop_single)
@@ -109,8 +115,8 @@ class Workload:
 
     def plan(
         self, program: Program, stage: Stage, client: int, with_keys: bool = True
-    ) -> tuple[BatchPlan, dict[str, np.ndarray]]:
-        """The batches of one client in one stage, and the draws of its steps by part."""
+    ) -> tuple[BatchPlan, dict[str, NDArray[np.float64]]]:
+        """Returns the batches of one client in one stage, and by part the random draws of its steps."""
         rows = getattr(self.federation.clients[client], stage.split)
         if stage.measure is not None:
             return in_order(rows), {}
@@ -134,12 +140,12 @@ class Workload:
         return plan, draws
 
     def extent(self, program: Program, stage: Stage) -> tuple[list[int], int]:
-        """The steps that each client of the population makes in a stage, and the rows of its largest batch."""
+        """Returns the steps that each client of the population makes in a stage, and the rows of the largest batch."""
         steps = [self.steps(program, stage, client) for client in range(self.federation.population)]
         return steps, self.width(program, stage)
 
     def width(self, program: Program, stage: Stage) -> int:
-        """The rows of the largest batch that anybody has in a stage, newcomers included."""
+        """Returns the rows of the largest batch of any client in a stage, newcomers included."""
         size = EVALUATION_ROWS if stage.measure is not None else program.scene.batch_size
         return min(size, int(self.federation.clients.sizes(stage.split).max()))
 
@@ -150,28 +156,39 @@ class Workload:
         return bool(sizes.mean() >= EVEN * sizes.max())
 
     def batch(
-        self, index: np.ndarray, mask: np.ndarray, key: np.ndarray, draws: dict[str, np.ndarray]
+        self,
+        index: NDArray[np.int64],
+        mask: NDArray[np.bool_],
+        key: NDArray[np.int64],
+        draws: dict[str, NDArray[np.float64]],
     ) -> Batch:
-        sent = [torch.from_numpy(array).to(self.y.device) for array in (index, mask, key)]
-        return self.gather(*sent, {part: torch.from_numpy(d).to(self.like) for part, d in draws.items()})
+        """Returns the batch of the rows at ``index``, which may have any shape."""
+        rows, real, keys = (torch.from_numpy(array).to(self.device) for array in (index, mask, key))
+        return self.gather(
+            rows, real, keys, {part: torch.from_numpy(d).to(self.like) for part, d in draws.items()}
+        )
 
     def gather(self, index: Tensor, mask: Tensor, key: Tensor, draws: dict[str, Tensor]) -> Batch:
-        """The rows at ``index``, of any shape, on the device."""
+        """Returns the batch of the rows at ``index``, which may have any shape, from tensors on the device."""
         rows = index.flatten()
         x, y = (pool.index_select(0, rows).unflatten(0, index.shape) for pool in (self.x, self.y))
         return Batch(x, y, mask.to(self.like.dtype), key, draws)
 
     def single(
-        self, index: np.ndarray, mask: np.ndarray, key: np.ndarray, draws: dict[str, np.ndarray]
+        self,
+        index: NDArray[np.int64],
+        mask: NDArray[np.bool_],
+        key: NDArray[np.int64],
+        draws: dict[str, NDArray[np.float64]],
     ) -> Batch:
-        """A batch of one client; an image's channels lie last, which CPUs convolve and pool faster."""
+        """Returns a batch of one client; the channels of images lie last, which CPUs convolve and pool faster."""
         batch = self.batch(index, mask, key, draws)
         return batch._replace(x=_channels_last(batch.x)) if batch.x.dim() == 4 else batch
 
     def single_feed(
         self, program: Program, stage: Stage, client: int
     ) -> Iterator[tuple[tuple[Batch, ...], None]]:
-        """One client's batches without padding."""
+        """Yields the batches of one client, step by step, without padding."""
         plan, draws = self.plan(program, stage, client)
         m = stage.batches_per_step
         for t in range(len(plan.index) // m):
@@ -180,14 +197,14 @@ class Workload:
             yield tuple(self.single(plan.index[u][r], r[r], plan.key[u][r], drawn) for u, r in picks), None
 
 
-def sent(array: np.ndarray, device: torch.device) -> Tensor:
-    """On the device, without waiting for what it is doing."""
+def sent(array: NDArray[Any], device: torch.device) -> Tensor:
+    """Returns the array as a tensor on the device, without waiting for the device."""
     tensor = torch.from_numpy(array)
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
 
 
-def in_order(rows: np.ndarray, size: int = EVALUATION_ROWS) -> BatchPlan:
-    """Rows in their own order, for evaluation and measuring."""
+def in_order(rows: NDArray[np.int64], size: int = EVALUATION_ROWS) -> BatchPlan:
+    """Returns batches of rows in their own order, for evaluation and measuring."""
     n = -(-len(rows) // size)
     index, mask = np.zeros((n, size), np.int64), np.zeros((n, size), bool)
     index.ravel()[: len(rows)], mask.ravel()[: len(rows)] = rows, True
@@ -195,7 +212,10 @@ def in_order(rows: np.ndarray, size: int = EVALUATION_ROWS) -> BatchPlan:
 
 
 def _channels_last(images: Tensor) -> Tensor:
-    """Strides say so even for a single channel, so that layers after it keep to them."""
+    """Returns images in channels-last memory, with strides that say so even for a single channel.
+
+    Layers choose the memory format of their outputs by the strides of their inputs.
+    """
     _, channels, height, width = images.shape
     strides = (height * width * channels, 1, width * channels, channels)
     return images.contiguous(memory_format=torch.channels_last).as_strided(images.shape, strides)

@@ -1,7 +1,7 @@
-"""What a run is known by: a hash of everything that changes its numbers, however it was written.
+"""The identity of a run: its name, with a hash of everything that changes its numbers.
 
-Defaults are spelled out and spellings made one, so that a changed default or a changed network never gives back an
-old record.  A setting that is neutral is left out, so that a setting which is added later renames no run.
+The hash covers all defaults, in one spelling, so that a changed default or a changed network never finds an old record.
+It leaves out settings with a neutral value, so that a setting that is added later renames no run.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ __all__ = ["architecture", "hash_of", "identity", "name_of"]
 
 
 def name_of(experiment: Experiment) -> str:
-    """The name of a run, the same for every spelling of its method."""
+    """Returns the name of a run, the same for every spelling of its method."""
     method = methods.shortest(experiment.method)
     return run_name(method, experiment.dataset, experiment.partition, hash_of(experiment), experiment.seed)
 
 
 def hash_of(experiment: Experiment) -> str:
-    """Hash of everything that changes numbers but the seed, which stands in a run's name by itself."""
+    """Returns the hash of everything that changes numbers except the seed, which the name of a run states itself."""
     return spec_hash(identity(experiment))
 
 
 def identity(experiment: Experiment) -> dict[str, Any]:
-    """What ``hash_of`` covers."""
+    """Returns what ``hash_of`` covers."""
     found: dict[str, Any] = {}
     for field in dataclasses.fields(experiment):
         value = getattr(experiment, field.name)
@@ -47,7 +47,7 @@ def identity(experiment: Experiment) -> dict[str, Any]:
 
 
 def architecture(experiment: Experiment) -> str:
-    """Digest of the network; nothing where it cannot be built, which is said when the run is prepared."""
+    """Returns a digest of the network; empty where it cannot be built, which is refused when the run is prepared."""
     try:
         return models.architecture(experiment.model, *data.sizes(experiment.dataset))
     except UserError:
@@ -55,7 +55,7 @@ def architecture(experiment: Experiment) -> str:
 
 
 def _or_text(resolved: Callable[[str], Any], text: str) -> Any:
-    """All options; the text as it is where it is refused, which is said when the run is prepared."""
+    """Returns all options; the text as it is where it cannot be read, which is refused when the run is prepared."""
     try:
         return resolved(text)
     except UserError:

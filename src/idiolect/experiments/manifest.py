@@ -1,4 +1,4 @@
-"""What a run says of itself: spec, provenance, versions, hardware."""
+"""The manifest of a run: spec, origin of the data, versions and hardware."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ __all__ = ["describe_run", "notes_of"]
 
 
 def describe_run(setting: Setting, where: EngineChoice) -> dict[str, Any]:
+    """Returns the manifest of a run before it begins."""
     experiment = setting.experiment
     return {
         "method": experiment.method,
@@ -68,5 +69,5 @@ def _hardware(where: EngineChoice) -> dict[str, Any]:
 
 
 def notes_of(experiment: Experiment) -> list[str]:
-    """What stands under the table before the run has begun."""
+    """Returns the notes of a run that are known before it begins."""
     return [f"ran as {experiment.method}"] if "(" in experiment.method else []

@@ -1,8 +1,8 @@
-"""Newcomers: clients that never trained join after the last round.
+"""Lets newcomers, clients that never trained, join after the last round.
 
-A newcomer starts from a fresh private state and the final shared model.  It takes part in one round of the method
-(which parts may run otherwise for a newcomer: ``clock.newcomer``), scores the shared model where every client does,
-and goes through the stages of the end of the run.  What it would upload is dropped: nothing on the server changes.
+A newcomer starts from a fresh private state and the final shared model.  It takes part in one round of the method,
+which parts can run differently for newcomers (``clock.newcomer``), scores the shared model where every client does, and
+runs the stages of the end of the run.  What it would upload is dropped: nothing on the server changes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from idiolect.core import Program, Tree, broadcast
+from idiolect.core import Program, ServerState, Tree, broadcast
 from idiolect.engines import Engine, Logits
 from idiolect.experiments.setting import Setting
 
@@ -18,11 +18,13 @@ __all__ = ["Joined", "join"]
 
 
 class Joined(NamedTuple):
-    """Args:
-    program: the method as newcomers run it.
-    privates: their private state afterwards.
-    before, after: logits on their test splits, as they arrive and when they have joined.
-    valid: logits on their validation splits when they have joined, where something is chosen on them.
+    """Newcomers that have joined.
+
+    Args:
+        program: the method as newcomers run it.
+        privates: their private state afterwards.
+        before, after: logits on their test splits, on arrival and after joining.
+        valid: logits on their validation splits after joining, where something is chosen on them.
     """
 
     program: Program
@@ -33,9 +35,13 @@ class Joined(NamedTuple):
 
 
 def join(
-    setting: Setting, engine: Engine, server: Tree, round: int, clients: Sequence[int] | None = None
+    setting: Setting, engine: Engine, server: ServerState, round: int, clients: Sequence[int] | None = None
 ) -> Joined:
-    """Lets newcomers join at ``round``; every one of the federation unless some are given."""
+    """Lets newcomers join at ``round``.
+
+    Args:
+        clients: those that join; all newcomers of the federation unless given.
+    """
     federation, program = setting.federation, setting.program(round, newcomer=True)
     sent = broadcast(setting.method, server)
     clients = range(federation.population, len(federation.clients)) if clients is None else clients
@@ -57,5 +63,5 @@ def join(
 
 
 def _changed(earlier: Logits, later: Logits) -> Logits:
-    """What became of a newcomer's predictors after its round; the others are made of what the round left it with."""
+    """Returns the logits of predictors that the stages after a newcomer's round changed or added."""
     return {n: logits for n, logits in later.items() if n not in earlier or not logits.equal(earlier[n])}

@@ -1,4 +1,4 @@
-"""The settings that the papers' authors tried, by name."""
+"""Parameter grids by name: the settings of methods that the papers' authors tried, read from a TOML file."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ __all__ = ["ParameterGrid", "combinations", "grid", "grids", "with_none"]
 
 
 class ParameterGrid(NamedTuple):
-    """Args:
-    methods: the settings of each method, by its name.
-    defaults: every option of a method that its settings leave open, by its name.
+    """The settings of methods that the authors of a paper tried.
+
+    Args:
+        methods: the settings of each method, by its name.
+        defaults: every option of a method that its settings leave open, by the method's name.
     """
 
     name: str
@@ -27,7 +29,12 @@ class ParameterGrid(NamedTuple):
     defaults: dict[str, dict[str, Any]]
 
     def settings(self, in_scene: bool) -> dict[str, list[dict[str, Any]]]:
-        """The settings of each method; outside a scene with those defaults that are not the method's any more."""
+        """Returns the settings of each method.
+
+        Args:
+            in_scene: whether a scenario states the options that the settings leave open; otherwise those that differ
+                from the method's own defaults are added.
+        """
         if in_scene:
             return self.methods
         more = {name: beyond_defaults(name, self.defaults.get(name, {})) for name in self.methods}
@@ -35,7 +42,7 @@ class ParameterGrid(NamedTuple):
 
 
 def with_none(options: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Options of methods as TOML holds them, which writes None as the word "none"."""
+    """Returns options of methods with None in place of the word "none", because TOML cannot write None."""
     return {
         name: {key: None if value == "none" else value for key, value in found.items()}
         for name, found in options.items()
@@ -43,7 +50,7 @@ def with_none(options: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, A
 
 
 def combinations(values: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
-    """All combinations, the last key moving fastest; of nothing there is one, the empty one.
+    """Returns all combinations, with the last key moving fastest; no values at all make one empty combination.
 
     >>> combinations({"a": [1, 2], "b": ["x"]})
     [{'a': 1, 'b': 'x'}, {'a': 2, 'b': 'x'}]
@@ -53,6 +60,7 @@ def combinations(values: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
 
 @cache
 def grids() -> dict[str, ParameterGrid]:
+    """Returns every grid by name."""
     text = (files("idiolect.experiments") / "parameter_grids.toml").read_text("utf-8")
     return {
         name: ParameterGrid(
@@ -69,7 +77,8 @@ def grids() -> dict[str, ParameterGrid]:
 
 
 def grid(name: str) -> ParameterGrid:
-    """
+    """Returns a grid by its name.
+
     >>> grid("map").methods["ditto"]
     [{'weight': 0.1}, {'weight': 0.01}, {'weight': 0.001}]
     """

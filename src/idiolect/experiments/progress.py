@@ -1,4 +1,4 @@
-"""Whoever wants to watch a run: a progress bar, a log, nobody."""
+"""Progress of a run: the watcher that receives it, such as a progress bar, and one that ignores it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ __all__ = ["Silent", "Watcher"]
 
 
 class Watcher(Protocol):
+    """Receives the progress of runs."""
+
     def begin(self, label: str, rounds: int, done: int) -> None:
-        """A run starts, or goes on after ``done`` rounds."""
+        """A run starts, or continues after ``done`` rounds."""
 
     def advance(self, rounds_done: int, numbers: dict[str, float]) -> None:
         """A round is over; ``numbers`` are the current loss and accuracies."""
@@ -18,14 +20,14 @@ class Watcher(Protocol):
         """The run is over."""
 
     def say(self, sentence: str) -> None:
-        """Something worth a line."""
+        """Receives a sentence that the user should read in any case."""
 
     def hint(self, sentence: str) -> None:
-        """Something worth a line to somebody who is looking on."""
+        """Receives a sentence for a user who is watching, such as on a terminal."""
 
 
 class Silent:
-    """Nobody watches."""
+    """A watcher that ignores everything."""
 
     def begin(self, label: str, rounds: int, done: int) -> None:
         pass

@@ -10,12 +10,21 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 import torch
 from torch import Tensor
 
-from idiolect.core import Method, Plan, Program, Tree, broadcast, server_round
+from idiolect.core import (
+    Messages,
+    Method,
+    Plan,
+    Program,
+    ServerState,
+    Tree,
+    broadcast,
+    server_round,
+)
 from idiolect.core.trees import Rows, all_finite, any_nan, count_scalars, tree_leaves
 from idiolect.engines import serve
 from idiolect.engines.cpu_tuning import threads_for
@@ -30,7 +39,6 @@ __all__ = [
     "FederatedRun",
     "FollowUp",
     "FollowUpTasks",
-    "Messages",
     "Participants",
     "broken_rows",
     "bytes_down",
@@ -40,15 +48,13 @@ __all__ = [
 
 BYTES_PER_SCALAR = 4
 
-Messages = dict[str, tuple[Tree, Tensor]]  # by part: values and weights, stacked over clients
-
 
 class Answers(Protocol):
     """What the selected clients sent back after training.
 
     Attributes:
         clients: those that answered, in client-id order.
-        messages: what they sent, stacked in that order.
+        messages: what they sent, with values and weights stacked in that order.
     """
 
     clients: list[int]
@@ -100,7 +106,7 @@ class Participants(Protocol):
 
     setting: Setting
 
-    def train(self, program: Program, sent: Tree, cohort: list[int], observe: bool) -> Answers:
+    def train(self, program: Program, sent: ServerState, cohort: list[int], observe: bool) -> Answers:
         """Has the selected clients train one round.
 
         Args:
@@ -109,11 +115,11 @@ class Participants(Protocol):
         """
         ...
 
-    def follow_up(self, program: Program, server: Tree, tasks: FollowUpTasks) -> FollowUp:
+    def follow_up(self, program: Program, server: ServerState, tasks: FollowUpTasks) -> FollowUp:
         """Has all clients settle; what they score and remark can be asked of the result."""
         ...
 
-    def join(self, server: Tree, round: int) -> NewcomerScores | None:
+    def join(self, server: ServerState, round: int) -> NewcomerScores | None:
         """Lets newcomers that have not joined yet join after the last round; returns None where there are none."""
         ...
 
@@ -142,7 +148,7 @@ class FederatedRun(Generic[P]):
     """
 
     participants: P
-    server: Tree
+    server: ServerState
     rows: RowBuffer = field(default_factory=RowBuffer)
     rounds: RoundBuffer = field(default_factory=RoundBuffer)
     round: int = 0
@@ -203,12 +209,12 @@ class FederatedRun(Generic[P]):
 
         Tensors are copied, because rounding depends on how memory is aligned.
         """
-        self.round, self.server = round, self.setting.work.copied(state["server"])
+        self.round, self.server = round, cast("ServerState", self.setting.work.copied(state["server"]))
         self.picks = {name: bytes(encoded.tolist()).decode() for name, encoded in state["picks"].items()}
         self.ended = bool(state["ended"])
         self.participants.restore(state)
 
-    def _merge(self, program: Program, sent: Tree, answers: Answers) -> tuple[int, int]:
+    def _merge(self, program: Program, sent: ServerState, answers: Answers) -> tuple[int, int]:
         """Merges the answers into the server's state; returns the bytes that travelled down and up."""
         setting, messages, count = self.setting, answers.messages, len(answers.clients)
         with threads_for(count * count_scalars(sent)):
@@ -284,7 +290,7 @@ def bytes_up(method: Method, messages: Messages, cohort_size: int) -> int:
 
 
 def bytes_down(
-    sent: Tree, plan: Plan, round: int, cohort_size: int, population: int, buffers: str = "average"
+    sent: ServerState, plan: Plan, round: int, cohort_size: int, population: int, buffers: str = "average"
 ) -> int:
     """Returns the bytes that clients download: four for every scalar of what is sent.
 
@@ -298,7 +304,9 @@ def bytes_down(
     return BYTES_PER_SCALAR * scalars * (population + (cohort_size if round == 0 else 0))
 
 
-def _run_server_stages(setting: Setting, program: Program, server: Tree, messages: Messages) -> Tree:
+def _run_server_stages(
+    setting: Setting, program: Program, server: ServerState, messages: Messages
+) -> ServerState:
     """Returns the server's state after its own stages of the round, where the method has any."""
     if not program.method.plan(program.scene, program.clock).server:
         return server

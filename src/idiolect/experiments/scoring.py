@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 
-from idiolect.core import Context, Program, Tree, broadcast
+from idiolect.core import Context, PrivateState, Program, ServerState, Tree, broadcast
 from idiolect.engines import Engine, Outcome, server_logits
 from idiolect.engines.contract import Logits
 from idiolect.evaluation import Scores, choose, score
@@ -61,7 +61,11 @@ class EvaluationSummary(NamedTuple):
 
 
 def score_clients(
-    setting: Setting, engine: Engine, program: Program, server: Tree, chunks: Iterable[Mapping[int, Tree]]
+    setting: Setting,
+    engine: Engine,
+    program: Program,
+    server: ServerState,
+    chunks: Iterable[Mapping[int, Tree]],
 ) -> ClientScores:
     """Scores every predictor on each client's test split, and on validation data where something is chosen there.
 
@@ -98,11 +102,11 @@ def score_newcomers(setting: Setting, joined: Joined) -> NewcomerScores:
 
 
 def remarks_of(
-    setting: Setting, program: Program, server: Tree, client: int, private: Tree
+    setting: Setting, program: Program, server: ServerState, client: int, private: Tree
 ) -> dict[str, float]:
     """Returns the numbers about a client that a part wants recorded, such as the round of its teacher."""
     sent = broadcast(setting.method, server)
-    context = Context(sent, private, setting.work.facts(client), {})
+    context = Context(sent, cast("PrivateState", private), setting.work.facts(client), {})
     return {metric: float(value) for metric, value in program.remarks(context).items()}
 
 
@@ -137,7 +141,7 @@ class ResultRecorder:
     setting: Setting
     rows: RowBuffer
     round: int
-    server: Tree
+    server: ServerState
 
     def cohort(self, clients: list[int], scores: Mapping[str, Scores]) -> None:
         """Records the selected clients before and after their local training."""

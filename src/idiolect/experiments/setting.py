@@ -1,4 +1,4 @@
-"""Everything an experiment runs on, made from its spec; what cannot work is refused here, before any training."""
+"""The setting of an experiment: data, clients, method and network; what cannot work is refused before training."""
 
 from __future__ import annotations
 
@@ -10,7 +10,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from idiolect.core import Clock, Initial, Method, Program, Task, Tree, init_private, init_server
+from idiolect.core import (
+    Clock,
+    Initial,
+    Method,
+    PrivateState,
+    Program,
+    ServerState,
+    Task,
+    Tree,
+    init_private,
+    init_server,
+)
 from idiolect.data import Dataset, load
 from idiolect.engines import EngineChoice, Forms, Workload, dry_round, initialiser, make_task
 from idiolect.engines.packing import SINGLE
@@ -20,18 +31,18 @@ from idiolect.evaluation import METRICS, Metric, per_batch_metrics
 from idiolect.experiments.spec import Experiment
 from idiolect.federation import Federation, cohort_size, federate, select
 from idiolect.methods import method
-from idiolect.models import Net, build, is_own, trial
+from idiolect.models import Net, build, check_model, is_registered
 from idiolect.options import parse_call
 from idiolect.partition import partition
 
 __all__ = ["Inputs", "Setting", "assemble", "pool_of", "prepare", "read_dataset"]
 
 BY_OWNER = ("natural", "by_id")  # partitions into the owners that the data name
-LEAST_SIDE = 8  # of images that are augmented: moved by four pixels, half of the image stays
+LEAST_SIDE = 8  # pixels of an augmented image: it is moved by up to four, so that half of it stays
 
 
 class Inputs(NamedTuple):
-    """What a network must know of the data it reads, and nothing of the data themselves."""
+    """What a network must know of its input: shape, classes and normalisation; it holds no data."""
 
     shape: tuple[int, int, int]  # (C, H, W), or (1, 1, L) of L tokens
     n_classes: int
@@ -40,11 +51,22 @@ class Inputs(NamedTuple):
 
     @classmethod
     def of(cls, dataset: Dataset) -> Inputs:
+        """Returns the inputs that a dataset gives."""
         return cls(dataset.shape, dataset.n_classes, dataset.mean, dataset.std)
 
 
 @dataclass(frozen=True)
 class Setting:
+    """Everything that an experiment runs on.
+
+    Args:
+        work: the clients' data on the engine's device.
+        partition_report: what the partition dropped.
+        dataset_manifest: where the data come from.
+        initial: gives a client its initial network.
+        cannot_batch: why the network cannot run for many clients at once; empty if it can.
+    """
+
     experiment: Experiment
     method: Method
     federation: Federation
@@ -54,13 +76,13 @@ class Setting:
     dataset_manifest: dict[str, Any]
     n_parameters: int
     initial: Callable[[int], Initial]
-    cannot_batch: str = ""  # why the network cannot run for many clients at once; nothing if it can
+    cannot_batch: str = ""
 
     def program(self, round: int, newcomer: bool = False) -> Program:
-        """The method at a round counted from 0; one past the last is the end of the run.
+        """Returns the program of a round counted from 0; the number after the last is the end of the run.
 
         Args:
-            newcomer: for clients who join then and never took part.
+            newcomer: the program is for clients who join then and have never trained.
         """
         experiment, population = self.experiment, self.federation.population
         rate = experiment.participation_rate
@@ -70,7 +92,7 @@ class Setting:
         return Program(self.method, self.task, experiment.scene, clock, SINGLE.differentiate)
 
     def cohort(self, round: int) -> list[int]:
-        """The clients selected in a round counted from 0, in client-id order."""
+        """Returns the clients selected in a round counted from 0, in client-id order."""
         experiment, population = self.experiment, self.federation.population
         return select(experiment.participation_rate, population, seed=experiment.seed, round=round)
 
@@ -81,18 +103,18 @@ class Setting:
 
     @property
     def headline(self) -> str:
-        """The predictor that stands for the method in tables; one chosen without validation data is an oracle's."""
+        """The predictor that represents the method in tables; without validation data a choice is an oracle's."""
         oracles = {} if self.validates else {choice.name: choice.oracle for choice in self.method.choices}
         return oracles.get(self.method.headline, self.method.headline)
 
     @property
     def private_shapes(self) -> list[Tree]:
-        """Trees of every shape that a client's private state can have."""
+        """One tree of each shape that a client's private state can have."""
         return [shape for forms in self.forms for shape in forms.privates]
 
     @cached_property
     def forms(self) -> list[Forms]:
-        """What a round has to do with, of every kind of round there is; a method that cannot work is refused."""
+        """Shapes of the trees in every kind of round, from dry rounds; a method that cannot work is refused."""
         with_numbers, n_classes = bool(self.cannot_batch), self.federation.n_classes
         moments = [self.program(round) for round in _rounds_with_every_stage(self)]
         if self.experiment.newcomers:
@@ -108,10 +130,12 @@ class Setting:
             return METRICS
         return METRICS | per_batch_metrics(self.experiment.batch_size)
 
-    def first_server(self) -> Tree:
+    def first_server(self) -> ServerState:
+        """Returns the server state before the first round."""
         return init_server(self.method, self.initial(0), self.task.structure)
 
-    def first_private(self, client: int) -> Tree:
+    def first_private(self, client: int) -> PrivateState:
+        """Returns the private state of a client that has never trained."""
         return init_private(self.method, self.initial(client), self.task.structure, self.experiment.buffers)
 
 
@@ -121,10 +145,10 @@ def prepare(
     data_dir: str | Path | None = None,
     dataset: Dataset | None = None,
 ) -> Setting:
-    """Loads, partitions, splits, builds and checks.
+    """Loads the data, makes the clients, builds the network and checks that the method can run.
 
     Args:
-        dataset: taken in place of the one that the experiment names.
+        dataset: replaces the one that the experiment names.
     """
     dataset = pool_of(experiment, dataset or read_dataset(experiment.dataset, data_dir))
     parted = partition(
@@ -156,7 +180,7 @@ def assemble(
     report: dict[str, Any] | None = None,
     source: dict[str, Any] | None = None,
 ) -> Setting:
-    """What the experiment runs on, on a federation that is there already.
+    """Returns the setting of an experiment on a federation that exists already.
 
     Args:
         held: the clients whose rows are here; all of them by default.
@@ -173,7 +197,7 @@ def assemble(
     here = np.arange(len(federation.clients)) if held is None else np.asarray(held, np.int64)
     _refuse_unusable(experiment, chosen, federation, net, here)
     _refuse_inputs(experiment, federation, net)
-    cannot_batch = trial(net, image_shape, inputs.n_classes) if is_own(experiment.model) else ""
+    cannot_batch = check_model(net, image_shape, inputs.n_classes) if is_registered(experiment.model) else ""
     work = where.workload(
         federation,
         seed=experiment.seed,
@@ -201,7 +225,7 @@ def assemble(
 
 
 def _rounds_with_every_stage(setting: Setting) -> list[int]:
-    """The last round, and before it the latest that has a stage which those after it lack."""
+    """Returns rounds that together have every stage: the last, and earlier ones with a stage that later ones lack."""
     rounds: list[int] = []
     seen: set[tuple[str, str]] = set()
     for round in reversed(range(setting.experiment.rounds)):
@@ -215,7 +239,7 @@ def _rounds_with_every_stage(setting: Setting) -> list[int]:
 
 
 def pool_of(experiment: Experiment, dataset: Dataset) -> Dataset:
-    """The dataset with as much in its training part as the experiment shares out."""
+    """Returns the dataset whose training part holds all samples that the experiment shares out."""
     if experiment.pool == "train":
         return dataset
     if parse_call(experiment.partition)[0] in BY_OWNER:
@@ -227,7 +251,7 @@ def pool_of(experiment: Experiment, dataset: Dataset) -> Dataset:
 
 
 def read_dataset(text: str, data_dir: str | Path | None = None) -> Dataset:
-    """A dataset by name, or by name with options: ``synthetic(skew=0.5)``; the last one is kept at hand."""
+    """Loads a dataset by name, with options as in ``synthetic(skew=0.5)``; the last one is cached."""
     return _dataset(text, str(data_dir) if data_dir else None)
 
 
@@ -240,7 +264,7 @@ def _dataset(text: str, data_dir: str | None) -> Dataset:
 def _refuse_unusable(
     experiment: Experiment, chosen: Method, federation: Federation, net: Net, here: np.ndarray
 ) -> None:
-    """Clients that the method or the network cannot serve, by name."""
+    """Refuses clients that the method or the network cannot serve, by number."""
     if chosen.needs_public and experiment.public < 1:
         raise UserError(f"{chosen.name} trains on public data on the server; set public, for example to 500")
     without = here[federation.clients.sizes("valid")[here] == 0]
@@ -258,7 +282,7 @@ def _refuse_unusable(
 
 
 def _refuse_inputs(experiment: Experiment, federation: Federation, net: Net) -> None:
-    """Data that the network or the augmentation cannot read."""
+    """Refuses data that the network or the augmentation cannot read."""
     x, augmented = federation.x, experiment.augmentation != "none"
     if x.dtype.kind == "i" and not net.takes_tokens:
         raise UserError(

@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from idiolect.core import Program, Tree, broadcast
+from idiolect.core import Messages, Program, ServerState, Tree, broadcast
 from idiolect.core.trees import Rows, any_nan, count_scalars, stack
 from idiolect.engines import Engine, Outcome, PrivateRows
 from idiolect.engines.cpu_tuning import threads_for
 from idiolect.evaluation import Scores
 from idiolect.experiments.newcomers import join
-from idiolect.experiments.round import FederatedRun, FollowUpTasks, Messages, broken_rows, refuse_broken
+from idiolect.experiments.round import FederatedRun, FollowUpTasks, broken_rows, refuse_broken
 from idiolect.experiments.scoring import (
     ClientScores,
     NewcomerScores,
@@ -52,7 +52,9 @@ class SimulatedClients:
     def __post_init__(self) -> None:
         self.selected = Members(self.setting.federation.population)
 
-    def train(self, program: Program, sent: Tree, cohort: list[int], observe: bool) -> SimulatedAnswers:
+    def train(
+        self, program: Program, sent: ServerState, cohort: list[int], observe: bool
+    ) -> SimulatedAnswers:
         """Trains the cohort; the engine and the store are told of the next round, to prepare it meanwhile."""
         privates = self.store.together(cohort)
         if (coming := next(self.upcoming(program), None)) is not None:
@@ -65,7 +67,7 @@ class SimulatedClients:
             broken = broken_rows(messages, losses, kept)
         return SimulatedAnswers(cohort, messages, self, program, outcomes, losses, kept, broken)
 
-    def follow_up(self, program: Program, server: Tree, tasks: FollowUpTasks) -> SimulatedFollowUp:
+    def follow_up(self, program: Program, server: ServerState, tasks: FollowUpTasks) -> SimulatedFollowUp:
         """Runs the stages of a phase on all clients; scores and remarks are computed when they are asked for."""
         if tasks.settle:
             sent = broadcast(self.setting.method, server)
@@ -75,7 +77,7 @@ class SimulatedClients:
                 self.store.write(ByClient(clients, settled))
         return SimulatedFollowUp(self, program, server, tasks)
 
-    def join(self, server: Tree, round: int) -> NewcomerScores | None:
+    def join(self, server: ServerState, round: int) -> NewcomerScores | None:
         """Lets all newcomers of the federation join, once."""
         if self.joined or not self.setting.federation.newcomers:
             return None
@@ -148,7 +150,7 @@ class SimulatedFollowUp:
 
     participants: SimulatedClients
     program: Program
-    server: Tree
+    server: ServerState
     tasks: FollowUpTasks
 
     def scores(self) -> ClientScores:

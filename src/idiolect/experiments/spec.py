@@ -1,4 +1,4 @@
-"""The experiment: a frozen value that says everything which changes numbers."""
+"""The experiment: a frozen value that says everything that changes the numbers of a run."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Experiment:
 
     Args:
         method: a name, a name with options, or a composition: ``map(alpha=0.5)``.
-        clients: their number; 0 for as many as there are, where it follows from the data (``natural``).
-        newcomers: clients, drawn by the seed and numbered last, who never train; after the last round each joins by
-            the method's own rule and is scored as the population ``new``.
+        clients: number of clients; 0 takes as many as the data have (partition ``natural``).
+        newcomers: number of clients, drawn by the seed and numbered last, who never train; after the last round each
+            joins by the method's own rule and is scored as the population ``new``.
         pool: what the partition shares out: ``train``, the dataset's training part, or ``train_and_test``, both parts
             together (PersFL); the server's test set is then that of all clients together.
         client_test: where a client's test samples come from: ``split`` holds the share ``test`` of its own out;
@@ -34,11 +34,11 @@ class Experiment:
             server's test set staying the official one, and needs ``test`` to be 0.  No sample is ever in training and
             in a test set.
         valid, test: shares of each client's samples held out.
-        public: samples of the server's test set that the server may train on without their labels; they leave
-            the test set unless ``public_in_test``.
+        public: number of samples of the server's test set that the server may train on without their labels; they
+            leave the test set unless ``public_in_test``.
         weighting: ``uniform`` or ``samples``.
         buffers: running statistics are ``average``d, kept ``private`` or left ``frozen``.
-        warmup_rounds: learning rate grows linearly over this many rounds.
+        warmup_rounds: number of rounds over which the learning rate grows linearly.
         lr_decay: factor on the learning rate after every round.
         augmentation: ``crop_flip`` trains on images moved by up to four pixels and mirrored at random; measuring
             and evaluating always see them as they are.
@@ -131,14 +131,15 @@ class Experiment:
 
     @property
     def scene(self) -> Scene:
+        """The settings that parts of a method may read."""
         return Scene(**{name: getattr(self, name) for name in Scene._fields})
 
     def evaluates(self, round: int) -> bool:
-        """Whether all clients are evaluated once ``round`` rounds are completed."""
+        """Whether all clients are evaluated after ``round`` rounds."""
         return round % self.evaluate_every == 0 or round == self.rounds
 
     def learning_rate_at(self, round: int) -> float:
-        """Learning rate of a round counted from 0: linear warm-up, then a constant factor per round."""
+        """Returns the learning rate of a round counted from 0: linear warm-up, times a constant factor per round."""
         warm = min((round + 1) / self.warmup_rounds, 1.0) if self.warmup_rounds else 1.0
         return self.learning_rate * warm * self.lr_decay**round
 
@@ -160,7 +161,7 @@ NEUTRAL: dict[str, Any] = {
     "calibration": "whole",
     "score_valid": False,
     "precision": "float32",
-}  # values that mean what would be done without the setting; a setting that is added later begins here
+}  # values with which a run is as if the setting did not exist; every setting that is added later belongs here
 
 LEAST = {
     "clients": 0,
@@ -178,7 +179,11 @@ LEAST = {
 
 
 def with_settings(experiment: Experiment, settings: dict[str, Any]) -> Experiment:
-    """The experiment with ``settings`` in place, each of the kind its field has."""
+    """Returns the experiment with other settings.
+
+    Raises:
+        UserError: a setting is unknown, of the wrong type or outside its range.
+    """
     fields = {field.name: str(field.type) for field in dataclasses.fields(Experiment)}
     for key, value in settings.items():
         if key not in fields:

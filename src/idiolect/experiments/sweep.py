@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,7 +19,7 @@ from idiolect.experiments.parameter_grids import grid
 from idiolect.experiments.spec import Experiment, with_settings
 from idiolect.experiments.sweep_trials import Trial, parse_axis, trials_of
 from idiolect.records import Run, spec_hash, write_atomically
-from idiolect.reports import image, sweep_figure
+from idiolect.reports import image, sweep_figure, to_csv, to_markdown
 from idiolect.statistics import client_scores, headline, server_curve
 
 __all__ = [
@@ -236,27 +234,9 @@ def _write_sweep(folder: Path, tried: Sequence[Tried]) -> list[Path]:
     """Writes ``sweep.md`` and ``sweep.csv`` atomically, and ``sweep.png`` where something was varied."""
     folder.mkdir(parents=True, exist_ok=True)
     refused = [f"- {one.name}, {one.setting}: {one.failed}" for one in tried if one.failed]
-    text = "\n".join(
-        [NOTE, "", *_markdown(best_rows(tried)), "", *_markdown(trial_rows(tried)), "", *refused]
-    )
-    target = io.StringIO()
-    writer = csv.writer(target, lineterminator="\n")
-    writer.writerow(["method", "setting", "ran_as", "seeds", "valid", "test", "server", "best", "failed"])
-    for one in tried:
-        writer.writerow(
-            [
-                one.name,
-                one.setting,
-                one.method,
-                one.seeds,
-                one.valid,
-                one.test,
-                one.server,
-                one.best,
-                one.failed,
-            ]
-        )
-    files: dict[str, str | bytes] = {"sweep.md": text.rstrip() + "\n", "sweep.csv": target.getvalue()}
+    best, trials = (to_markdown(rows, "-" * len(rows[0])) for rows in (best_rows(tried), trial_rows(tried)))
+    text = "\n".join([NOTE, "", best, trials, *refused])
+    files: dict[str, str | bytes] = {"sweep.md": text.rstrip() + "\n", "sweep.csv": _csv(tried)}
     points = sweep_points(tried)
     if len(points):
         files["sweep.png"] = image(
@@ -276,9 +256,13 @@ def sweep_points(tried: Sequence[Tried]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["panel", "line", "x", "value", "best"])
 
 
-def _markdown(rows: list[list[str]]) -> list[str]:
-    rule = ["---"] * len(rows[0])
-    return ["| " + " | ".join(row) + " |" for row in [rows[0], rule, *rows[1:]]]
+def _csv(tried: Sequence[Tried]) -> str:
+    header = ("method", "setting", "ran_as", "seeds", "valid", "test", "server", "best", "failed")
+    rows = [
+        (one.name, one.setting, one.method, one.seeds, one.valid, one.test, one.server, one.best, one.failed)
+        for one in tried
+    ]
+    return to_csv([header, *rows])
 
 
 def _percent(value: float) -> str:

@@ -16,7 +16,7 @@ from idiolect.errors import UserError, unknown_name
 from idiolect.methods.catalogue import METHODS, PARTS, identifier
 from idiolect.options import OptionSchema, parse_call, split_outside_brackets, write_call
 
-__all__ = ["beyond_defaults", "method", "pieces", "resolved", "shortest"]
+__all__ = ["beyond_defaults", "method", "options_of", "pieces", "resolved", "shortest"]
 
 
 def method(text: str) -> Method:
@@ -62,11 +62,11 @@ def _written(term: str) -> str:
 
 
 def _piece(term: str) -> Method | Part:
-    name, options = given_options(term)
+    name, options = _given_options(term)
     known = options_of(name)
     known.refuse_unknown(options)
     known.refuse_wrong_kinds(options)
-    return make_of(name)(**options)
+    return _factory(name)(**options)
 
 
 def resolved(text: str) -> list[tuple[str, dict[str, Any]]]:
@@ -79,7 +79,7 @@ def resolved(text: str) -> list[tuple[str, dict[str, Any]]]:
     """
     found = []
     for term in split_outside_brackets(text, "+"):
-        name, options = given_options(term)
+        name, options = _given_options(term)
         found.append((name, options_of(name).with_defaults(options)))
     return found
 
@@ -93,12 +93,26 @@ def shortest(text: str) -> str:
     return " + ".join(write_call(name, beyond_defaults(name, options)) for name, options in resolved(text))
 
 
-def given_options(term: str) -> tuple[str, dict[str, Any]]:
+def beyond_defaults(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns those of a method's options that are not its defaults.
+
+    >>> beyond_defaults("fedprox", {"weight": 0.5, "form": "sq_half"})
+    {'weight': 0.5}
+    """
+    return options_of(name).beyond_defaults(options)
+
+
+def options_of(name: str) -> OptionSchema:
+    """Returns the options of a method or part: the parameters of its factory."""
+    return OptionSchema.of(name, _factory(name))
+
+
+def _given_options(term: str) -> tuple[str, dict[str, Any]]:
     """Returns name and options of one term as it is written, with its preset expanded."""
-    name, options = parse_call(term)
-    name = identifier(name)
+    name, bracket, rest = term.partition("(")
+    name, options = parse_call(identifier(name) + bracket + rest)
     if name not in METHODS:
-        make_of(name)
+        _factory(name)
         return name, options
     presets = METHODS[name].presets
     chosen = options.pop("preset", None)
@@ -107,24 +121,10 @@ def given_options(term: str) -> tuple[str, dict[str, Any]]:
     return name, {**(presets[chosen] if chosen is not None else {}), **options}
 
 
-def make_of(name: str) -> Callable[..., Method | Part]:
-    """Returns the factory of a method or part; its signature is the configuration."""
+def _factory(name: str) -> Callable[..., Method | Part]:
+    """Returns the factory of a method or part."""
     if name in METHODS:
         return METHODS[name].make
     if name in PARTS:
         return PARTS[name]
     raise unknown_name("method", name, [*METHODS, *PARTS])
-
-
-def options_of(name: str) -> OptionSchema:
-    """Returns the options of a method or part: the parameters of its factory."""
-    return OptionSchema.of(name, make_of(name))
-
-
-def beyond_defaults(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns those of a method's options that are not its defaults.
-
-    >>> beyond_defaults("fedprox", {"weight": 0.5, "form": "sq_half"})
-    {'weight': 0.5}
-    """
-    return options_of(name).beyond_defaults(options)

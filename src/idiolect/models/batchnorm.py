@@ -1,4 +1,4 @@
-"""Batch normalisation that does not see padding.
+"""Masked batch normalisation, whose statistics leave out padded rows.
 
     y = weight * (x - mean) / sqrt(var + eps) + bias,     mean and var over the real rows and all positions
     running <- (1 - momentum) * running + momentum * batch statistic
@@ -22,7 +22,7 @@ __all__ = ["MaskedBatchNorm", "batch_statistics"]
 
 
 def batch_statistics(x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean and biased variance of every channel over the real rows, and how many values they rest on.
+    """Returns mean and biased variance of every channel over the real rows, and the number of values.
 
     Args:
         x: [B, F] or [B, F, H, W], finite in padded rows too.
@@ -45,8 +45,8 @@ def batch_statistics(x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 class MaskedBatchNorm(nn.Module):
     """Batch normalisation over the real rows of [B, F] or [B, F, H, W]; `weight` and `bias` are [F].
 
-    The new running statistics are assigned, not written in place, so that `torch.func.functional_call` hands
-    them back in the dict of tensors it was given.
+    The new running statistics are assigned, not written in place, so that `torch.func.functional_call` returns
+    them in the dict of tensors it was given.
 
     Args:
         n_channels: F.
@@ -78,7 +78,7 @@ class MaskedBatchNorm(nn.Module):
         return normal.to(x.dtype)
 
     def _move(self, mean: Tensor, variance: Tensor, count: Tensor) -> None:
-        """One step of the running statistics; one that the batch does not define keeps its old value."""
+        """Updates the running statistics; one that the batch does not define keeps its old value."""
         unbiased = variance * (count / (count - 1).clamp(min=1))
         towards_mean = self.momentum * (count > 0).to(mean.dtype)
         towards_variance = self.momentum * (count > 1).to(mean.dtype)
@@ -90,5 +90,5 @@ class MaskedBatchNorm(nn.Module):
 
 
 def _per_channel(values: Tensor, like: Tensor) -> Tensor:
-    """[F] shaped to broadcast over [B, F, ...]."""
+    """Reshapes [F] to broadcast over [B, F, ...]."""
     return values.reshape([1, -1] + [1] * (like.dim() - 2))

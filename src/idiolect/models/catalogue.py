@@ -1,4 +1,4 @@
-"""Models by name: `build("vgg8", ...)`, `build("mlpnet(hidden=256)", ...)`, those of the zoo and one's own.
+"""The catalogue of models by name, from the zoo and registered ones: `build("mlpnet(hidden=256)", ...)`.
 
 A model's options are the keyword arguments of its builder beyond the shape of the data, with their defaults;
 an unknown option, a value of another kind and an image the net cannot take are refused in a sentence.
@@ -15,15 +15,15 @@ import torch
 from idiolect.errors import UserError, unknown_name
 from idiolect.models.initialise import initialise
 from idiolect.models.net import Net
-from idiolect.models.own import OWN, SHAPE, build_own
+from idiolect.models.registered_models import REGISTERED, SHAPE, build_registered
 from idiolect.models.stack import ImageDoesNotFit
 from idiolect.models.zoo import ZOO
 from idiolect.options import OptionSchema, parse_call
 
-__all__ = ["Description", "build", "describe", "names", "options", "outline", "resolved"]
+__all__ = ["ModelDescription", "build", "describe", "names", "options", "outline", "resolved"]
 
 
-class Description(NamedTuple):
+class ModelDescription(NamedTuple):
     """One row of the catalogue: parameters are counted for the shape (C, H, W) and 10 classes."""
 
     name: str
@@ -33,8 +33,8 @@ class Description(NamedTuple):
 
 
 def names() -> tuple[str, ...]:
-    """Names of all models: the zoo's, then one's own."""
-    return (*ZOO, *OWN)
+    """Returns the names of all models: the zoo's, then the registered ones."""
+    return (*ZOO, *REGISTERED)
 
 
 def options(name: str) -> dict[str, bool | int | float | str]:
@@ -42,13 +42,13 @@ def options(name: str) -> dict[str, bool | int | float | str]:
     return _schema(name).defaults
 
 
-def describe() -> tuple[Description, ...]:
-    """A row for every model of the zoo."""
+def describe() -> tuple[ModelDescription, ...]:
+    """Describes every model of the zoo."""
     rows = []
     for name, entry in ZOO.items():
         net = _empty(name, {}, entry.standard_shape, 10)
         count = sum(parameter.numel() for parameter in net.parameters())
-        rows.append(Description(name, entry.line, entry.standard_shape, count))
+        rows.append(ModelDescription(name, entry.line, entry.standard_shape, count))
     return tuple(rows)
 
 
@@ -59,7 +59,7 @@ def build(
     initialisation: str = "default",
     seed: int = 0,
 ) -> Net:
-    """A net by name, initialised; torch's global random state is not touched.
+    """Builds and initialises a net by name; torch's global random state is not changed.
 
     A registered model is initialised by its builder, whose draws follow the seed; a scheme other than
     `default` then overwrites the layers it knows.
@@ -72,17 +72,17 @@ def build(
         seed: of the initialisation.
     """
     name, given = _checked(spec)
-    if name in OWN:
-        net = build_own(name, lambda: _call(name, given, image_shape, n_classes), seed)
+    if name in REGISTERED:
+        net = build_registered(name, lambda: _call(name, given, image_shape, n_classes), seed)
     else:
         net = _empty(name, given, image_shape, n_classes).to_empty(device="cpu")
     if name in ZOO or initialisation != "default":
-        initialise(net, initialisation, seed, known_only=name in OWN)
+        initialise(net, initialisation, seed, known_only=name in REGISTERED)
     return net
 
 
 def resolved(spec: str) -> tuple[str, dict[str, Any]]:
-    """Name and all options of a model as it is written, with the defaults of those that are not given.
+    """Returns the name and all options of a model as it is written, defaults included.
 
     >>> resolved("persfl_dnn")
     ('persfl_dnn', {'hidden': 100})
@@ -92,7 +92,7 @@ def resolved(spec: str) -> tuple[str, dict[str, Any]]:
 
 
 def outline(spec: str, image_shape: tuple[int, int, int], n_classes: int) -> Net:
-    """A net of the zoo without values, on the meta device."""
+    """Builds a net of the zoo without values, on the meta device."""
     return _empty(*_checked(spec), image_shape, n_classes)
 
 
@@ -112,7 +112,7 @@ def _checked(spec: str) -> tuple[str, dict[str, Any]]:
 
 
 def _schema(name: str) -> OptionSchema:
-    """The options of a model: what its builder takes beyond the shape of the data, each of its default's kind."""
+    """Returns the options of a model: the builder's arguments beyond the data's shape, each of its default's type."""
     found = OptionSchema.of(f"model {name}", _builder(name), lambda p: p.name not in SHAPE, _listed)
     kinds = {key: p.replace(annotation=type(p.default)) for key, p in found.parameters.items()}
     return replace(found, parameters=kinds)
@@ -123,7 +123,7 @@ def _listed(defaults: Mapping[str, Any]) -> str:
 
 
 def _empty(name: str, given: dict[str, Any], image_shape: tuple[int, int, int], n_classes: int) -> Net:
-    """The net without values: on the meta device construction costs nothing and draws no random numbers."""
+    """Builds a net without values: on the meta device this costs nothing and draws no random numbers."""
     with torch.device("meta"):
         return _call(name, given, image_shape, n_classes)
 
@@ -144,4 +144,4 @@ def _call(name: str, given: dict[str, Any], image_shape: tuple[int, int, int], n
 def _builder(name: str) -> Callable[..., Net]:
     if name not in names():
         raise unknown_name("model", name, names())
-    return OWN[name] if name in OWN else ZOO[name].builder
+    return REGISTERED[name] if name in REGISTERED else ZOO[name].builder

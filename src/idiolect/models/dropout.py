@@ -1,4 +1,4 @@
-"""Dropout whose noise is planned: a pure function of (key of the example, layer, position).
+"""Dropout with planned noise: a pure function of (key of the example, layer, position).
 
     y = x * [u >= rate] / (1 - rate),     u = hash(key, layer, position) in [0, 1)
 
@@ -26,7 +26,7 @@ _SECOND = 0x94D049BB133111EB - 2**64
 
 
 def planned_uniform(key: Tensor, layer: int, n_positions: int) -> Tensor:
-    """u[b, j] in [0, 1), float32 [B, n_positions]: a hash of (key[b], layer, j) and of nothing else.
+    """Returns u[b, j] in [0, 1), float32 [B, n_positions]: a hash of (key[b], layer, j) and of nothing else.
 
     Args:
         key: [B] int64, one per example.
@@ -67,17 +67,17 @@ class PlannedDropout(nn.Module):
 
 
 def _mix(z: Tensor) -> Tensor:
-    """The finaliser of SplitMix64: a bijection of 64-bit integers; each input bit moves every output bit."""
+    """Applies the finaliser of SplitMix64: a bijection of 64-bit integers; each input bit changes every output bit."""
     z = (z ^ _shift(z, 30)) * _FIRST
     z = (z ^ _shift(z, 27)) * _SECOND
     return z ^ _shift(z, 31)
 
 
 def _shift(z: Tensor, places: int) -> Tensor:
-    """Logical shift to the right: torch's copies the sign into the vacated bits, which are masked here."""
+    """Shifts right logically: torch's shift copies the sign into the vacated bits, which are masked here."""
     return (z >> places) & ((1 << (64 - places)) - 1)
 
 
 def _signed(value: int) -> int:
-    """The signed 64-bit integer with the low 64 bits of `value`."""
+    """Returns the signed 64-bit integer with the low 64 bits of `value`."""
     return (value + 2**63) % 2**64 - 2**63

@@ -8,9 +8,9 @@
 al., KDD 2022).  Under every scheme, normalisation starts at weight 1, bias 0, running mean 0 and running
 variance 1, an embedding at N(0, 1) and all tensors of an LSTM layer of H units at U(-1/sqrt(H), 1/sqrt(H)).
 
-All numbers are drawn in float32 by a generator of our own on the CPU and then copied, layer by layer in the
+All numbers are drawn in float32 by a generator on the CPU and then copied, layer by layer in the
 net's order: one seed gives one start on every device and in every precision, and torch's global random state
-is neither read nor moved.  Under one seed `default` draws the numbers that `torch.manual_seed` and
+is neither read nor changed.  Under one seed `default` draws the numbers that `torch.manual_seed` and
 construction would draw.
 """
 
@@ -88,7 +88,7 @@ def _xavier_layer(layer: Weighted, generator: Generator) -> tuple[Tensor, Tensor
 
 
 def _recurrent(layer: nn.Embedding | LSTM, shape: torch.Size, generator: Generator) -> Tensor:
-    """A tensor of an embedding or an LSTM layer, which every scheme leaves to the framework's default."""
+    """Draws a tensor of an embedding or an LSTM layer, which every scheme leaves to the framework's default."""
     drawn = torch.empty(shape, dtype=torch.float32, device="cpu")
     if isinstance(layer, nn.Embedding):
         return nn.init.normal_(drawn, generator=generator)
@@ -100,6 +100,6 @@ SCHEMES: dict[str, Draw] = {"default": _default_layer, "map": _map_layer, "xavie
 
 
 def _empty(layer: Weighted) -> tuple[Tensor, Tensor]:
-    """Room for a layer's weight, and zeros for its bias, in float32 on the CPU."""
+    """Allocates a layer's weight, and zeros for its bias, in float32 on the CPU."""
     weight = torch.empty(layer.weight.shape, dtype=torch.float32, device="cpu")
     return weight, torch.zeros(weight.shape[0], dtype=torch.float32, device="cpu")

@@ -16,9 +16,9 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from idiolect.errors import unknown_name
+from idiolect.models.batch_context import BatchContext
 from idiolect.models.batchnorm import MaskedBatchNorm
 from idiolect.models.dropout import PlannedDropout
-from idiolect.models.how import How
 
 __all__ = ["Net", "Outputs"]
 
@@ -26,7 +26,7 @@ PASSED_OVER = (nn.Flatten, nn.Identity, PlannedDropout)  # between the encoder a
 
 
 class Outputs(NamedTuple):
-    """What a net makes of B rows."""
+    """What a net computes for B rows."""
 
     features: Tensor  # [B, d]
     logits: Tensor  # [B, K]
@@ -36,10 +36,10 @@ class Outputs(NamedTuple):
 class Net(nn.Module):
     """Units run one after the other; the last is the classifier, and what enters it are the features.
 
-    A net has no train or eval mode of its own (`how` says it), so it is pure under
+    A net has no train or eval mode of its own (`context` states it), so it is pure under
     `torch.func.functional_call`, except that normalisation layers assign new running statistics, which that
     call returns in its dict. Give the call one dict holding parameters and buffers: given a tuple of dicts it
-    keeps the new values to itself.
+    does not return the new values.
 
     Args:
         units: at least one, from input to output; each is called with (x, mask, train, key).
@@ -53,23 +53,23 @@ class Net(nn.Module):
         if entrance is not None:
             entrance.register_forward_pre_hook(self._enter)
 
-    def features(self, x: Tensor, how: How) -> Tensor:
-        """[B, d]: the flattened vector that enters the classifier."""
-        for unit, train in zip(list(self.units)[:-1], how.train[:-1], strict=True):
-            x = unit(x, how.mask, train, how.key)
+    def features(self, x: Tensor, context: BatchContext) -> Tensor:
+        """Returns [B, d], the flattened vector that enters the classifier."""
+        for unit, train in zip(list(self.units)[:-1], context.train[:-1], strict=True):
+            x = unit(x, context.mask, train, context.key)
         return x.flatten(1)
 
-    def head(self, h: Tensor, how: How) -> Tensor:
-        """[B, K]: the logits that the classifier gives the features."""
-        logits: Tensor = self.units[-1](h, how.mask, how.train[-1], how.key)
+    def head(self, h: Tensor, context: BatchContext) -> Tensor:
+        """Returns [B, K], the logits of the classifier for the features."""
+        logits: Tensor = self.units[-1](h, context.mask, context.train[-1], context.key)
         return logits
 
-    def forward(self, x: Tensor, how: How) -> Outputs:
+    def forward(self, x: Tensor, context: BatchContext) -> Outputs:
         entered: list[Tensor] = []
         self._entered = entered
         try:
-            h = self.features(x, how)
-            return Outputs(h, self.head(h, how), entered[0].flatten(1) if entered else None)
+            h = self.features(x, context)
+            return Outputs(h, self.head(h, context), entered[0].flatten(1) if entered else None)
         finally:
             self._entered = None
 
@@ -78,7 +78,7 @@ class Net(nn.Module):
             self._entered.append(inputs[0])
 
     def _entrance(self) -> nn.Module | None:
-        """The layer whose input is what the linear layers read; layers run in the order in which they are held.
+        """Returns the layer whose input is what the linear layers read; layers run in the order in which they are held.
 
         None where that is the features, or where the linear layers read x itself.
         """
@@ -106,7 +106,7 @@ class Net(nn.Module):
 
     @property
     def vocabulary(self) -> int | None:
-        """How many tokens the net knows, if it looks tokens up; None for a net that reads images."""
+        """The number of tokens that the net can embed; None for a net that reads images."""
         tables = [module.num_embeddings for module in self.modules() if isinstance(module, nn.Embedding)]
         return max(tables, default=None)
 
@@ -116,20 +116,20 @@ class Net(nn.Module):
         return self.vocabulary is not None
 
     def unit_names(self, i: int) -> tuple[str, ...]:
-        """Names of unit i's parameters, then of its buffers; a negative i counts from the output."""
+        """Returns the names of unit i's parameters, then of its buffers; a negative i counts from the output."""
         unit, prefix = self.units[i], f"units.{i % self.n_units}."
         parameters = tuple(prefix + name for name, _ in unit.named_parameters())
         return parameters + tuple(prefix + name for name, _ in unit.named_buffers())
 
     def unit_of(self, name: str) -> int:
-        """The number of the unit that holds a parameter or buffer; 0 is nearest to the input."""
+        """Returns the number of the unit that holds a parameter or buffer; 0 is nearest to the input."""
         owner = {held: i for i in range(self.n_units) for held in self.unit_names(i)}
         if name not in owner:
             raise unknown_name("parameter", name, owner)
         return owner[name]
 
     def layer_groups(self) -> tuple[tuple[str, ...], ...]:
-        """Parameter names by layer, in order: weight and bias of a convolution, linear or normalisation."""
+        """Returns parameter names by layer, in order: weight and bias of each convolution, linear, normalisation."""
         groups = (
             tuple(f"{path}.{name}" for name, _ in module.named_parameters(recurse=False))
             for path, module in self.named_modules()

@@ -1,4 +1,4 @@
-"""Feed-forward nets written down as data: convolution blocks, hidden linear layers, a classifier.
+"""Stacks of layers described as data: convolution blocks, hidden linear layers, a classifier.
 
 Every net of the zoo without branches is one call of `stack`, so that its definition reads like its line in a
 paper. Units: each convolution block, each hidden linear layer with its ReLU and dropout, the classifier.
@@ -42,7 +42,7 @@ class Convolution(NamedTuple):
     normalised: bool = False
 
     def size_after(self, size: tuple[int, int]) -> tuple[int, int]:
-        """Height and width of what the block makes of an image of this size."""
+        """Returns height and width of the block's output for an image of this size."""
         convolved = [side + 2 * self.padding - self.kernel + 1 for side in size]
         if min(convolved) < self.pool:
             what = f"a {self.kernel}x{self.kernel} convolution with {self.pool}x{self.pool} pooling"
@@ -72,7 +72,7 @@ def stack(
     dropout: float | None = None,
     last_activation: bool = True,
 ) -> Net:
-    """Convolution blocks, hidden linear layers with ReLU, a linear classifier.
+    """Builds a net of convolution blocks, hidden linear layers with ReLU and a linear classifier.
 
     Args:
         in_channels: C of the images.
@@ -82,7 +82,7 @@ def stack(
         hidden: widths of the hidden linear layers, in order.
         head_bias: whether the classifier has a bias.
         dropout: rate after each hidden layer; None puts no dropout layer there.
-        last_activation: whether a ReLU stands between the last hidden layer and the classifier.
+        last_activation: whether there is a ReLU between the last hidden layer and the classifier.
     """
     units, channels, size = [], in_channels, image_size
     for convolution in convolutions:
@@ -98,7 +98,7 @@ def stack(
 
 
 def _hidden(width: int, next_width: int, index: int, active: bool, dropout: float | None) -> Unit:
-    """A hidden linear unit; the first of a net flattens the image or map that enters it."""
+    """Builds a hidden linear unit; the first of a net flattens the image or map that enters it."""
     layers: dict[str, nn.Module] = {"flatten": nn.Flatten()} if index == 0 else {}
     layers["linear"] = nn.Linear(width, next_width)
     if active:

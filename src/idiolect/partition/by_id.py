@@ -58,7 +58,7 @@ def by_id(
 def _within(
     rows_of_id: list[RowNumbers], low: int, high: int | None
 ) -> tuple[NDArray[np.int64], dict[str, RowNumbers]]:
-    """The numbers of the ids that have from `low` to `high` rows, and the rows of the others by reason."""
+    """Returns the numbers of the ids that have from `low` to `high` rows, and the rows of the others by reason."""
     sizes = np.array([rows.size for rows in rows_of_id])
     few, many = sizes < low, sizes > (sizes.max() if high is None else high)
     if (few | many).all():

@@ -108,7 +108,7 @@ def describe() -> list[PartitionDescription]:
 
 
 def _options(name: str) -> OptionSchema:
-    """The options of a partition; each partition checks their values itself, with the range it allows."""
+    """Returns the options of a partition, which checks their values itself, with the range it allows."""
 
     def is_option(parameter: Parameter) -> bool:
         return parameter.kind is parameter.KEYWORD_ONLY and parameter.name not in ("seed", "ids")

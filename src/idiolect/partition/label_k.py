@@ -100,7 +100,7 @@ def assign_classes(
 
 
 def _equal_shares(pool: LabelPool, held: NDArray[np.int64]) -> NDArray[np.int64]:
-    """floor(n_c / r_c) for each class, at least one row."""
+    """Returns floor(n_c / r_c) for each class, at least one row."""
     holders = held.sum(axis=0)
     short = np.flatnonzero(pool.class_sizes < holders)
     if short.size:

@@ -65,7 +65,7 @@ def lognormal_2class(
 
 
 def _first_counts(pool: LabelPool, n_clients: int, per_client: int) -> NDArray[np.int64]:
-    """Ten rows of each of a client's classes, [K, C]."""
+    """Counts ten rows of each of a client's classes, [K, C]."""
     counts = np.zeros((n_clients, pool.classes.size), dtype=np.int64)
     for user, position in np.ndindex(n_clients, per_client):
         counts[user, (user + position) % pool.classes.size] += FIRST_SAMPLES
@@ -82,7 +82,7 @@ def _first_counts(pool: LabelPool, n_clients: int, per_client: int) -> NDArray[n
 def _wanted(
     pool: LabelPool, n_clients: int, per_client: int, sigma: float, extra: tuple[int, int]
 ) -> NDArray[np.int64]:
-    """m for each client and position, [K, L]."""
+    """Draws m for each client and position, [K, L]."""
     n_classes = pool.classes.size
     amounts = pool.random.lognormal(0.0, sigma, size=(n_classes, n_clients, per_client))
     free = np.maximum(pool.class_sizes - n_clients, 0)[:, None, None]

@@ -123,11 +123,10 @@ def to_latex(
     cells = [[latex_text(cell) for cell in row] for row in rows]
     for row, column in bold:
         cells[row][column] = rf"\textbf{{{cells[row][column]}}}"
-    lines = [rf"\begin{{tabular}}{{{columns or _first_left(rows[0])}}}", top]
-    for place, line in enumerate(cells):
-        if place == 1 or place in rules_before:
-            lines.append(middle)
-        lines.append(" & ".join(line) + r" \\")
+    header, *body = [" & ".join(row) + r" \\" for row in cells]
+    lines = [rf"\begin{{tabular}}{{{columns or _first_left(rows[0])}}}", top, header, middle]
+    for place, line in enumerate(body, 1):
+        lines += [middle, line] if place in rules_before else [line]
     lines += [bottom, r"\end{tabular}"]
     if caption:
         lines = [r"\begin{table}", rf"\caption{{{latex_text(caption)}}}", *lines, r"\end{table}"]

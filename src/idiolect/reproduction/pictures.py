@@ -20,6 +20,7 @@ from idiolect.reports import (
     profile_figure,
     scatter_figure,
     settings_figure,
+    to_csv,
 )
 from idiolect.reproduction.compared_number import ComparedNumber
 from idiolect.reproduction.papers import PaperFigure
@@ -32,8 +33,7 @@ def write_figure_files(
     points: pd.DataFrame, figure: PaperFigure, folder: Path, request: ReproductionRequest
 ) -> None:
     """Writes ``<id>-points.csv``, and ``<id>.png`` or the formats that are asked for."""
-    csv = points.to_csv(index=False, lineterminator="\n")
-    write_atomically(folder / f"{figure.id}-points.csv", csv)
+    write_atomically(folder / f"{figure.id}-points.csv", to_csv(points))
     title = f"{figure.id} (quick)" if request.quick else figure.id
     for kind in request.formats:
         picture = DRAWINGS[figure.kind](points, figure, title)

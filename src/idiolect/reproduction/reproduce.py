@@ -14,10 +14,18 @@ from idiolect.reproduction.figures import reproduce_figure
 from idiolect.reproduction.papers import figure, figures, papers, table, tables
 from idiolect.reproduction.reproduction_result import Reproduction
 from idiolect.reproduction.request import ReproductionRequest
+from idiolect.reproduction.studies.study_figures import STUDY_KINDS
 from idiolect.reproduction.tables import reproduce_table
 from idiolect.statistics.local_degradation import DELTAS
 
 __all__ = ["Reproduction", "ids", "reproduce"]
+
+REQUEST_KEYWORDS = (
+    "preset",
+    "precision",
+    "delta",
+    "formats",
+)  # of ``reproduce``, fields of ``ReproductionRequest``
 
 
 def ids() -> list[str]:
@@ -31,11 +39,8 @@ def reproduce(
     columns: Sequence[str] = (),
     methods: Sequence[str] = (),
     seeds: int | None = None,
-    preset: str = "paper",
-    best_of_grid: bool = False,
-    delta: str = "selection",
     quick: bool = False,
-    formats: Sequence[str] = ("png",),
+    best_of_grid: bool = False,
     execution: Execution | None = None,
     **settings: Any,
 ) -> Reproduction:
@@ -47,39 +52,37 @@ def reproduce(
         methods: names of methods; all by default.
         seeds: number of seeds, from 0 on; by default as many runs as the paper averages (five of PersFL, one of the
             others), and one with ``quick``.
-        preset: preset of the scenarios.
+        quick: uses the embedded data, few clients and few rounds; shows that it works and is never compared.
         best_of_grid: runs every setting that the paper's authors tried and takes the best of each scenario, as the
             paper does; for MAP's tables and the figure that is made of them.
-        delta: where a figure of local degradation (FedPHP, figure 6) compares the downloaded model with the client's
-            last personalised one: at the client's next ``selection``, or at the next ``round`` as the paper's equation
-            4 is written, which is read in rounds that evaluate all clients.
-        quick: uses the embedded data, few clients and few rounds; shows that it works and is never compared.
-        formats: file formats of a figure's picture: png, svg, pdf.
         execution: how the runs are made; its ``out`` holds the runs and a folder with the table.  Interrupted runs are
             always resumed.
-        settings: fields of ``Execution``; see ``run``.
+        settings: fields of ``Execution``, see ``run``, and any of these:
+            ``preset``: preset of the scenarios; ``paper`` by default.
+            ``precision``: number format of all runs, the only setting that may differ from the paper's.
+            ``delta``: where a figure of local degradation (FedPHP, figure 6) compares the downloaded model with the
+            client's last personalised one: at the client's next ``selection``, or at the next ``round`` as the paper's
+            equation 4 is written, which is read in rounds that evaluate all clients.
+            ``formats``: file formats of a figure's picture: png, svg, pdf.
     """
-    execution, chosen = split_keywords(execution, settings)
-    for name in chosen:
-        raise UserError(f"{name} cannot be set: a reproduction runs the settings of the paper")
-    for name in formats:
-        refuse_unknown_choice("a format", name, IMAGE_FORMATS)
+    asked = {key: settings.pop(key) for key in REQUEST_KEYWORDS if key in settings}
+    execution, others = split_keywords(execution, settings)
+    for name in others:
+        raise UserError(f"{name} cannot be set in a reproduction, which runs the settings of the paper")
     if id not in ids():
         raise unknown_name("table or figure", id, ids())
     if seeds is None:
         seeds = 1 if quick else papers()[id.partition("-")[0]].seeds
     refuse_outside("seeds", seeds, 1)
-    _refuse_needless_delta(id, delta)
     request = ReproductionRequest(
-        preset,
-        tuple(range(seeds)),
-        quick,
+        seeds=tuple(range(seeds)),
+        quick=quick,
         columns=tuple(columns),
         methods=tuple(name.strip().lower().replace("-", "_") for name in methods),
-        formats=tuple(formats),
-        delta=delta,
         grid=_settings_tried(id) if best_of_grid else {},
+        **asked,
     )
+    _refuse_needless(id, request)
     if quick:
         execution = replace(execution, checkpoint_every=1)
     if id in {found.id for found in tables()}:
@@ -87,11 +90,16 @@ def reproduce(
     return reproduce_figure(figure(id), request, execution)
 
 
-def _refuse_needless_delta(id: str, delta: str) -> None:
-    refuse_unknown_choice("delta", delta, DELTAS)
+def _refuse_needless(id: str, request: ReproductionRequest) -> None:
+    """Refuses unknown formats, and a delta or precision where nothing has one."""
+    for name in request.formats:
+        refuse_unknown_choice("a format", name, IMAGE_FORMATS)
+    refuse_unknown_choice("delta", request.delta, DELTAS)
     own = [found.id for found in figures() if found.kind == "degradation"]
-    if delta != DELTAS[0] and id not in own:
+    if request.delta != DELTAS[0] and id not in own:
         raise UserError(f"{id} shows no local degradation, only {', '.join(own)} does; leave delta out")
+    if request.precision is not None and id in {found.id for found in figures() if found.kind in STUDY_KINDS}:
+        raise UserError(f"{id} shows single networks, which train in float32; leave precision out")
 
 
 def _settings_tried(id: str) -> dict[str, list[dict[str, Any]]]:

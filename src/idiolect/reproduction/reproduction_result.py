@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from idiolect.records import write_atomically
+from idiolect.reports import to_csv, to_latex, to_markdown
 from idiolect.reproduction.compared_number import ComparedNumber
 from idiolect.reproduction.quick_experiment import QUICK_NOTE
 from idiolect.reproduction.request import ReproductionRequest
@@ -20,7 +19,6 @@ CSV_COLUMNS = (
     *("row", "column", "value", "low", "high", "seeds", "spread", "paper", "paper_spread"),
     *("difference", "within", "unit", "ran_as", "rule", "missing", "failed", "quick"),
 )
-LATEX = {"&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "±": r"$\pm$", "$": r"\$"}
 
 
 @dataclass(frozen=True)
@@ -69,6 +67,8 @@ def _notes(
     several = len(request.seeds) > 1
     found = [QUICK_NOTE] if request.quick else ["measured, and the paper's number in brackets"]
     found.append(f"preset {request.preset}, {len(request.seeds)} seed{'s' if several else ''}")
+    if request.precision is not None:
+        found.append(f"all runs compute in {request.precision}")
     if several:
         found.append("±: half the 95 % t interval of the mean over seeds")
     if request.grid:
@@ -128,43 +128,20 @@ def _cell(one: ComparedNumber, quick: bool) -> str:
 
 
 def _markdown(rows: list[list[str]], title: str, notes: Sequence[str]) -> str:
-    rule = [":---", *["---:"] * (len(rows[0]) - 1)]
-    lines = [
-        "| " + " | ".join(text.replace("|", "\\|") for text in row) + " |"
-        for row in [rows[0], rule, *rows[1:]]
-    ]
-    return "\n".join([f"**{title}**", "", *lines, "", *(f"- {note}" for note in notes)]) + "\n"
-
-
-def _csv(numbers: Sequence[ComparedNumber], quick: bool) -> str:
-    target = io.StringIO()
-    writer = csv.writer(target, lineterminator="\n")
-    writer.writerow(CSV_COLUMNS)
-    for one in numbers:
-        low, high = one.interval or (None, None)
-        values = {"low": low, "high": high, "quick": quick}
-        writer.writerow([values[name] if name in values else getattr(one, name) for name in CSV_COLUMNS])
-    return target.getvalue()
+    listed = "".join(f"- {note}\n" for note in notes)
+    return f"**{title}**\n\n{to_markdown(rows)}\n{listed}"
 
 
 def _latex(rows: list[list[str]], title: str, notes: Sequence[str]) -> str:
-    def plain(text: str) -> str:
-        return "".join(LATEX.get(letter, letter) for letter in text)
+    caption = " ".join(f"{sentence}." for sentence in (title, *notes))
+    return to_latex(rows, booktabs=False, caption=caption)
 
-    body = [" & ".join(map(plain, row)) + r" \\" for row in rows]
-    told = " ".join(f"{plain(note)}." for note in notes)
-    return "\n".join(
-        [
-            r"\begin{table}",
-            rf"\caption{{{plain(title)}. {told}}}",
-            rf"\begin{{tabular}}{{l{'r' * (len(rows[0]) - 1)}}}",
-            r"\hline",
-            body[0],
-            r"\hline",
-            *body[1:],
-            r"\hline",
-            r"\end{tabular}",
-            r"\end{table}",
-            "",
-        ]
-    )
+
+def _csv(numbers: Sequence[ComparedNumber], quick: bool) -> str:
+    rows: list[tuple[object, ...]] = [CSV_COLUMNS]
+    for one in numbers:
+        low, high = one.interval or (None, None)
+        values = {**vars(one), "low": low, "high": high, "quick": quick}
+        values |= {"difference": one.difference, "within": one.within}
+        rows.append(tuple(values[name] for name in CSV_COLUMNS))
+    return to_csv(rows)

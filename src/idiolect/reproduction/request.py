@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -29,6 +29,7 @@ class ReproductionRequest:
         every_round: evaluates the selected clients in every round, as figures of single rounds need it.
         delta: for local degradation; see ``MetricReading``.
         grid: settings of methods by name, all of which are run; empty runs each method as the scenario sets it.
+        precision: number format of all runs; None leaves the scenario's.
     """
 
     preset: str = "paper"
@@ -36,10 +37,11 @@ class ReproductionRequest:
     quick: bool = False
     columns: tuple[str, ...] = ()
     methods: tuple[str, ...] = ()
-    formats: tuple[str, ...] = ("png",)
+    formats: Sequence[str] = ("png",)
     every_round: bool = False
     delta: str = "selection"
     grid: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
+    precision: str | None = None
 
     def wants(self, column: str, method: str) -> bool:
         """Whether a column (or scenario) and a method, with or without options, are asked for."""
@@ -53,6 +55,8 @@ class ReproductionRequest:
         found = find_scenario(scenario)
         experiment = replace(found.experiment(method, self.preset), **settings or {}, seed=seed)
         notes = [f"scenario {found.name}, preset {self.preset}"]
+        if self.precision is not None:
+            experiment = replace(experiment, precision=self.precision)
         if self.every_round:
             experiment = replace(experiment, observe="always")
         if self.quick:

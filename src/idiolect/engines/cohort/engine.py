@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import torch
 
-from idiolect.core import Program, Tree
+from idiolect.core import Program, ServerState, Tree
 from idiolect.engines.cohort.cpu.traced_stages import MANY_ROUNDS, TracedStages
 from idiolect.engines.cohort.cuda.compiled_stages import BACKENDS, CompiledStages
 from idiolect.engines.cohort.fallback import warn_slower
@@ -72,7 +72,7 @@ class CohortEngine:
         """Does nothing: rounds are planned by ``plan_ahead``."""
 
     def round(
-        self, program: Program, server: Tree, privates: Mapping[int, Tree], observe: bool
+        self, program: Program, server: ServerState, privates: Mapping[int, Tree], observe: bool
     ) -> Sequence[Outcome]:
         return self._in_chunks(
             privates,
@@ -92,7 +92,7 @@ class CohortEngine:
             self.look_ahead(*coming, done.query)
 
     def settle(
-        self, program: Program, phase: str, server: Tree, privates: Mapping[int, Tree]
+        self, program: Program, phase: str, server: ServerState, privates: Mapping[int, Tree]
     ) -> Sequence[Tree]:
         return self._in_chunks(
             privates,
@@ -101,7 +101,7 @@ class CohortEngine:
         )
 
     def evaluate(
-        self, program: Program, server: Tree, privates: Mapping[int, Tree], split: str
+        self, program: Program, server: ServerState, privates: Mapping[int, Tree], split: str
     ) -> Sequence[Logits]:
         return self._in_chunks(
             privates,

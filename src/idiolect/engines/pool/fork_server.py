@@ -1,7 +1,7 @@
-"""The process from which a pool's workers are forked: a fresh interpreter with torch imported, and nothing else.
+"""The fork server of ``pool``: a fresh interpreter that has imported torch, from which all workers are forked.
 
 A fork of the user's own process would inherit its threads and locks and, beside a GPU, CUDA's state, which PyTorch does
-not allow.  The fork server sees no GPU.  It is started once, early, and serves all pools of the process; its workers
+not allow.  The fork server sees no GPU.  It is started once, early, and serves all pools of the process.  Its workers
 start in milliseconds and share the memory of what it has imported.
 """
 
@@ -25,7 +25,7 @@ from idiolect.errors import UserError
 
 __all__ = ["ForkServer", "fork_server", "main"]
 
-MESSAGE, FILES = 256, 16  # bytes and files of a request at most
+MESSAGE, FILES = 256, 16  # the most bytes and files of a request
 START = "import sys; sys.path[:] = {path!r}; from idiolect.engines.pool.fork_server import main; main({line})"
 ALONE = {
     "CUDA_VISIBLE_DEVICES": "",
@@ -36,7 +36,10 @@ ALONE = {
 
 
 class ForkServer:
-    """The parent's side.  When the line is closed, by whatever end of the parent, server and workers end."""
+    """The fork server as its parent sees it.
+
+    Server and workers end when the parent closes the line, or ends in any way.
+    """
 
     def __init__(self) -> None:
         self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -49,7 +52,7 @@ class ForkServer:
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 env={**os.environ, **ALONE},
-                process_group=0,  # Ctrl-C is the parent's, which then ends the workers
+                process_group=0,  # Ctrl-C goes to the parent alone, which then ends the workers
             )
 
     @property
@@ -57,7 +60,7 @@ class ForkServer:
         return self._line.fileno() >= 0 and self._process.poll() is None
 
     def start(self, files: Sequence[int]) -> int:
-        """Forks a worker that serves with these open files; gives its process number."""
+        """Forks a worker that serves with these open files; returns its process number."""
         worker = self._ask({"do": "start"}, files)
         if worker is None:
             raise UserError(
@@ -68,25 +71,27 @@ class ForkServer:
         return worker
 
     def wait(self, worker: int) -> int | None:
-        """The exit code of a worker once it has ended, below 0 the signal that ended it; None if nobody knows."""
+        """Waits for a worker to end and returns its exit code; None if it is unknown.
+
+        An exit code below 0 is the signal that ended the worker.
+        """
         return self._ask({"do": "wait", "worker": worker})
 
     def end(self, worker: int) -> None:
-        """Ends a worker, if it has not ended."""
+        """Ends a worker, if it has not ended yet."""
         self._ask({"do": "end", "worker": worker})
 
     def close(self) -> None:
-        """Ends the server and its workers, and at once a server that has none and may still be importing torch."""
+        """Ends the server and its workers; a server without workers, which may still be importing torch, is killed."""
         self._line.close()
         if not self._has_started_workers:
             self._process.kill()
         self._process.wait()
 
     def _ask(self, request: dict[str, Any], files: Sequence[int] = ()) -> int | None:
-        """The answer, a number; None when the server has gone.
+        """Sends a request and returns the answer, a number; None if the server has gone.
 
-        An interrupt ends the server, because the answer that is still to come would be read as that to a later
-        request.
+        An interrupt ends the server, because the pending answer would be read as the answer to a later request.
         """
         with self._lock:
             try:
@@ -104,7 +109,10 @@ _running: ForkServer | None = None
 
 
 def fork_server() -> ForkServer:
-    """The fork server of this process, started if need be; a first worker waits until it has imported torch."""
+    """Returns the fork server of this process, which is started if need be.
+
+    The first worker starts when the server has imported torch.
+    """
     global _running
     if _running is None or _running.owner != os.getpid() or not _running.is_alive:
         _running = ForkServer()
@@ -113,17 +121,19 @@ def fork_server() -> ForkServer:
 
 
 def main(number: int) -> None:
-    """The server's side: answers one request after the other until the line is closed.
+    """Runs the fork server: answers one request after the other until the line is closed.
 
     Args:
-        number: of the open file that is its end of the line.
+        number: the open file that is the server's end of the line.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    from idiolect.engines.pool.worker import serve  # noqa: PLC0415 - takes a second, after signals are out of the way
+    from idiolect.engines.pool.worker import run_worker  # noqa: PLC0415 - takes a second; signals must be ignored before
 
-    import_module("torch._dynamo")  # which torch would import at a worker's first gradient, in two seconds
+    import_module(
+        "torch._dynamo"
+    )  # torch would import it at a worker's first gradient, which takes two seconds
     gc.collect()
-    gc.freeze()  # what workers inherit stays: to look through it for garbage would copy its pages
+    gc.freeze()  # a search for garbage would copy the pages that workers share
     workers: set[int] = set()
     line = socket.socket(fileno=number)
     while True:
@@ -139,35 +149,35 @@ def main(number: int) -> None:
             worker = os.fork()
             if worker == 0:
                 line.close()
-                _live(serve, files)
+                _run_and_exit(run_worker, files)
             for file in files:
                 os.close(file)
             workers.add(worker)
             answer = worker
         else:
-            answer = _last_word(request["worker"], request["do"] == "end") if worker in workers else 0
+            answer = _exit_code_of(request["worker"], request["do"] == "end") if worker in workers else 0
             workers.discard(worker)
-        with suppress(OSError):  # the parent has gone, which the next request tells
+        with suppress(OSError):  # the parent has gone; the next request tells
             line.send(str(answer).encode())
     for worker in workers:
         os.kill(worker, signal.SIGKILL)
 
 
-def _last_word(worker: int, end: bool) -> int:
-    """The exit code of a worker, which is ended before if asked."""
+def _exit_code_of(worker: int, end: bool) -> int:
+    """Waits for a worker, ends it before if ``end``, and returns its exit code."""
     if end:
         os.kill(worker, signal.SIGTERM)
     return os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])
 
 
-def _live(serve: Callable[..., None], files: Sequence[int]) -> None:
-    """Runs a worker and ends its process, without what the server would do at its own end."""
+def _run_and_exit(run_worker: Callable[..., None], files: Sequence[int]) -> None:
+    """Runs a worker and ends its process, without the exit handlers of the server."""
     code = 1
     try:
-        serve(*files)
+        run_worker(*files)
         code = 0
     except Exception:
-        sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
+        sys.excepthook(*sys.exc_info())
     finally:
         sys.stdout.flush()
         sys.stderr.flush()

@@ -1,4 +1,10 @@
-"""Shared memory between processes: arrays, and mailboxes through which trees and pickled values travel."""
+"""Shared memory between processes: arrays in mapped files, and mailboxes for trees, methods and networks.
+
+A mailbox puts the bytes of tensors into a file that both processes map; only their layout goes through a pipe, and the
+reader sees the tensors where they lie.  A method is a chain of functions made by other functions, and a user's own
+functions may stand in a script, a notebook or a file that no process can import: such functions and classes are pickled
+by value, all others by name.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +24,15 @@ from typing import Any, NamedTuple
 import cloudpickle
 import numpy as np
 import torch
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 from torch import Tensor
 
 from idiolect.core.trees import Rows, Tree
 from idiolect.engines.numpy_trees import ALIGNMENT, to_arrays, to_tensors
 
 __all__ = [
-    "Letter",
     "Mailbox",
-    "dumped",
+    "Parcel",
     "file_behind",
     "mapped",
     "nameless_file",
@@ -36,14 +41,14 @@ __all__ = [
 ]
 
 
-class _Block(mmap.mmap):
-    """Memory with the number of its file, which stays open as long as an array lies in it."""
+class _MappedBlock(mmap.mmap):
+    """Mapped memory that knows its file, which stays open as long as an array lies in it."""
 
     file: int
 
 
-def shared_empty(shape: tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
-    """As ``numpy.empty``, in memory that another process can map."""
+def shared_empty(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+    """Returns what ``numpy.empty`` does, in memory that another process can map."""
     file = nameless_file()
     os.ftruncate(file, _size(shape, dtype))
     array = mapped(file, shape, dtype)
@@ -51,8 +56,8 @@ def shared_empty(shape: tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
     return array
 
 
-def shared_copy(array: np.ndarray) -> np.ndarray:
-    """The array itself where it lies in such memory, else a copy that does."""
+def shared_copy(array: NDArray[Any]) -> NDArray[Any]:
+    """Returns the array itself if another process can map it, else a copy that can be mapped."""
     if file_behind(array) is not None:
         return array
     copy = shared_empty(array.shape, array.dtype)
@@ -60,26 +65,27 @@ def shared_copy(array: np.ndarray) -> np.ndarray:
     return copy
 
 
-def mapped(file: int, shape: tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
-    """The array of this shape in a file."""
-    block = _Block(file, _size(shape, dtype))
+def mapped(file: int, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+    """Returns the array of this shape in a file."""
+    block = _MappedBlock(file, _size(shape, dtype))
     block.file = os.dup(file)
     weakref.finalize(block, os.close, block.file)
     return np.frombuffer(block, dtype, prod(shape)).reshape(shape)
 
 
-def file_behind(array: np.ndarray) -> int | None:
-    """The file that an array fills from its beginning; None for an array in other memory, or a part of one."""
-    base = array
+def file_behind(array: NDArray[Any]) -> int | None:
+    """Returns the file that an array fills from its beginning; None for other memory, or a part of an array."""
+    base: Any = array
     while isinstance(base, np.ndarray):
-        base = base.base  # type: ignore[assignment]
+        base = base.base
     block = base.obj if isinstance(base, memoryview) else None
-    whole = isinstance(block, _Block) and _size(array.shape, array.dtype) == len(block)
-    return block.file if whole and array.flags.c_contiguous else None
+    if isinstance(block, _MappedBlock) and _size(array.shape, array.dtype) == len(block):
+        return block.file if array.flags.c_contiguous else None
+    return None
 
 
 def nameless_file() -> int:
-    """In memory where the system can, else in its temporary folder."""
+    """Opens a file without a name: in memory if the system can, else in its temporary folder."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("idiolect")
     with tempfile.TemporaryFile() as file:
@@ -87,37 +93,44 @@ def nameless_file() -> int:
 
 
 def _size(shape: tuple[int, ...], dtype: DTypeLike) -> int:
-    """Bytes in whole pages, of which there is at least one."""
+    """Returns the bytes of an array in whole pages, at least one page."""
     return max(1, -(-prod(shape) * np.dtype(dtype).itemsize // mmap.PAGESIZE)) * mmap.PAGESIZE
 
 
-class Letter(NamedTuple):
-    """What a reader needs to find a tree in the mailbox."""
+class Parcel(NamedTuple):
+    """What a reader needs to find a value in a mailbox.
+
+    Args:
+        layout: the pickled value without the bytes of its arrays.
+        places: offset and size in bytes of each array.
+        size: of the whole mailbox.
+        n_stacked: how many trees were put in as rows of one; None for any other value.
+    """
 
     layout: bytes
-    places: list[tuple[int, int]]  # (offset, bytes) of each tensor
-    size: int  # of the whole mailbox
-    n_stacked: int | None = None  # trees that were put in as rows of one
+    places: list[tuple[int, int]]
+    size: int
+    n_stacked: int | None = None
 
 
 class Mailbox:
-    """Room for one tree at a time; what is put in replaces what was there.  It grows as needed.
+    """Holds one value at a time in shared memory, which grows as needed; a new value replaces the old one.
 
     Args:
-        file: of a mailbox that another process has made; none makes a new one.
+        file: of a mailbox that another process has made; None makes a new mailbox.
     """
 
     def __init__(self, file: int | None = None) -> None:
         self.file = nameless_file() if file is None else file
         self._map: mmap.mmap | None = None
 
-    def put(self, tree: Tree) -> Letter:
+    def put(self, tree: Tree) -> Parcel:
         return self.put_anything(to_arrays(tree))
 
-    def put_anything(self, value: Any) -> Letter:
-        """A value of any kind, functions and networks included."""
+    def put_anything(self, value: Any) -> Parcel:
+        """Puts in a value of any kind, functions and networks included."""
         buffers: list[pickle.PickleBuffer] = []
-        layout = dumped(value, buffers)
+        layout = _dumped(value, buffers)
         places, end = [], 0
         for buffer in buffers:
             size = buffer.raw().nbytes
@@ -126,33 +139,33 @@ class Mailbox:
         room = self._room(end)
         for (offset, size), buffer in zip(places, buffers, strict=True):
             room[offset : offset + size] = np.frombuffer(buffer.raw(), np.uint8)
-        return Letter(layout, places, self._capacity())
+        return Parcel(layout, places, self._capacity())
 
-    def look(self, letter: Letter) -> Tree:
-        """The tree where it lies: valid until the next ``put``, and not to be written to."""
-        return _read(letter, self._room(letter.size))
-
-    def look_at_anything(self, letter: Letter) -> Any:
-        """What ``put_anything`` put in; its arrays lie in the mailbox."""
-        return pickle.loads(letter.layout, buffers=_slices(letter, self._room(letter.size)))
-
-    def put_all(self, trees: Sequence[Tree]) -> Letter:
-        """Several trees, which stay stacked if they are."""
+    def put_all(self, trees: Sequence[Tree]) -> Parcel:
+        """Puts in several trees; stacked trees stay stacked."""
         if isinstance(trees, Rows):
             return self.put(trees.stacked)._replace(n_stacked=len(trees))
         return self.put(list(trees))
 
-    def look_at_all(self, letter: Letter) -> Sequence[Tree]:
-        """What ``put_all`` put in, where it lies: valid until the next ``put``, and not to be written to."""
-        found = self.look(letter)
-        return found if letter.n_stacked is None else Rows(found, letter.n_stacked)
+    def look(self, parcel: Parcel) -> Any:
+        """Returns the tree where it lies: valid until the next ``put``, and not to be written to."""
+        return _read(parcel, self._room(parcel.size))
 
-    def take(self, letter: Letter) -> Tree:
-        """A copy of the tree, all of it in one block of memory."""
-        end = max((offset + size for offset, size in letter.places), default=0)
+    def look_at_anything(self, parcel: Parcel) -> Any:
+        """Returns what ``put_anything`` put in; its arrays lie in the mailbox."""
+        return pickle.loads(parcel.layout, buffers=_slices(parcel, self._room(parcel.size)))
+
+    def look_at_all(self, parcel: Parcel) -> Sequence[Any]:
+        """Returns what ``put_all`` put in, where it lies: valid until the next ``put``, and not to be written to."""
+        found: Sequence[Any] = self.look(parcel)
+        return found if parcel.n_stacked is None else Rows(found, parcel.n_stacked)
+
+    def take(self, parcel: Parcel) -> Any:
+        """Returns a copy of the tree, all of it in one block of memory."""
+        end = max((offset + size for offset, size in parcel.places), default=0)
         block = torch.empty(end, dtype=torch.uint8).numpy()
-        block[:] = self._room(letter.size)[:end]
-        return _read(letter, block)
+        block[:] = self._room(parcel.size)[:end]
+        return _read(parcel, block)
 
     def close(self) -> None:
         self._map = None
@@ -161,7 +174,8 @@ class Mailbox:
     def _capacity(self) -> int:
         return len(self._map) if self._map is not None else 0
 
-    def _room(self, size: int) -> np.ndarray:
+    def _room(self, size: int) -> NDArray[np.uint8]:
+        """Returns the mailbox's memory, mapped anew if it is smaller than ``size``."""
         if size > self._capacity() or self._map is None:
             size = max(size, 2 * self._capacity(), mmap.PAGESIZE)
             size = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
@@ -171,27 +185,29 @@ class Mailbox:
         return np.frombuffer(self._map, np.uint8)
 
 
-def _read(letter: Letter, room: np.ndarray) -> Tree:
-    return to_tensors(pickle.loads(letter.layout, buffers=_slices(letter, room)))
+def _read(parcel: Parcel, room: NDArray[np.uint8]) -> Any:
+    return to_tensors(pickle.loads(parcel.layout, buffers=_slices(parcel, room)))
 
 
-def _slices(letter: Letter, room: np.ndarray) -> list[np.ndarray]:
-    return [room[offset : offset + size] for offset, size in letter.places]
+def _slices(parcel: Parcel, room: NDArray[np.uint8]) -> list[NDArray[np.uint8]]:
+    return [room[offset : offset + size] for offset, size in parcel.places]
 
 
-def dumped(value: Any, buffers: list[pickle.PickleBuffer]) -> bytes:
-    """What ``pickle.loads`` makes an equal value of; the memory of arrays and tensors is put into ``buffers``."""
+def _dumped(value: Any, buffers: list[pickle.PickleBuffer]) -> bytes:
+    """Pickles a value for a fresh process; the memory of arrays and tensors is added to ``buffers``."""
     file = io.BytesIO()
     _Pickler(file, protocol=5, buffer_callback=buffers.append).dump(value)
     return file.getvalue()
 
 
-class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no types
+    """Pickles tensors as arrays, and functions and classes by value where no other process can import them."""
+
     def reducer_override(self, obj: Any) -> Any:
         if type(obj) is Tensor and _is_like_an_array(obj):
             return torch.from_numpy, (obj.numpy(),)
         if isinstance(obj, FunctionType | type):
-            _travel_by_value(obj.__module__)
+            _register_by_value(obj.__module__)
         return super().reducer_override(obj)
 
 
@@ -201,8 +217,8 @@ def _is_like_an_array(tensor: Tensor) -> bool:
 
 
 @cache
-def _travel_by_value(module: str | None) -> None:
-    """Registers a module that is here but that a process with the same path could not import."""
+def _register_by_value(module: str | None) -> None:
+    """Registers a module that is loaded here but that a process with the same path could not import."""
     if module is None or module == "__main__" or module not in sys.modules:
         return  # cloudpickle takes these by value
     root = module.partition(".")[0]

@@ -1,7 +1,8 @@
-"""The life of a pool's worker: it serves one call after the other until its pipe closes.
+"""The worker process of ``pool``: it is started by the fork server and answers calls until its pipe closes.
 
 A worker is a fresh process.  It receives the method and the data once, the data in memory that it shares with all
-others, and for every call the server's state and its clients' private rows through shared memory.
+other workers.  For every call it finds the server's state and its clients' private state in shared memory, and puts
+its answers there.
 """
 
 from __future__ import annotations
@@ -21,41 +22,58 @@ import torch
 
 from idiolect.core import Clock, Program
 from idiolect.engines.cohort.engine import CohortEngine
-from idiolect.engines.cpu_tuning import give_way, settle_on_one_core
+from idiolect.engines.cpu_tuning import tune_for_one_core, yield_to_waker
 from idiolect.engines.loop import LoopEngine
 from idiolect.engines.pool.fork_server import ForkServer, fork_server
-from idiolect.engines.pool.shared_memory import Letter, Mailbox, file_behind, mapped, shared_copy
-from idiolect.engines.worker_calls import Call, answer, answer_or_error, worker_engine
+from idiolect.engines.pool.shared_memory import Mailbox, Parcel, file_behind, mapped, shared_copy
+from idiolect.engines.worker_calls import EngineCall, answer, answer_or_error, worker_engine
 from idiolect.engines.workload import Workload
 from idiolect.errors import UserError
 from idiolect.federation import ByClient
 
-__all__ = ["Ahead", "Luggage", "Task", "Worker", "start_worker"]
+__all__ = ["ComingRound", "PoolWorker", "WorkerData", "WorkerTask", "run_worker", "start_worker"]
 
 UNSENDABLE = (pickle.PicklingError, TypeError, AttributeError, ValueError, RuntimeError)  # what pickle raises
 
 
-class Task(NamedTuple):
-    """A call for some clients."""
+class WorkerTask(NamedTuple):
+    """A call for some clients, with the server's state and the clients' private state in mailboxes."""
 
-    call: Call
-    server: Letter
+    call: EngineCall
+    server: Parcel
     clients: list[int]
-    privates: Letter
+    privates: Parcel
 
 
-class Ahead(NamedTuple):
-    """The clients of a round that is to come, and its moment; it is not answered."""
+class ComingRound(NamedTuple):
+    """Tells a worker which clients it will get in a coming round; the worker does not answer."""
 
     clock: Clock
     clients: list[int]
 
 
-class Luggage:
-    """What every worker of a pool needs from the start, in shared memory.
+class WorkerSetup(NamedTuple):
+    """Tells a worker how to read the data that it starts with.
 
-    Inputs that lie in shared memory already are not copied.  ``server`` is where the server's state is put for all
-    workers.
+    Args:
+        path: where the parent finds modules.
+        parcel: of the workload and the program.
+        shape, dtype: of the inputs.
+    """
+
+    path: list[str]
+    parcel: Parcel
+    shape: tuple[int, ...]
+    dtype: str
+
+
+class WorkerData:
+    """What all workers of a pool need from the start, in shared memory.
+
+    Inputs that lie in shared memory already are not copied.
+
+    Attributes:
+        server: the mailbox of the server's state, for all workers.
     """
 
     def __init__(self, work: Workload, program: Program) -> None:
@@ -65,7 +83,7 @@ class Luggage:
         parts = (replace(work.for_workers(), x=work.x[:0].clone()), program)
         self.server, self._rest = Mailbox(), Mailbox()
         try:
-            self.letter = self._rest.put_anything(parts)
+            self._parcel = self._rest.put_anything(parts)
         except BaseException as error:
             self.close()
             if not isinstance(error, UNSENDABLE):
@@ -82,136 +100,133 @@ class Luggage:
         return [inputs, self._rest.file]
 
     @property
-    def label(self) -> Label:
-        return Label(sys.path, self.letter, self._inputs.shape, self._inputs.dtype.str)
+    def setup(self) -> WorkerSetup:
+        return WorkerSetup(sys.path, self._parcel, self._inputs.shape, self._inputs.dtype.str)
 
     def close(self) -> None:
         self.server.close()
         self._rest.close()
 
 
-class Label(NamedTuple):
-    """How a worker unpacks the luggage.
+@dataclass(eq=False)
+class PoolWorker:
+    """A worker as the parent sees it.
 
     Args:
-        path: where the parent finds modules.
-        shape, dtype: of the inputs.
+        process: its process number.
+        home: the fork server that started it.
     """
 
-    path: list[str]
-    letter: Letter
-    shape: tuple[int, ...]
-    dtype: str
-
-
-@dataclass(eq=False)
-class Worker:
     process: int
     home: ForkServer
     pipe: Connection
     inbox: Mailbox
     outbox: Mailbox
 
-    def send(self, message: Label | Task | Ahead) -> None:
+    def send(self, message: WorkerSetup | WorkerTask | ComingRound) -> None:
         with suppress(OSError):  # a dead worker is found when its answer is missing
             self.pipe.send(message)
 
-    def answer(self) -> Letter | None:
-        """What it sent back; None when it died."""
+    def answer(self) -> Parcel | None:
+        """Returns the worker's answer, or None if the worker died.
+
+        Raises:
+            UserError, RuntimeError: as the worker did.
+        """
         try:
-            answer: Letter | Exception = self.pipe.recv()
+            answer: Parcel | Exception = self.pipe.recv()
         except (EOFError, OSError):
             return None
         if isinstance(answer, Exception):
             raise answer
         return answer
 
-    def read(self, answer: Letter) -> Sequence[Any]:
-        """Trees with memory of their own; stacked, they lie in the outbox until the worker has another task."""
+    def read(self, answer: Parcel) -> Sequence[Any]:
+        """Returns the trees of an answer, copied; stacked trees lie in the outbox until the worker's next task."""
         if answer.n_stacked is None:
-            return self.outbox.take(answer)  # type: ignore[no-any-return]
+            copied: Sequence[Any] = self.outbox.take(answer)
+            return copied
         return self.outbox.look_at_all(answer)
 
     def exit_code(self) -> int | None:
-        """Of a worker that died; None where nobody knows."""
+        """Returns the exit code of a worker that died, or None if it is unknown."""
         return self.home.wait(self.process)
 
     def close(self) -> None:
-        """Ends the worker; one that died has been waited for by ``exit_code``."""
+        """Ends the worker; ``exit_code`` has waited for one that died."""
         self.pipe.close()
         self.home.end(self.process)
         self.inbox.close()
         self.outbox.close()
 
 
-def start_worker(luggage: Luggage) -> Worker:
-    """Forks a worker and sends it the luggage."""
+def start_worker(data: WorkerData) -> PoolWorker:
+    """Has the fork server start a worker, and sends it the data."""
     home = fork_server()
     ours, theirs = Pipe()
     inbox, outbox = Mailbox(), Mailbox()
     try:
         with theirs:
-            files = [theirs.fileno(), luggage.server.file, inbox.file, outbox.file, *luggage.files]
-            worker = Worker(home.start(files), home, ours, inbox, outbox)
+            files = [theirs.fileno(), data.server.file, inbox.file, outbox.file, *data.files]
+            worker = PoolWorker(home.start(files), home, ours, inbox, outbox)
     except BaseException:
         for opened in (ours, inbox, outbox):
             opened.close()
         raise
-    worker.send(luggage.label)
+    worker.send(data.setup)
     return worker
 
 
-def serve(line: int, server: int, inbox: int, outbox: int, inputs: int, rest: int) -> None:
-    """A worker from its start to the end of its pipe.
+def run_worker(line: int, server: int, inbox: int, outbox: int, inputs: int, rest: int) -> None:
+    """Runs a worker from its start to the end of its pipe.
 
     Args:
-        line: the open file of its end of the pipe; the others are those of mailboxes and of the luggage.
+        line: the open file of the worker's end of the pipe; the others are those of mailboxes and of its data.
     """
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    settle_on_one_core()
-    give_way()
+    tune_for_one_core()
+    yield_to_waker()
     with suppress(EOFError, OSError), Connection(line) as pipe:  # the parent has gone
-        unpacked = answer_or_error(_unpack, pipe.recv(), inputs, Mailbox(rest))
-        desk = _Desk(Mailbox(server), Mailbox(inbox), Mailbox(outbox))
+        loaded = answer_or_error(_load, pipe.recv(), inputs, Mailbox(rest))
+        mailboxes = _WorkerMailboxes(Mailbox(server), Mailbox(inbox), Mailbox(outbox))
         gc.freeze()  # what is here now stays: to look through it for garbage takes milliseconds
         while True:
             message = pipe.recv()
-            if isinstance(message, Ahead):
-                answer_or_error(
-                    _prepare, message, unpacked
-                )  # what is wrong comes up again in the round itself
-            elif isinstance(unpacked, Exception):
-                pipe.send(unpacked)
+            if isinstance(message, ComingRound):
+                if not isinstance(loaded, Exception):
+                    answer_or_error(_prepare, message, loaded)  # an error comes up again in the round itself
+            elif isinstance(loaded, Exception):
+                pipe.send(loaded)
             else:
-                pipe.send(answer_or_error(_answer, message, unpacked, desk))
+                pipe.send(answer_or_error(_answer, message, loaded, mailboxes))
 
 
-class _Unpacked(NamedTuple):
+class _LoadedEngine(NamedTuple):
     engine: LoopEngine | CohortEngine
     program: Program
 
 
-class _Desk(NamedTuple):
-    """Mailboxes: of the server's state, and of what comes in and goes out."""
+class _WorkerMailboxes(NamedTuple):
+    """Mailboxes of the server's state, and of what comes in and goes out."""
 
     server: Mailbox
     inbox: Mailbox
     outbox: Mailbox
 
 
-def _unpack(label: Label, inputs: int, rest: Mailbox) -> _Unpacked:
-    sys.path[:] = label.path
-    work, program = rest.look_at_anything(label.letter)
-    x = torch.from_numpy(mapped(inputs, label.shape, label.dtype))
-    return _Unpacked(worker_engine(replace(work, x=x), program), program)
+def _load(setup: WorkerSetup, inputs: int, rest: Mailbox) -> _LoadedEngine:
+    sys.path[:] = setup.path
+    work, program = rest.look_at_anything(setup.parcel)
+    x = torch.from_numpy(mapped(inputs, setup.shape, setup.dtype))
+    return _LoadedEngine(worker_engine(replace(work, x=x), program), program)
 
 
-def _answer(task: Task, unpacked: _Unpacked, desk: _Desk) -> Letter:
-    privates = ByClient(task.clients, desk.inbox.look_at_all(task.privates))
-    server = desk.server.look(task.server)
-    return desk.outbox.put_all(answer(unpacked.engine, unpacked.program, task.call, server, privates))
+def _answer(task: WorkerTask, loaded: _LoadedEngine, mailboxes: _WorkerMailboxes) -> Parcel:
+    privates = ByClient(task.clients, mailboxes.inbox.look_at_all(task.privates))
+    server = mailboxes.server.look(task.server)
+    return mailboxes.outbox.put_all(answer(loaded.engine, loaded.program, task.call, server, privates))
 
 
-def _prepare(ahead: Ahead, unpacked: _Unpacked) -> None:
-    if isinstance(unpacked.engine, CohortEngine):
-        unpacked.engine.look_ahead(replace(unpacked.program, clock=ahead.clock), ahead.clients)
+def _prepare(coming: ComingRound, loaded: _LoadedEngine) -> None:
+    if isinstance(loaded.engine, CohortEngine):
+        loaded.engine.look_ahead(replace(loaded.program, clock=coming.clock), coming.clients)

@@ -1,6 +1,6 @@
-"""ray: the cohort sharded over the workers of a RayEngine cluster; private state stays with them between rounds."""
+"""The engine ``ray``: splits the cohort over the workers of a Ray cluster, which keep private rows between rounds."""
 
 from idiolect.engines.ray.engine import RayEngine
-from idiolect.engines.ray.residence import Residence
+from idiolect.engines.ray.residence import ResidentRows
 
-__all__ = ["RayEngine", "Residence"]
+__all__ = ["RayEngine", "ResidentRows"]

@@ -1,8 +1,8 @@
-"""ray: the cohort sharded over the workers of a Ray cluster, which keep their clients' private rows between rounds.
+"""The engine ``ray``: splits the cohort over the workers of a Ray cluster, which keep private rows between rounds.
 
-A call goes to each worker once, with its clients; the server's state goes through the object store once for all.
-What comes back in place of a private tree is a receipt.  A row that is lost with its worker is made again from the
-last copy that the driver has, by the same calls: all of them are seeded and pure, so that the numbers are the same.
+A call goes to each worker once, with its clients; the server's state goes through the object store once for all
+workers.  In place of a private tree a receipt comes back.  A row that is lost with its worker is computed again from
+the last copy that the driver has, by the same calls: all of them are seeded and pure, so the numbers are the same.
 """
 
 from __future__ import annotations
@@ -14,42 +14,48 @@ from typing import Any
 
 import ray
 
-from idiolect.core import Program, Tree
+from idiolect.core import Program, ServerState, Tree
 from idiolect.core.trees import flatten, tree_leaves
-from idiolect.engines.balance import share_out
+from idiolect.engines.balance import shares_by_owner
 from idiolect.engines.contract import Logits, Outcome
 from idiolect.engines.numpy_trees import copied_tensors, to_arrays
 from idiolect.engines.ray.connection import connect
 from idiolect.engines.ray.messages import (
-    Answer,
-    Errand,
-    Given,
-    Held,
-    Lost,
-    Moved,
-    Receipt,
-    Redone,
-    Source,
-    Step,
+    KeptRow,
+    LostRows,
+    MovedRow,
+    RecomputedRow,
+    Reference,
+    RemoteCall,
+    RowReceipt,
+    RowSource,
+    SentRow,
+    WorkerAnswer,
+    WorkerRequest,
+    private_of,
 )
-from idiolect.engines.ray.residence import Entry, Ledger, Residence
-from idiolect.engines.ray.workers import Crew
-from idiolect.engines.worker_calls import TRIES, Call, amounts
+from idiolect.engines.ray.residence import LedgerEntry, ResidentRows, RowLedger
+from idiolect.engines.ray.workers import RayWorkers
+from idiolect.engines.worker_calls import TRIES, EngineCall, amounts
 from idiolect.engines.workload import Workload
 from idiolect.errors import UserError
 from idiolect.federation import Store
 
 __all__ = ["RayEngine"]
 
+CHANGES = ("round", "settle")  # calls that give clients new rows
+
 
 @dataclass
 class RayEngine:
-    """Args:
-    workers: of the cluster; None takes one for every core it has, or one for every share of a GPU.
-    address: of the cluster; None for ``RAY_ADDRESS``, or a cluster of its own on this machine.
-    gpus_per_worker: a share of a GPU will do; 0 computes on cores.
-    copy_every: shared models after which the driver takes a copy of the rows that changed.
-    say: hears of a worker that died.
+    """Runs clients in the workers of a Ray cluster.
+
+    Args:
+        workers: of the cluster; None takes one for every core that it has, or one for every share of a GPU.
+        address: of the cluster; None takes ``RAY_ADDRESS``, or starts a cluster on this machine.
+        gpus_per_worker: may be a part of a GPU; 0 computes on cores.
+        copy_every: shared models after which the driver copies the rows that changed.
+        say: is told of a worker that died.
     """
 
     work: Workload
@@ -58,57 +64,63 @@ class RayEngine:
     gpus_per_worker: float = 0.0
     copy_every: int = 5
     say: Callable[[str], None] = lambda sentence: None
-    _crew: Crew | None = None
+    _workers: RayWorkers | None = None
     _disconnect: Callable[[], None] | None = None
-    _ledger: Ledger = field(default_factory=Ledger)
-    _program: tuple[Program, Any] | None = None
-    _server: tuple[Tree, Any] | None = None
-    _since_copy: set[Any] = field(default_factory=set)
+    _ledger: RowLedger = field(default_factory=RowLedger)
+    _program: tuple[Program, Reference] | None = None
+    _server: tuple[ServerState, Reference] | None = None
+    _since_copy: set[Reference] = field(default_factory=set)
 
     def prepare(self, program: Program, clients: list[int]) -> None:
         """Does nothing: workers get a round when it begins."""
 
     def round(
-        self, program: Program, server: Tree, privates: Mapping[int, Tree], observe: bool
+        self, program: Program, server: ServerState, privates: Mapping[int, Tree], observe: bool
     ) -> list[Outcome]:
-        return self._map(Call("round", program.clock, observe), program, server, privates)
+        return self._map(EngineCall("round", program.clock, observe), program, server, privates)
 
     def plan_ahead(self, upcoming: Iterator[tuple[Program, list[int]]]) -> None:
-        """Does nothing."""
+        """Does nothing: batches are planned by the workers."""
 
-    def settle(self, program: Program, phase: str, server: Tree, privates: Mapping[int, Tree]) -> list[Tree]:
-        return self._map(Call("settle", program.clock, phase), program, server, privates)
+    def settle(
+        self, program: Program, phase: str, server: ServerState, privates: Mapping[int, Tree]
+    ) -> list[Tree]:
+        return self._map(EngineCall("settle", program.clock, phase), program, server, privates)
 
     def evaluate(
-        self, program: Program, server: Tree, privates: Mapping[int, Tree], split: str
+        self, program: Program, server: ServerState, privates: Mapping[int, Tree], split: str
     ) -> list[Logits]:
-        return self._map(Call("evaluate", program.clock, split), program, server, privates)
+        return self._map(EngineCall("evaluate", program.clock, split), program, server, privates)
 
-    def residence(self, store: Store) -> Residence:
+    def residence(self, store: Store) -> ResidentRows:
         """Returns rows that stay with the workers; copies of them go to ``store``."""
-        return Residence(store, self)
+        return ResidentRows(store, self)
 
-    def fetch(self, receipts: dict[int, Receipt]) -> dict[int, Tree]:
-        """The rows that receipts stand for."""
+    def fetch(self, receipts: dict[int, RowReceipt]) -> dict[int, Tree]:
+        """Returns the rows that receipts stand for."""
         if not receipts:
             return {}
         assert self._program is not None and self._server is not None
         program, server = self._program[0], self._server[0]
-        rows = self._map(Call("fetch", program.clock, None), program, server, receipts)
+        rows = self._map(EngineCall("fetch", program.clock, None), program, server, receipts)
         return dict(zip(receipts, rows, strict=True))
 
-    def copied(self, receipts: Iterable[Receipt], recall: Callable[[int], Tree]) -> None:
-        """The driver has a copy of these rows, which ``recall`` gives by client."""
+    def copied(self, receipts: Iterable[RowReceipt], recall: Callable[[int], Tree]) -> None:
+        """Notes that the driver has a copy of these rows.
+
+        Args:
+            recall: returns the copy of a client's row.
+        """
         for receipt in receipts:
             entry = self._ledger.entries[receipt.number]
-            entry.base, entry.steps = _recalling(recall, entry.client), ()
+            entry.base, entry.calls = _recalling(recall, entry.client), ()
         self._since_copy.clear()
 
-    def release(self, receipts: Iterable[Receipt]) -> None:
-        """Nobody will ask for these rows again."""
+    def release(self, receipts: Iterable[RowReceipt]) -> None:
+        """Has the workers forget rows that nobody will ask for again."""
         gone = [(receipt.number, self._ledger.entries.pop(receipt.number)) for receipt in receipts]
-        if self._crew is not None:
-            self._crew.drop((entry.owner, edition) for edition, entry in gone)
+        if self._workers is not None:
+            self._workers.drop((entry.owner, edition) for edition, entry in gone)
 
     @property
     def copy_is_due(self) -> bool:
@@ -123,186 +135,186 @@ class RayEngine:
             self._disconnect()
             self._disconnect = None
 
-    def _map(self, call: Call, program: Program, server: Tree, privates: Mapping[int, Tree]) -> list[Any]:
-        """Has ``call`` answered for every client, in the order of ``privates``."""
-        crew = self._ready()
-        step = Step(call, self._reference_to(program), self._broadcast(server))
-        dispatch = Dispatch(
-            crew, self._ledger, step, self._amounts(program, call, privates), privates, self.say
-        )
+    def _map(
+        self, call: EngineCall, program: Program, server: ServerState, privates: Mapping[int, Tree]
+    ) -> list[Any]:
+        """Returns the answers of all clients to ``call``, in the order of ``privates``."""
+        workers = self._ready()
+        remote = RemoteCall(call, self._reference_to(program), self._broadcast(server))
+        amount = self._amounts(program, call, privates)
+        dispatch = _Dispatch(workers, self._ledger, remote, amount, privates, self.say)
         try:
             answers = dispatch.run()
         except BaseException:
             self._dismiss()
             raise
         if dispatch.kept_rows:
-            self._since_copy.add(step.server)
+            self._since_copy.add(remote.server)
         return answers
 
-    def _amounts(self, program: Program, call: Call, privates: Mapping[int, Tree]) -> dict[int, int]:
+    def _amounts(self, program: Program, call: EngineCall, privates: Mapping[int, Tree]) -> dict[int, int]:
         if call.name == "fetch":
             return dict.fromkeys(privates, 0)
         return amounts(self.work, program, call, privates)
 
-    def _ready(self) -> Crew:
-        """The workers, started when they are first needed."""
+    def _ready(self) -> RayWorkers:
+        """Returns the workers, which are started when they are first needed."""
         if self._disconnect is None:
             self._disconnect = connect(self.address, self.workers)
-        if self._crew is None:
-            self._crew = Crew(self.work, self.workers, self.gpus_per_worker, self.say)
-        return self._crew
+        if self._workers is None:
+            self._workers = RayWorkers(self.work, self.workers, self.gpus_per_worker, self.say)
+        return self._workers
 
     def _dismiss(self) -> None:
-        """Ends the workers; what they kept can be made again."""
-        if self._crew is not None:
-            for worker in list(self._crew.members):
+        """Ends the workers; the rows that they kept can be computed again."""
+        if self._workers is not None:
+            for worker in list(self._workers.members):
                 self._ledger.lose(worker)
-            self._crew.close()
-            self._crew = None
+            self._workers.close()
+            self._workers = None
 
-    def _reference_to(self, program: Program) -> Any:
-        """The method, task and scene in the object store; a moment of the run is sent with each call."""
+    def _reference_to(self, program: Program) -> Reference:
+        """Puts method, task and scene into the object store, once for each program; every call brings its clock."""
         if self._program is None or replace(program, clock=self._program[0].clock) != self._program[0]:
             self._program = program, ray.put(program)
         return self._program[1]
 
-    def _broadcast(self, server: Tree) -> Any:
-        """The server's state in the object store, once for every state."""
+    def _broadcast(self, server: ServerState) -> Reference:
+        """Puts the server's state into the object store, once for each state."""
         if self._server is None or not _same(self._server[0], server):
             self._server = server, ray.put(to_arrays(server))
         return self._server[1]
 
 
-def _same(one: Tree, other: Tree) -> bool:
-    """Whether two trees consist of the very same tensors, of which none is ever written to."""
-    ours, theirs = flatten(one), flatten(other)
-    return ours[1] == theirs[1] and all(a is b for a, b in zip(ours[0], theirs[0], strict=True))
+class _Dispatch:
+    """One call in progress: its clients are shared out to the workers, and again where a worker died.
 
-
-def _recalling(recall: Callable[[int], Tree], client: int) -> Callable[[], Tree]:
-    return lambda: recall(client)
-
-
-CHANGES = ("round", "settle")  # calls that give clients new rows
-
-
-class Dispatch:
-    """Args:
-    amount: work of each client.
-    privates: by client its row, or the receipt for it.
-    say: hears of workers that died.
+    Args:
+        call: with the references that workers need.
+        amount: work of each client.
+        privates: by client its row, or the receipt for it.
+        say: is told of workers that died.
 
     Attributes:
-        kept_rows: workers keep rows that this call has made.
+        kept_rows: whether workers keep rows that this call has made.
     """
 
     def __init__(
         self,
-        crew: Crew,
-        ledger: Ledger,
-        step: Step,
+        workers: RayWorkers,
+        ledger: RowLedger,
+        call: RemoteCall,
         amount: Mapping[int, int],
         privates: Mapping[int, Tree],
         say: Callable[[str], None],
     ) -> None:
-        self._crew, self._ledger, self._step = crew, ledger, step
+        self._workers, self._ledger, self._call = workers, ledger, call
         self._amount, self._privates, self._say = amount, privates, say
-        self._busy: dict[Any, tuple[int, Errand]] = {}
+        self._busy: dict[Reference, tuple[int, WorkerRequest]] = {}
         self._deaths: Counter[int] = Counter()
         self._found: dict[int, Any] = {}
         self._times: dict[int, tuple[float, float]] = {}
         self.kept_rows = False
 
     def run(self) -> list[Any]:
-        """The answers in the order of the clients."""
+        """Returns the answers in the order of the clients."""
         waiting = list(self._privates)
         while waiting or self._busy:
             if waiting:
-                self._hand_out(waiting)
+                self._share_out(waiting)
             (reference,), _ = ray.wait(list(self._busy))
             waiting = self._take(reference)
-        self._crew.measure(self._times)
+        self._workers.measure(self._times)
         return [self._found[client] for client in self._privates]
 
-    def _hand_out(self, clients: list[int]) -> None:
-        """To the workers that have nothing to do; if all have, to all."""
-        members = self._crew.members
+    def _share_out(self, clients: list[int]) -> None:
+        """Sends requests for these clients to the idle workers; if all workers are busy, to all of them."""
+        members = self._workers.members
         idle = set(members) - {worker for worker, _ in self._busy.values()} or set(members)
         amount = {client: self._amount[client] for client in clients}
         owners = {client: entry.owner for client in clients if (entry := self._entry(client))}
-        shares = share_out(amount, owners, {worker: members[worker].speed for worker in sorted(idle)})
-        errands = {worker: self._errand(worker, mine) for worker, mine in shares.items()}
-        for worker, errand in errands.items():
-            self._busy[self._crew.send(worker, errand, self._step.server)] = worker, errand
+        shares = shares_by_owner(amount, owners, {worker: members[worker].speed for worker in sorted(idle)})
+        requests = {worker: self._request(worker, mine) for worker, mine in shares.items()}
+        for worker, request in requests.items():
+            self._busy[self._workers.send(worker, request, self._call.server)] = worker, request
 
-    def _errand(self, worker: int, clients: list[int]) -> Errand:
+    def _request(self, worker: int, clients: list[int]) -> WorkerRequest:
         sources = {client: self._source(worker, client) for client in clients}
-        changes = self._step.call.name in CHANGES
+        changes = self._call.call.name in CHANGES
         editions = {client: self._ledger.new_edition() for client in clients} if changes else {}
-        return Errand(self._step, sources, editions, self._crew.take_drops(worker))
+        return WorkerRequest(self._call, sources, editions, self._workers.take_drops(worker))
 
-    def _source(self, worker: int, client: int) -> Source:
-        entry = self._entry(client)
-        if entry is None:
-            return Given(to_arrays(self._privates[client]))
-        edition = self._privates[client].number
-        if entry.owner is None:
-            return Redone(edition, to_arrays(entry.base()), entry.steps)
-        return (
-            Held(edition) if entry.owner == worker else Moved(edition, self._crew.give(entry.owner, edition))
-        )
-
-    def _entry(self, client: int) -> Entry | None:
-        """What is known of a row for which there is a receipt."""
+    def _source(self, worker: int, client: int) -> RowSource:
+        """Returns where a worker finds a client's row."""
         private = self._privates[client]
-        return self._ledger.entries[private.number] if isinstance(private, Receipt) else None
+        if not isinstance(private, RowReceipt):
+            return SentRow(to_arrays(private))
+        edition = private.number
+        entry = self._ledger.entries[edition]
+        if entry.owner is None:
+            return RecomputedRow(edition, to_arrays(entry.base()), entry.calls)
+        if entry.owner == worker:
+            return KeptRow(edition)
+        return MovedRow(edition, self._workers.give(entry.owner, edition))
 
-    def _take(self, reference: Any) -> list[int]:
-        """Takes an answer in; clients whose work has to be handed out again."""
-        worker, errand = self._busy.pop(reference)
-        answer = self._crew.answer(reference)
-        if isinstance(answer, Answer):
-            self._take_in(worker, errand, answer)
+    def _entry(self, client: int) -> LedgerEntry | None:
+        """Returns what is known of a row for which there is a receipt."""
+        private = self._privates[client]
+        return self._ledger.entries[private.number] if isinstance(private, RowReceipt) else None
+
+    def _take(self, reference: Reference) -> list[int]:
+        """Takes an answer in; returns the clients whose work has to be shared out again."""
+        worker, request = self._busy.pop(reference)
+        answer = self._workers.answer(reference)
+        if isinstance(answer, WorkerAnswer):
+            self._take_in(worker, request, answer)
             return []
-        if isinstance(answer, Lost):
+        if isinstance(answer, LostRows):
             self._ledger.misplace(answer.editions)
         else:
-            self._replace(worker, list(errand.sources))
-        return list(errand.sources)
+            self._replace(worker, list(request.sources))
+        return list(request.sources)
 
-    def _take_in(self, worker: int, errand: Errand, answer: Answer) -> None:
-        self._times[worker] = float(sum(self._amount[client] for client in errand.sources)), answer.seconds
-        for client, found in zip(errand.sources, answer.found, strict=True):
+    def _take_in(self, worker: int, request: WorkerRequest, answer: WorkerAnswer) -> None:
+        self._times[worker] = float(sum(self._amount[client] for client in request.sources)), answer.seconds
+        for client, found in zip(request.sources, answer.found, strict=True):
             self._found[client] = copied_tensors(found)
-            entry = self._entry(client)
-            if entry is not None and entry.owner != worker:
-                self._crew.drop([(entry.owner, self._privates[client].number)])
+            given, entry = self._privates[client], self._entry(client)
+            if isinstance(given, RowReceipt) and entry is not None and entry.owner != worker:
+                self._workers.drop([(entry.owner, given.number)])
                 entry.owner = worker
-            if errand.editions and tree_leaves(_private(found)):
-                self._enter(client, worker, errand.editions[client], entry)
+            if request.editions and tree_leaves(private_of(found)):
+                self._enter(client, worker, request.editions[client], entry)
 
-    def _enter(self, client: int, worker: int, edition: int, before: Entry | None) -> None:
-        """The row that a worker has made, and how it would be made again."""
+    def _enter(self, client: int, worker: int, edition: int, before: LedgerEntry | None) -> None:
+        """Enters the row that a worker has made, and how it would be computed again, into the ledger."""
         given = self._privates[client]
-        base, steps = (before.base, before.steps) if before else (lambda: given, ())
-        self._ledger.entries[edition] = Entry(client, worker, base, (*steps, self._step))
+        base, calls = (before.base, before.calls) if before else (lambda: given, ())
+        self._ledger.entries[edition] = LedgerEntry(client, worker, base, (*calls, self._call))
         self.kept_rows = True
 
     def _replace(self, worker: int, clients: list[int]) -> None:
+        """Starts another worker in place of one that died."""
         self._deaths.update(clients)
-        died = f"{self._crew.members[worker]} died"
+        died = f"{self._workers.members[worker]} died"
         if max(self._deaths[client] for client in clients) == TRIES:
             raise UserError(
                 f"{died} as did {TRIES - 1} before it on clients {clients}; the node may be out of memory: try fewer "
                 "workers on it"
             )
         rows = self._ledger.lose(worker)
-        came = self._crew.replace(worker)
+        came = self._workers.replace(worker)
         instead = "another" if came else "the others, there being no room for another,"
         self._say(
             f"{died}; {instead} trains its clients {clients} again and makes the {rows} rows anew that it kept"
         )
 
 
-def _private(found: Any) -> Tree:
-    return found.private if hasattr(found, "private") else found
+def _same(one: ServerState, other: ServerState) -> bool:
+    """Returns whether two trees consist of the very same tensors, of which none is ever written to."""
+    ours, theirs = flatten(one), flatten(other)
+    return ours[1] == theirs[1] and all(a is b for a, b in zip(ours[0], theirs[0], strict=True))
+
+
+def _recalling(recall: Callable[[int], Tree], client: int) -> Callable[[], Tree]:
+    return lambda: recall(client)

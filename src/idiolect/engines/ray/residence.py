@@ -1,34 +1,31 @@
-"""A store whose newest rows stay with the workers."""
+"""Where private rows live with ``ray``: workers keep the newest, the driver keeps copies and a ledger of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from idiolect.core import Tree
-from idiolect.engines.ray.messages import Receipt
+from idiolect.engines.ray.messages import RemoteCall, RowReceipt
 from idiolect.federation import Store
 
 if TYPE_CHECKING:
     from idiolect.engines.ray.engine import RayEngine
-from collections.abc import Callable
-from dataclasses import dataclass, field
 
-from idiolect.engines.ray.messages import Step
-
-__all__ = ["Entry", "Ledger", "Residence"]
+__all__ = ["LedgerEntry", "ResidentRows", "RowLedger"]
 
 AT_ONCE = 256  # rows that are fetched together
 
 
-class Residence:
-    """All that an experiment asks of a store; for a row that is away it gives the receipt.
+class ResidentRows:
+    """The private state of all clients; for a row that a worker keeps it gives a receipt.
 
-    Every few shared models, and before a checkpoint, the rows that changed are copied home: that much is never
-    lost, and what came after it can be made again.
+    Every few shared models, and before a checkpoint, the rows that changed are copied to the driver's store.  These
+    copies are never lost, and what came after them can be computed again.
 
     Args:
         home: the store of the driver.
@@ -36,7 +33,7 @@ class Residence:
 
     def __init__(self, home: Store, engine: RayEngine) -> None:
         self._home, self._engine = home, engine
-        self._away: dict[int, Receipt] = {}
+        self._away: dict[int, RowReceipt] = {}
         self._changed: set[int] = set()
 
     def rows(self, clients: Iterable[int]) -> dict[int, Tree]:
@@ -48,7 +45,7 @@ class Residence:
         return self.rows(clients)
 
     def write(self, rows: Mapping[int, Tree]) -> None:
-        away = {client: row for client, row in rows.items() if isinstance(row, Receipt)}
+        away = {client: row for client, row in rows.items() if isinstance(row, RowReceipt)}
         self._engine.release(self._away[client] for client in away if client in self._away)
         self._away |= away
         self._changed |= away.keys()
@@ -87,7 +84,7 @@ class Residence:
         return len(self._home)
 
     def _copy(self) -> None:
-        """Brings the rows that changed home; they stay with their workers as well."""
+        """Copies the rows that changed to the driver's store; the workers keep them as well."""
         changed = iter(sorted(self._changed))
         while some := list(islice(changed, self.at_once(AT_ONCE))):
             receipts = {client: self._away[client] for client in some}
@@ -97,25 +94,25 @@ class Residence:
 
 
 @dataclass
-class Entry:
-    """One row: what ``base`` gives after ``steps``.
+class LedgerEntry:
+    """One row: what ``calls`` make of the row that ``base`` returns.
 
     Args:
-        owner: the worker that keeps it; None when it is lost.
-        base: the row as the driver knows it.
+        owner: the worker that keeps the row; None if the row is lost.
+        base: returns the last copy that the driver has.
     """
 
     client: int
     owner: int | None
     base: Callable[[], Tree]
-    steps: tuple[Step, ...] = ()
+    calls: tuple[RemoteCall, ...] = ()
 
 
 @dataclass
-class Ledger:
-    """Rows by edition."""
+class RowLedger:
+    """Records by edition which worker keeps a row, and how the row is computed again if it is lost."""
 
-    entries: dict[int, Entry] = field(default_factory=dict)
+    entries: dict[int, LedgerEntry] = field(default_factory=dict)
     _last: int = 0
 
     def new_edition(self) -> int:
@@ -123,13 +120,13 @@ class Ledger:
         return self._last
 
     def lose(self, worker: int) -> int:
-        """A worker is gone; how many rows with it."""
+        """Marks the rows of a worker that died as lost; returns their number."""
         lost = [entry for entry in self.entries.values() if entry.owner == worker]
         for entry in lost:
             entry.owner = None
         return len(lost)
 
     def misplace(self, editions: Iterable[int]) -> None:
-        """These rows could not be had from their owners."""
+        """Marks rows as lost that could not be fetched from their owners."""
         for edition in editions:
             self.entries[edition].owner = None

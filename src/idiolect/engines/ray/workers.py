@@ -1,4 +1,4 @@
-"""The workers of a Ray cluster."""
+"""The workers of ``ray``: ``RayWorkers`` starts, asks and replaces them; ``RayActor`` is what runs in each of them."""
 
 from __future__ import annotations
 
@@ -6,38 +6,54 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
-import numpy as np
 import ray
 import torch
+from numpy.typing import NDArray
 from ray.exceptions import GetTimeoutError, RayError
 
 from idiolect.core import Program, Tree
 from idiolect.core.trees import any_nan, tree_leaves, tree_map
-from idiolect.engines.balance import measured
+from idiolect.engines.balance import measured_speed
 from idiolect.engines.cohort.engine import CohortEngine
-from idiolect.engines.cpu_tuning import settle_on_one_core
+from idiolect.engines.cpu_tuning import tune_for_one_core
 from idiolect.engines.loop import LoopEngine
 from idiolect.engines.numpy_trees import to_arrays, to_tensors
-from idiolect.engines.ray.messages import Answer, Errand, Given, Held, Lost, Moved, Receipt, Source, Step
+from idiolect.engines.ray.messages import (
+    KeptRow,
+    LostRows,
+    MovedRow,
+    Reference,
+    RemoteCall,
+    RowReceipt,
+    RowSource,
+    SentRow,
+    WorkerAnswer,
+    WorkerRequest,
+    private_of,
+)
 from idiolect.engines.worker_calls import answer, answer_or_error, worker_engine
 from idiolect.engines.workload import Workload
 from idiolect.errors import UserError
 from idiolect.version import __version__
 
-__all__ = ["Crew", "Member", "Shard"]
+__all__ = ["RayActor", "RayWorker", "RayWorkers"]
 
 PATIENCE = 120  # seconds in which a worker must be ready
 
 
 @dataclass
-class Member:
-    """Args:
-    drop: editions that it will be told to forget.
-    speed: relative to the others.
+class RayWorker:
+    """A worker as the driver sees it.
+
+    Args:
+        handle: of its actor.
+        about: its process, its node and the versions that it runs.
+        drop: editions that it will be told to forget.
+        speed: relative to the other workers.
     """
 
     handle: Any
@@ -49,15 +65,20 @@ class Member:
         return f"worker process {self.about['process']} on node {self.about['node']}"
 
 
-class Crew:
-    """Args:
-    workers: how many; None takes one for every core, or for every GPU, of the cluster.
-    gpus: of each worker; 0 computes on its core.
-    say: hears of workers that do not come.
+class RayWorkers:
+    """The workers of a run, each of which gets the data once.
+
+    Args:
+        workers: how many; None takes one for every core, or for every GPU, of the cluster.
+        gpus: of each worker; 0 computes on a core.
+        say: is told of workers for which the cluster has no room.
+
+    Attributes:
+        members: the workers by number.
     """
 
     def __init__(self, work: Workload, workers: int | None, gpus: float, say: Callable[[str], None]) -> None:
-        self.members: dict[int, Member] = {}
+        self.members: dict[int, RayWorker] = {}
         self._gpus = gpus
         self._started = 0
         self._data = ray.put(_without_data(work)), ray.put(to_arrays(work.x))
@@ -68,9 +89,9 @@ class Crew:
             say(f"the cluster has no room for {missing} of {wanted} workers; the run goes on without them")
 
     def add(self, count: int) -> list[int]:
-        """Starts workers, as far as the cluster has room; those that are ready in time."""
+        """Starts workers, as far as the cluster has room; returns those that are ready in time."""
         count = min(count, _room(self._gpus) - len(self.members))
-        made = ray.remote(Shard).options(
+        made = cast(Any, ray.remote(RayActor)).options(
             num_cpus=1, num_gpus=self._gpus, max_restarts=0, scheduling_strategy="SPREAD"
         )
         handles = [made.remote() for _ in range(count)]
@@ -79,28 +100,30 @@ class Crew:
         for reply in late:
             ray.kill(replies[reply])
         for reply in ready:
-            self.members[self._started] = Member(replies[reply], _checked(reply))
+            self.members[self._started] = RayWorker(replies[reply], _checked(reply))
             self._started += 1
         added = list(self.members)[len(self.members) - len(ready) :]
         ray.get([self.members[w].handle.place.remote(*self._data, self._gpus > 0) for w in added])
         return added
 
-    def send(self, worker: int, errand: Errand, server: Any) -> Any:
-        """A reference to the answer."""
-        return self.members[worker].handle.work.remote(errand, server)
+    def send(self, worker: int, request: WorkerRequest, server: Reference) -> Reference:
+        """Sends a request to a worker; returns a reference to its answer."""
+        answer: Reference = self.members[worker].handle.work.remote(request, server)
+        return answer
 
-    def give(self, worker: int, edition: int) -> Any:
-        """A reference to a row that the worker keeps."""
-        return self.members[worker].handle.row.remote(edition)
+    def give(self, worker: int, edition: int) -> Reference:
+        """Returns a reference to a row that the worker keeps."""
+        row: Reference = self.members[worker].handle.row.remote(edition)
+        return row
 
-    def answer(self, reference: Any) -> Answer | Lost | None:
-        """None when the worker died.
+    def answer(self, reference: Reference) -> WorkerAnswer | LostRows | None:
+        """Returns a worker's answer, or None if the worker died.
 
         Raises:
             UserError, RuntimeError: as the worker did.
         """
         try:
-            answer = ray.get(reference)
+            answer: WorkerAnswer | LostRows | Exception = ray.get(reference)
         except RayError:
             return None
         if isinstance(answer, Exception):
@@ -108,29 +131,37 @@ class Crew:
         return answer
 
     def replace(self, worker: int) -> bool:
-        """Starts another worker in place of one that died; whether there was room for it."""
+        """Starts another worker in place of one that died; returns whether there was room for it."""
         ray.kill(self.members.pop(worker).handle)
         came = bool(self.add(1))
         self._refuse_none()
         return came
 
     def measure(self, times: Mapping[int, tuple[float, float]]) -> None:
-        """Learns how fast workers are from the amounts of work they did and the seconds it took."""
+        """Updates the workers' speeds.
+
+        Args:
+            times: by worker, how much work it did and the seconds that it took.
+        """
         times = {worker: time for worker, time in times.items() if worker in self.members and min(time) > 0}
         pace = [seconds * self.members[w].speed / amount for w, (amount, seconds) in times.items()]
         for worker, (amount, seconds) in times.items():
             member = self.members[worker]
             expected = sum(pace) / len(pace) * amount / member.speed
-            member.speed = measured(member.speed, expected, seconds)
+            member.speed = measured_speed(member.speed, expected, seconds)
 
     def take_drops(self, worker: int) -> list[int]:
-        """What a worker is to forget with its next errand."""
+        """Returns the editions that a worker is to forget with its next request, and clears the list."""
         member = self.members[worker]
         drops, member.drop = member.drop, []
         return drops
 
     def drop(self, editions: Iterable[tuple[int | None, int]]) -> None:
-        """Rows, with their owners, that nobody will ask for again."""
+        """Has owners forget rows that nobody will ask for again.
+
+        Args:
+            editions: pairs of owner and edition.
+        """
         for owner, edition in editions:
             if owner in self.members:
                 self.members[owner].drop.append(edition)
@@ -149,7 +180,7 @@ class Crew:
 
 
 def _count(workers: int | None, gpus: float) -> int:
-    """How many workers to start; more than the cluster can ever hold are refused."""
+    """Returns how many workers to start; more than the cluster can ever hold are refused."""
     room = _room(gpus)
     if room < (workers or 1):
         each = f"{gpus:g} GPU" if gpus else "1 CPU"
@@ -160,19 +191,24 @@ def _count(workers: int | None, gpus: float) -> int:
 
 
 def _room(gpus: float) -> int:
-    """Workers that the nodes which are alive can hold."""
-    found = ray.cluster_resources()
+    """Returns how many workers fit the nodes that are alive."""
+    found = _found_resources()
     on_gpus = int(found.get("GPU", 0) / gpus + 1e-9) if gpus else sys.maxsize
     return min(int(found.get("CPU", 0)), on_gpus)
 
 
 def _resources() -> str:
-    found = ray.cluster_resources()
+    found = _found_resources()
     return f"{found.get('CPU', 0):g} CPUs and {found.get('GPU', 0):g} GPUs"
 
 
-def _checked(reply: Any) -> dict[str, Any]:
-    """What a worker says of itself; one that runs other code than the driver would give other numbers."""
+def _found_resources() -> dict[str, float]:
+    found: dict[str, float] = ray.cluster_resources()
+    return found
+
+
+def _checked(reply: Reference) -> dict[str, Any]:
+    """Returns what a worker says of itself; one that runs other versions than the driver is refused."""
     try:
         about: dict[str, Any] = ray.get(reply, timeout=PATIENCE)
     except (RayError, GetTimeoutError) as error:
@@ -194,115 +230,119 @@ def _last_line(error: Exception) -> str:
 
 
 def _without_data(work: Workload) -> Workload:
-    """The workload without its inputs, which travel by themselves."""
+    """Returns the workload without its inputs, which travel by themselves."""
     return replace(work.for_workers(), x=work.x[:0].clone())
 
 
 def versions() -> dict[str, str]:
-    """What must be the same wherever a part of a run is computed."""
+    """Returns the versions that must be the same wherever a part of a run is computed."""
     return {"idiolect": __version__, "torch": torch.__version__, "Python": platform.python_version()}
 
 
-class Shard:
-    """Rows are kept on the host, with memory of their own: nothing in the object store outlives a call."""
+class RayActor:
+    """Runs clients in a worker of the cluster, with ``loop`` or ``cohort``, and keeps their rows.
+
+    Rows lie on the host in memory of their own, so that nothing in the object store outlives a call.
+    """
 
     def __init__(self) -> None:
         self._rows: dict[int, Tree] = {}  # by edition
         self._work: Workload | None = None
-        self._running: tuple[Any, Program, LoopEngine | CohortEngine] | None = None
+        self._running: tuple[Reference, Program, LoopEngine | CohortEngine] | None = None
 
     def about(self) -> dict[str, Any]:
-        """Where this worker is, and what it runs."""
+        """Returns where this worker is, and what it runs."""
         node = ray.util.get_node_ip_address()
         return {"process": os.getpid(), "node": node, "versions": versions()}
 
-    def place(self, work: Workload, x: np.ndarray, on_gpu: bool) -> None:
-        """Takes the data, once; on the host they stay where the object store has them for the whole node."""
+    def place(self, work: Workload, x: NDArray[Any], on_gpu: bool) -> None:
+        """Takes the data, once; on a CPU they stay in the object store, which all workers of a node share."""
         device = "cuda" if on_gpu else "cpu"
         if not on_gpu:
-            settle_on_one_core()
+            tune_for_one_core()
         y, like = work.y.to(device), work.like.to(device)
         self._work = replace(work, x=to_tensors(x).to(device), y=y, like=like)
 
-    def work(self, errand: Errand, server: Any) -> Answer | Lost | Exception:
-        for edition in errand.drop:
+    def work(self, request: WorkerRequest, server: Any) -> WorkerAnswer | LostRows | Exception:
+        """Answers a request; an error is returned, because Ray would wrap a raised one."""
+        for edition in request.drop:
             self._rows.pop(edition, None)
-        return answer_or_error(self._do, errand, server)
+        return answer_or_error(self._do, request, server)
 
     def row(self, edition: int) -> Any:
-        """A row for another worker; it is kept here until it is dropped."""
+        """Returns a row for another worker; it is kept here until it is dropped."""
         return to_arrays(self._rows[edition])
 
-    def _do(self, errand: Errand, server: Any) -> Answer | Lost:
+    def _do(self, request: WorkerRequest, server: Any) -> WorkerAnswer | LostRows:
         privates, lost = {}, []
-        for client, source in errand.sources.items():
+        for client, source in request.sources.items():
             try:
                 privates[client] = self._on_device(self._found(client, source))
             except RayError:
+                assert not isinstance(source, SentRow)
                 lost.append(source.edition)
         if lost:
-            return Lost(lost)
-        if errand.step.call.name == "fetch":
-            return Answer(to_arrays(list(privates.values())), 0.0)
+            return LostRows(lost)
+        if request.call.call.name == "fetch":
+            return WorkerAnswer(to_arrays(list(privates.values())), 0.0)
         began = time.perf_counter()
-        found = self._answers(errand.step, server, privates)
-        if errand.editions:
+        found = self._answers(request.call, server, privates)
+        if request.editions:
             found = [
                 self._kept(found, edition)
-                for found, edition in zip(found, errand.editions.values(), strict=True)
+                for found, edition in zip(found, request.editions.values(), strict=True)
             ]
-        return Answer(to_arrays(found), time.perf_counter() - began)
+        return WorkerAnswer(to_arrays(found), time.perf_counter() - began)
 
-    def _found(self, client: int, source: Source) -> Tree:
-        if isinstance(source, Given):
-            return to_tensors(source.row)
+    def _found(self, client: int, source: RowSource) -> Tree:
+        """Returns a client's row from wherever it is; a row that comes from elsewhere is kept from now on."""
+        if isinstance(source, SentRow):
+            row: Tree = to_tensors(source.row)
+            return row
         if source.edition not in self._rows:
             self._rows[source.edition] = _own(self._brought(client, source))
         return self._rows[source.edition]
 
-    def _brought(self, client: int, source: Source) -> Tree:
-        assert not isinstance(source, Given | Held)
-        if isinstance(source, Moved):
-            return to_tensors(ray.get(source.row))
-        row = to_tensors(source.base)
-        for step in source.steps:
-            (made,) = self._answers(step, ray.get(step.server), {client: self._on_device(row)})
-            row = _own(_private(made))
+    def _brought(self, client: int, source: RowSource) -> Tree:
+        """Returns a row that another worker keeps, or computes a lost one again."""
+        assert not isinstance(source, SentRow | KeptRow)
+        if isinstance(source, MovedRow):
+            moved: Tree = to_tensors(ray.get(source.row))
+            return moved
+        row: Tree = to_tensors(source.base)
+        for call in source.calls:
+            (made,) = self._answers(call, ray.get(call.server), {client: self._on_device(row)})
+            row = _own(private_of(made))
         return row
 
-    def _answers(self, step: Step, server: Any, privates: Mapping[int, Tree]) -> list[Any]:
-        program, engine = self._engine(step.program)
-        return answer(engine, program, step.call, self._on_device(to_tensors(server)), dict(privates))
+    def _answers(self, call: RemoteCall, server: Any, privates: Mapping[int, Tree]) -> Sequence[Any]:
+        program, engine = self._engine(call.program)
+        return answer(engine, program, call.call, self._on_device(to_tensors(server)), dict(privates))
 
-    def _engine(self, program: Any) -> tuple[Program, LoopEngine | CohortEngine]:
-        """The program behind a reference and its engine; the last one stays at hand."""
-        if self._running is None or self._running[0] != program:
+    def _engine(self, reference: Reference) -> tuple[Program, LoopEngine | CohortEngine]:
+        """Returns the program behind a reference and its engine; the last pair is cached."""
+        if self._running is None or self._running[0] != reference:
             assert self._work is not None
-            loaded: Program = ray.get(program)
-            self._running = program, loaded, worker_engine(self._work, loaded)
+            loaded: Program = ray.get(reference)
+            self._running = reference, loaded, worker_engine(self._work, loaded)
         return self._running[1:]
 
     def _kept(self, found: Any, edition: int) -> Any:
-        """What the driver gets: a receipt in place of the row, unless the row is empty."""
-        row = _private(found)
+        """Keeps the row in an answer; returns the answer with a receipt in its place, unless the row is empty."""
+        row = private_of(found)
         if not tree_leaves(row):
             return found
         self._rows[edition] = _own(row)
         nan = torch.zeros(()).masked_fill(any_nan([self._rows[edition]])[0], torch.nan)
-        receipt = Receipt(torch.tensor(edition), nan)
+        receipt = RowReceipt(torch.tensor(edition), nan)
         return found._replace(private=receipt) if hasattr(found, "private") else receipt
 
-    def _on_device(self, tree: Tree) -> Tree:
+    def _on_device(self, tree: Any) -> Any:
         assert self._work is not None
-        device = self._work.y.device
+        device = self._work.device
         return tree if device.type == "cpu" else tree_map(lambda leaf: leaf.to(device), tree)
 
 
-def _private(found: Any) -> Tree:
-    """The row in the answer to a round, or to a later phase."""
-    return found.private if hasattr(found, "private") else found
-
-
 def _own(tree: Tree) -> Tree:
-    """On the host, in memory that nothing else is part of, laid out as a store gives rows back."""
+    """Returns a copy on the host, laid out as a store gives rows back."""
     return tree_map(lambda leaf: leaf.detach().to("cpu", copy=True).contiguous(), tree)

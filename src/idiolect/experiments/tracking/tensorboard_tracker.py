@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import tensorboard as tensorboard  # makes the error of a missing package name it
+import tensorboard as tensorboard  # the error of a missing package then names it
 from torch.utils.tensorboard import SummaryWriter
 
 __all__ = ["TensorBoard", "open_tracker"]

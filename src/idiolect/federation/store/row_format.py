@@ -55,14 +55,14 @@ class RowLayout:
             for leaf, place in zip(leaves, self.leaves, strict=True)
         )
 
-    def put(self, trees: Rows, rows: Tensor) -> None:
+    def put(self, trees: Rows[Tree], rows: Tensor) -> None:
         """Writes n trees into rows [n, n_bytes or more]."""
         for place, column in zip(self.leaves, tree_leaves(trees.stacked), strict=True):
             if place.end > place.start:
                 values = column.detach().reshape(len(rows), -1).contiguous()
                 rows[:, place.start : place.end] = values.view(torch.uint8)
 
-    def take(self, rows: Tensor) -> Rows:
+    def take(self, rows: Tensor) -> Rows[Tree]:
         """Returns the trees in rows [n, n_bytes or more], which share the rows' memory."""
         columns = [self._column(place, rows) for place in self.leaves]
         return Rows(unflatten(columns, self.structure), len(rows))

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
@@ -20,15 +19,15 @@ from torch import Tensor
 from idiolect.core import (
     UPLOAD,
     Batch,
-    Clock,
+    CarryingGradient,
+    Flats,
     GradientFunction,
     Initial,
     Part,
-    Program,
+    PrivateState,
     Results,
-    Scene,
-    Task,
-    Tree,
+    ServerState,
+    Slot,
     View,
     broadcast,
     chain,
@@ -38,14 +37,13 @@ from idiolect.core import (
 )
 from idiolect.core.trees import stack
 from idiolect.data import Dataset, load
-from idiolect.engines import LoopEngine, Workload, initialiser, make_task
-from idiolect.engines.packing import SINGLE
-from idiolect.engines.precision import PRECISIONS
+from idiolect.engines import EngineChoice, LoopEngine
 from idiolect.evaluation import accumulated_gradient_norms
 from idiolect.experiments.execution import Execution
 from idiolect.experiments.progress import Watcher
+from idiolect.experiments.setting import Inputs, Setting, assemble
+from idiolect.experiments.spec import Experiment
 from idiolect.federation import federate
-from idiolect.models import build
 from idiolect.partition import Partition
 from idiolect.parts import average
 from idiolect.records import (
@@ -88,7 +86,7 @@ def run_study(study: Study, execution: Execution) -> Run:
     with RunWriter(out, name, manifest) as writer:
         watcher.begin(name, study.epochs, 0)
         try:
-            _train(StudyFederation.of(study, data, execution.engine_choice().device), rows, rounds, watcher)
+            _train(StudyFederation.of(study, data, execution.engine_choice()), rows, rounds, watcher)
         finally:
             watcher.end()
         return read_run(writer.finish(rounds.table(), rows.table()))
@@ -105,7 +103,7 @@ def _train(federation: StudyFederation, rows: RowBuffer, rounds: RoundBuffer, wa
         observe_epoch(rows, epoch, study, federation.head(now), norms, logits, federation.test_y)
         rounds.add(epoch, time.perf_counter() - began, 1, 0, 0, now.loss)
         watcher.advance(epoch, {"loss": now.loss})
-    if federation.task.structure.n_features == 2:
+    if federation.setting.task.structure.n_features == 2:
         observe_features(rows, study, federation.head(now), features, federation.test_y)
 
 
@@ -116,8 +114,8 @@ class Epoch(NamedTuple):
         gradients: gradients of the head's weight, [K, d], summed over the steps of the epoch.
     """
 
-    server: Tree
-    private: Tree
+    server: ServerState
+    private: PrivateState
     loss: float
     gradients: Tensor
 
@@ -127,64 +125,48 @@ class StudyFederation:
     """A study as a federation of one client.
 
     Args:
-        work: the client's samples; the official test samples are the server's.
-        test_x, test_y: the test samples, beside those of the workload.
+        setting: the client's samples and the network; the official test samples are the server's.
+        test_x, test_y: the test samples, beside those of the setting's workload.
     """
 
     study: Study
-    work: Workload
-    task: Task
-    initial: Initial
+    setting: Setting
     test_x: Tensor
     test_y: Tensor
 
     @classmethod
-    def of(cls, study: Study, data: Dataset, device: str) -> StudyFederation:
+    def of(cls, study: Study, data: Dataset, engine: EngineChoice) -> StudyFederation:
         """Places the samples of a study and builds its network."""
         observed = data.train_y < study.observed
         held, others = np.flatnonzero(observed), np.flatnonzero(~observed)
         parted = Partition((held,), {"missing classes": others})
         federation = federate(data, parted, valid=0, test=0, seed=study.seed)
-        net = build(study.model, data.shape, data.n_classes)
-        work = Workload.place(
-            federation,
-            seed=study.seed,
-            drop_single=net.has_batchnorm,
-            weighting="uniform",
-            precision=PRECISIONS["float32"],
-            device=device,
-        )
-        initial = initialiser(study.model, data.shape, data.n_classes, "default", study.seed, work.like)
-        test_x = torch.from_numpy(federation.server_x).to(work.x)
-        test_y = torch.from_numpy(federation.server_y).to(work.y)
-        return cls(study, work, make_task(net), initial(CLIENT), test_x, test_y)
-
-    def program(self, epoch: int) -> Program:
-        """Returns the training of an epoch, counted from 0."""
-        study = self.study
-        scene = Scene(1, study.batch_size, study.learning_rate, study.momentum, study.weight_decay)
-        clock = Clock(epoch, study.epochs, 1.0, 1, 1, study.learning_rate)
-        return Program(METHOD, self.task, scene, clock, SINGLE.differentiate)
+        setting = assemble(_training_of(study), engine, federation, Inputs.of(data))
+        test_x = torch.from_numpy(federation.server_x).to(setting.work.x)
+        test_y = torch.from_numpy(federation.server_y).to(setting.work.y)
+        return cls(study, dataclasses.replace(setting, method=METHOD), test_x, test_y)
 
     def start(self) -> Epoch:
         """Returns the state before the first epoch."""
-        structure = self.task.structure
-        private = init_private(METHOD, self.initial, structure, Scene().buffers)
-        server = init_server(METHOD, self.initial, structure)
+        setting = self.setting
+        initial, structure = setting.initial(CLIENT), setting.task.structure
+        private = init_private(METHOD, initial, structure, setting.experiment.buffers)
+        server = init_server(METHOD, initial, structure)
         return Epoch(server, private, float("nan"), _gradient_sum(private))
 
     def advance(self, epoch: int, before: Epoch) -> Epoch:
-        """Returns the state after one round of the client and the server."""
-        program = self.program(epoch)
+        """Returns the state after one round of the client and the server; epochs are counted from 0."""
+        program = self.setting.program(epoch)
         sent = broadcast(METHOD, before.server)
-        (outcome,) = LoopEngine(self.work).round(program, sent, {CLIENT: before.private}, observe=False)
+        engine = LoopEngine(self.setting.work)
+        (outcome,) = engine.round(program, sent, {CLIENT: before.private}, observe=False)
         server = server_round(METHOD, before.server, stack([outcome.messages]), program.clock)
-        return Epoch(server, outcome.private, float(outcome.loss), _gradient_sum(outcome.private))
+        private = cast(PrivateState, outcome.private)  # engines know it as any tree
+        return Epoch(server, private, float(outcome.loss), _gradient_sum(private))
 
     def head(self, after: Epoch) -> Tensor:
         """Returns the rows of the head, [K, d]."""
-        weight: Tensor = after.server["params"][self.task.structure.classifier]
-        return weight
+        return after.server["params"][self.setting.task.structure.classifier]
 
     @torch.no_grad()
     def tested(self, after: Epoch, at_once: int = 512) -> tuple[Tensor, Tensor]:
@@ -192,9 +174,26 @@ class StudyFederation:
         params, buffers = after.server["params"], after.server["buffers"]
         found = []
         for x, y in zip(torch.split(self.test_x, at_once), torch.split(self.test_y, at_once), strict=True):
-            batch = Batch(x, y, torch.ones_like(y, dtype=self.work.like.dtype), torch.zeros_like(y), {})
-            found.append(self.task.forward(params, buffers, batch, False)[0])
+            mask = torch.ones_like(y, dtype=self.setting.work.like.dtype)
+            batch = Batch(x, y, mask, torch.zeros_like(y), {})
+            found.append(self.setting.task.forward(params, buffers, batch, False)[0])
         return torch.cat([out.features for out in found]), torch.cat([out.logits for out in found])
+
+
+def _training_of(study: Study) -> Experiment:
+    """Returns the training of a study as an experiment; its data settings are unused: the study has its own data."""
+    return Experiment(
+        dataset=study.dataset,
+        model=study.model,
+        rounds=study.epochs,
+        participation_rate=1.0,
+        local_epochs=1,
+        batch_size=study.batch_size,
+        learning_rate=study.learning_rate,
+        momentum=study.momentum,
+        weight_decay=study.weight_decay,
+        seed=study.seed,
+    )
 
 
 def _head_gradients() -> Part:
@@ -206,30 +205,30 @@ def _head_gradients() -> Part:
     The sum of a round is the client's private slot after it.
     """
 
-    def init_client(initial: Initial) -> Tree:
+    def init_client(initial: Initial) -> Slot:
         return {"sum": torch.zeros_like(initial.params[initial.structure.classifier])}
 
-    def carry(params: Tree, view: View) -> Tree:
+    def carry(params: Flats, view: View) -> Slot:
         return {"sum": torch.zeros_like(params["model"][view.task.structure.classifier])}
 
-    def gradient(inner: GradientFunction, view: View) -> Callable[..., tuple[Tree, Tree, Tree]]:
+    def gradient(inner: GradientFunction, view: View) -> CarryingGradient:
         head = view.task.structure.classifier
 
         def summing(
-            params: Tree, buffers: Tree, batches: tuple[Batch, ...], carry: Tree
-        ) -> tuple[Tree, Tree, Tree]:
+            params: Flats, buffers: Flats, batches: tuple[Batch, ...], carry: Slot
+        ) -> tuple[Flats, Flats, Slot]:
             grads, new = inner(params, buffers, batches)
             return grads, new, {"sum": carry["sum"] + grads["model"][head]}
 
         return summing
 
-    def finish(results: Results, view: View) -> Tree:
+    def finish(results: Results, view: View) -> Slot:
         return results[UPLOAD].carry[HEAD_GRADIENTS]
 
     return Part(HEAD_GRADIENTS, init_client=init_client, carry=carry, gradient=gradient, finish=finish)
 
 
-def _gradient_sum(private: Tree) -> Tensor:
+def _gradient_sum(private: PrivateState) -> Tensor:
     """Returns G of the client's last round, [K, d], from its private state."""
     found: Tensor = private["slots"][HEAD_GRADIENTS]["sum"]
     return found

@@ -1,4 +1,4 @@
-"""Random crop and horizontal flip whose luck is planned: a pure function of the key of the example.
+"""Data augmentation: random crop and horizontal flip, as a pure function of the key of the example.
 
     y[c, i, j] = padded[c, i + a, j' + b],     j' = j or W - 1 - j,     a, b in 0..2*padding
 
@@ -23,14 +23,14 @@ _STREAM = 2**31  # beside the dropout layers of a net, which count from 0
 
 
 def crop_and_flip(x: Tensor, key: Tensor, padding: int = 4, fill: Sequence[float] | None = None) -> Tensor:
-    """Each image of [B, C, H, W] moved by at most `padding` and, every second time, mirrored.
+    """Moves each image of [B, C, H, W] by at most `padding` pixels, and mirrors every second one.
 
     Args:
         x: [B, C, H, W].
         key: [B] int64, one per example.
         padding: pixels added on each side before an image of the old size is cut out.
-        fill: by channel, the value of the pixels added; 0 unless given.  Of normalised images it is what black
-            became: -mean / std.
+        fill: the value of the added pixels by channel; 0 unless given.  For normalised images, black is
+            -mean / std.
     """
     height, width = x.shape[-2:]
     draws = planned_uniform(key, _STREAM, 3).to(torch.float64)  # products below stay exact

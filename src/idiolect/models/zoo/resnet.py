@@ -11,20 +11,20 @@ default is the default initialisation here.
 
 Deviations: He et al. have identity shortcuts with padded zeros in their CIFAR nets; MAP's code has 1x1
 convolutions. FedPer does not say which stem its ResNet-34 had: unless told, images of more than 64x64, such as those
-of FLICKR-AES, get the published one, and smaller ones a 3x3 convolution, or too little would be left of them.
+of FLICKR-AES, get the published one, and smaller ones a 3x3 convolution, because the published one would shrink them
+too much.
 """
 
 from __future__ import annotations
 
-from torch import nn
+from torch import Tensor, nn
 
 from idiolect.errors import refuse_unknown_choice
 from idiolect.models.batchnorm import MaskedBatchNorm
 from idiolect.models.net import Net
-from idiolect.models.residual import Residual
 from idiolect.models.unit import Unit
 
-__all__ = ["resnet20", "resnet34", "resnet56"]
+__all__ = ["Residual", "resnet20", "resnet34", "resnet56"]
 
 Stages = tuple[tuple[int, int], ...]  # (channels, blocks), input to output
 
@@ -118,3 +118,28 @@ def _large_stem(in_channels: int, channels: int) -> Unit:
 
 def _convolution(in_channels: int, channels: int, kernel: int, stride: int) -> nn.Conv2d:
     return nn.Conv2d(in_channels, channels, kernel, stride, padding=kernel // 2, bias=False)
+
+
+class Residual(nn.Module):
+    """A residual block: two paths from input to output whose values are added.
+
+        y = after(body(x) + shortcut(x))        He et al., eq. (1) and (2)
+
+    The block is one unit: FedPer's split never cuts it, so the sum always belongs to one owner.
+
+    Args:
+        body: the long path.
+        shortcut: the short path; `Unit()`, which has no layers, is the identity.
+        after: what follows the sum.
+    """
+
+    def __init__(self, body: Unit, shortcut: Unit, after: Unit) -> None:
+        super().__init__()
+        self.body = body
+        self.shortcut = shortcut
+        self.after = after
+
+    def forward(self, x: Tensor, mask: Tensor, train: bool, key: Tensor) -> Tensor:
+        both = self.body(x, mask, train, key) + self.shortcut(x, mask, train, key)
+        y: Tensor = self.after(both, mask, train, key)
+        return y

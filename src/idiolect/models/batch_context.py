@@ -1,7 +1,7 @@
-"""How a batch is to be run: which rows are real, which units train, which random keys belong to the rows.
+"""The context of a forward pass: which rows are real, which units train, which random keys belong to the rows.
 
-A net keeps no mode and draws no noise of its own; whatever changes its output besides parameters, buffers and
-examples is in this value, so a forward pass is a pure function that can be batched over clients and replayed.
+A net has no train or eval mode and draws no noise; everything that changes its output besides parameters, buffers
+and examples is in this value, so a forward pass is a pure function that can be batched over clients and replayed.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["How"]
+__all__ = ["BatchContext"]
 
 
-class How(NamedTuple):
-    """The circumstances of one forward pass over B rows.
+class BatchContext(NamedTuple):
+    """What a forward pass over B rows needs to know besides the rows.
 
     Attributes:
         mask: [B], 1.0 for a real example and 0.0 for padding.
@@ -30,10 +30,10 @@ class How(NamedTuple):
     @classmethod
     def plain(
         cls, n_rows: int, n_units: int, *, train: bool = False, device: torch.device | str | None = None
-    ) -> How:
-        """Every row real, every unit in one mode, keys 0, 1, 2, ...: enough for a net outside a cohort.
+    ) -> BatchContext:
+        """Returns a context with every row real, every unit in one mode and keys 0, 1, 2, ...
 
-        >>> How.plain(2, 3).train
+        >>> BatchContext.plain(2, 3).train
         (False, False, False)
         """
         return cls(torch.ones(n_rows, device=device), (train,) * n_units, torch.arange(n_rows, device=device))

@@ -1,8 +1,8 @@
-"""The architecture of a network as a digest: its layers with their settings, and the names and shapes of its tensors.
+"""A digest of a network's architecture: its layers with their settings, and the names and shapes of its tensors.
 
 Two networks of one name that differ in a width, a stride, an activation or a dropout rate have different digests.
-Initial values have no part in it.  What a module of one's own computes is not told by its layers, so its operations
-are written down in a forward pass.
+Initial values have no part in it.  The layers of a user's module do not say what it computes, so its operations are
+recorded in a forward pass.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.overrides import TorchFunctionMode, resolve_name
 
+from idiolect.models.batch_context import BatchContext
 from idiolect.models.catalogue import build, outline
-from idiolect.models.how import How
 from idiolect.models.net import Net
-from idiolect.models.own import is_own
+from idiolect.models.registered_models import is_registered
 
 __all__ = ["architecture"]
 
-KNOWN = ("torch.nn.", "idiolect.models.")  # modules whose settings tell what they compute
+KNOWN = ("torch.nn.", "idiolect.models.")  # modules whose settings say what they compute
 ROWS = 2
 
 
 def architecture(spec: str, image_shape: tuple[int, int, int], n_classes: int) -> str:
-    """Digest of the network that ``build`` gives for these arguments.
+    """Returns the digest of the network that ``build`` returns for these arguments.
 
-    A model of one's own is built anew each time, because its code may have changed.
+    A registered model is built anew each time, because its code may have changed.
     """
-    if is_own(spec):
+    if is_registered(spec):
         return _digest(build(spec, image_shape, n_classes), image_shape)
     return _of_zoo(spec, image_shape, n_classes)
 
@@ -54,7 +54,7 @@ def _digest(net: Net, image_shape: Sequence[int]) -> str:
 
 
 def _layers(module: nn.Module) -> list[Any]:
-    """A module's kind, its settings and the modules in it."""
+    """Returns a module's class, its settings and the modules in it."""
     settings = {
         key: _written(value)
         for key, value in sorted(vars(module).items())
@@ -64,22 +64,22 @@ def _layers(module: nn.Module) -> list[Any]:
 
 
 def _operations(net: Net, image_shape: Sequence[int], train: bool) -> list[Any]:
-    """Every operation of a forward pass with its constants, and which tensors go into it."""
+    """Returns every operation of a forward pass with its constants and the tensors it reads."""
     named = [*net.named_parameters(), *net.named_buffers()]
     tensors = {name: tensor.detach() for name, tensor in named}
     x = torch.zeros(ROWS, *image_shape)
     x = x.flatten(1).long() if net.takes_tokens else x.to(named[0][1].dtype)
-    recorder = Recorder(tensors)
+    recorder = CallRecorder(tensors)
     try:
         with torch.no_grad(), recorder:
-            functional_call(net, dict(tensors), (x, How.plain(ROWS, net.n_units, train=train)))
-    except Exception:  # what is wrong is said when the run is prepared
+            functional_call(net, dict(tensors), (x, BatchContext.plain(ROWS, net.n_units, train=train)))
+    except Exception:  # the error is reported when the run is prepared
         return []
     return recorder.operations
 
 
-class Recorder(TorchFunctionMode):
-    """Writes down every operation; tensors are numbered as they appear, those of the network have their names."""
+class CallRecorder(TorchFunctionMode):
+    """Records every operation; tensors are numbered as they appear, those of the network have their names."""
 
     def __init__(self, tensors: Mapping[str, Tensor]) -> None:
         super().__init__()

@@ -11,21 +11,22 @@ kept units in the whole net.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
 
 from idiolect.errors import UserError, refuse_unknown_choice
-from idiolect.models.how import How
-from idiolect.models.mobilenet import mobilenet_v1
+from idiolect.models.batch_context import BatchContext
 from idiolect.models.net import Net
-from idiolect.models.resnet import resnet34
 from idiolect.models.unit import Unit
+from idiolect.models.zoo.mobilenet import mobilenet_v1
+from idiolect.models.zoo.resnet import resnet34
 
 __all__ = ["linear_base"]
 
-NETS = {"resnet34": resnet34, "mobilenet_v1": mobilenet_v1}
+NETS: dict[str, Callable[..., Net]] = {"resnet34": resnet34, "mobilenet_v1": mobilenet_v1}
 
 
 def linear_base(
@@ -65,11 +66,11 @@ def linear_base(
 
 
 def _entering(net: str, shape: dict[str, Any], units: int) -> tuple[int, ...]:
-    """What enters the last units of the net: (C, H, W) of a map, or (d,) of the classifier's features."""
+    """Returns the shape of what enters the last units: (C, H, W) of a map, or (d,) of the classifier's features."""
     with torch.device("meta"):
         whole = NETS[net](**shape)
         height, width = shape["image_size"]
-        x, how = torch.empty(1, shape["in_channels"], height, width), How.plain(1, whole.n_units)
+        x, context = torch.empty(1, shape["in_channels"], height, width), BatchContext.plain(1, whole.n_units)
     for unit in list(whole.units)[:-units]:
-        x = unit(x, how.mask, False, how.key)
+        x = unit(x, context.mask, False, context.key)
     return tuple(x.shape[1:]) if units > 1 else (x[0].numel(),)

@@ -1,4 +1,4 @@
-"""Modules of a user's as nets: what is converted, what is refused, what is found out by a trial."""
+"""Modules of a user's as nets: what is converted, what is refused, what a check finds."""
 
 import pytest
 import torch
@@ -7,19 +7,19 @@ from torch import nn
 
 from idiolect.errors import UserError
 from idiolect.models import (
-    How,
+    BatchContext,
     MaskedBatchNorm,
     Net,
     PlannedDropout,
     build,
+    check_model,
     from_module,
-    is_own,
+    is_registered,
     names,
     options,
     register_model,
-    trial,
 )
-from idiolect.models.own import OWN
+from idiolect.models.registered_models import REGISTERED
 
 SHAPE, CLASSES = (1, 8, 8), 3
 
@@ -41,10 +41,10 @@ class Cnn(nn.Module):
 @pytest.fixture
 def registered():
     """Registers models and forgets them again."""
-    before = dict(OWN)
+    before = dict(REGISTERED)
     yield register_model
-    OWN.clear()
-    OWN.update(before)
+    REGISTERED.clear()
+    REGISTERED.update(before)
 
 
 def cnn(*, in_channels, image_size, n_classes, rate=0.0, wide=False):
@@ -61,7 +61,7 @@ def test_converted_net_equals_the_users_own(train):
     nn.init.normal_(body.norm.weight)
     net = from_module(body, head)
     x = torch.randn(5, *SHAPE, dtype=torch.float64)
-    found, expected = net(x, How.plain(5, 2, train=train))[1], head(body(x))
+    found, expected = net(x, BatchContext.plain(5, 2, train=train))[1], head(body(x))
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
     found.square().sum().backward()
     expected.square().sum().backward()
@@ -87,8 +87,8 @@ def test_users_module_is_copied_and_keeps_its_layers():
 def test_padding_changes_nothing_in_a_users_net():
     net = from_module(Cnn(0.5), nn.Linear(6, CLASSES)).double()
     x = torch.randn(7, *SHAPE, dtype=torch.float64)
-    how = How(torch.tensor([1.0] * 4 + [0.0] * 3), (True, True), torch.arange(7) * 11)
-    expected = net(x[:4], How(how.mask[:4], how.train, how.key[:4]))[1]
+    how = BatchContext(torch.tensor([1.0] * 4 + [0.0] * 3), (True, True), torch.arange(7) * 11)
+    expected = net(x[:4], BatchContext(how.mask[:4], how.train, how.key[:4]))[1]
     torch.testing.assert_close(net(x, how)[1][:4], expected, rtol=1e-12, atol=1e-12)
 
 
@@ -102,7 +102,7 @@ def test_every_call_of_a_dropout_layer_drops_otherwise():
             return torch.stack([self.dropout(x), self.dropout(x)], 1)
 
     net = from_module([Twice(), nn.Flatten(), nn.Dropout(0.5)], nn.Linear(200, 2))
-    how = How.plain(2, net.n_units, train=True)
+    how = BatchContext.plain(2, net.n_units, train=True)
     noise = net.units[0](torch.ones(2, 100), how.mask, True, how.key)  # [rows, calls, 100]
     assert not torch.equal(noise[:, 0], noise[:, 1]) and not torch.equal(noise[0], noise[1])
     assert torch.equal(net.units[0](torch.ones(2, 100), how.mask, True, how.key), noise)
@@ -122,7 +122,9 @@ def test_a_list_of_modules_gives_a_unit_each():
     net = from_module([nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU()], nn.Linear(72, CLASSES))
     assert net.n_units == 4 and net.linear_head and net.has_batchnorm
     assert net.unit_names(1)[:2] == ("units.1.module.weight", "units.1.module.bias")
-    net(torch.randn(3, *SHAPE), How.plain(3, 4, train=True)._replace(train=(True, False, True, True)))
+    net(
+        torch.randn(3, *SHAPE), BatchContext.plain(3, 4, train=True)._replace(train=(True, False, True, True))
+    )
     assert not net.units[1].module.running_mean.any()
     assert not from_module(nn.Flatten(), nn.Sequential(nn.Linear(64, 3), nn.ReLU())).linear_head
 
@@ -160,7 +162,7 @@ def test_what_cannot_be_averaged_is_refused():
         from_module(cnn, nn.Linear(4, 2))
 
 
-# ---- trial
+# ---- check
 
 
 class Body(nn.Module):
@@ -173,14 +175,14 @@ class Body(nn.Module):
 
 
 def tried(forward, head=None):
-    return trial(from_module(Body(forward), head or nn.Linear(6, CLASSES)), SHAPE, CLASSES)
+    return check_model(from_module(Body(forward), head or nn.Linear(6, CLASSES)), SHAPE, CLASSES)
 
 
-def test_good_net_passes_its_trial_and_leaves_nothing_behind():
+def test_good_net_passes_its_check_and_leaves_nothing_behind():
     net = from_module(Cnn(0.3), nn.Linear(6, CLASSES))
     before = {name: tensor.clone() for name, tensor in net.state_dict().items()}
     state = torch.get_rng_state()
-    assert trial(net, SHAPE, CLASSES) == ""
+    assert check_model(net, SHAPE, CLASSES) == ""
     assert torch.equal(torch.get_rng_state(), state)
     assert all(torch.equal(tensor, before[name]) for name, tensor in net.state_dict().items())
 
@@ -226,7 +228,7 @@ def test_torchs_own_lstm_cannot_be_batched():
         def forward(self, x):
             return self.lstm(x.flatten(1, 2))[0][:, -1]
 
-    assert "batching rule" in trial(from_module(Reader(), nn.Linear(6, CLASSES)), SHAPE, CLASSES)
+    assert "batching rule" in check_model(from_module(Reader(), nn.Linear(6, CLASSES)), SHAPE, CLASSES)
 
 
 def test_normalised_rows_that_are_no_examples_are_refused():
@@ -239,7 +241,7 @@ def test_normalised_rows_that_are_no_examples_are_refused():
             return self.norm(x.reshape(-1, 8)).reshape(len(x), -1)
 
     with pytest.raises(UserError, match="sees 32 rows of a batch of 4"):
-        trial(from_module(Patches(), nn.Linear(64, CLASSES)), SHAPE, CLASSES)
+        check_model(from_module(Patches(), nn.Linear(64, CLASSES)), SHAPE, CLASSES)
 
 
 # ---- names
@@ -247,7 +249,7 @@ def test_normalised_rows_that_are_no_examples_are_refused():
 
 def test_registered_model_is_built_by_name_with_its_options(registered):
     registered("my_cnn", cnn)
-    assert "my_cnn" in names() and is_own("my_cnn(rate=0.5)") and not is_own("lenet5")
+    assert "my_cnn" in names() and is_registered("my_cnn(rate=0.5)") and not is_registered("lenet5")
     assert options("my_cnn") == {"rate": 0.0, "wide": False}
     net = build("my_cnn(rate=0.25)", SHAPE, CLASSES)
     assert isinstance(net, Net) and net.units[0].module.dropout.rate == 0.25

@@ -27,9 +27,7 @@ __all__ = ["GRAPH_STEPS", "Replay", "launch_order"]
 
 GRAPH_STEPS = (8, 4, 2, 1)  # steps of a graph, which are launched at once
 ROOM, SPARE = 1.25, 64 << 20  # of what a trial run took, and bytes on top, that a capture may take
-TRIALS = (
-    GRAPH_STEPS[0] + 1 + sum(GRAPH_STEPS)
-)  # steps before there is a plan: two trials, and each graph once
+TRIALS = GRAPH_STEPS[0] + 1 + sum(GRAPH_STEPS)  # steps without a plan: two trials, and each graph once
 
 # Number of the device's queues: with fewer, lane groups wait for each other.  It is read when CUDA is first used.
 os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")

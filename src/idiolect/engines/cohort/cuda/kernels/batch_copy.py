@@ -1,7 +1,7 @@
 """Triton kernel that copies one batch of a step: all that the step reads of it, in one launch."""
 
-# Triton may be missing, and its kernel language has no types:
-# mypy: disable-error-code="import-not-found, no-untyped-def, untyped-decorator"
+# The language of Triton kernels has no types:
+# mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
 from __future__ import annotations
 

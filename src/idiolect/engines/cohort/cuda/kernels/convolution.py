@@ -11,8 +11,8 @@ memory: for a 3x3 kernel that is nine times the image.  With POOL only the large
 Sums run in float32, in an order that does not depend on the device's load, so that results repeat bit for bit.
 """
 
-# Triton may be missing, and its kernel language has no types:
-# mypy: disable-error-code="import-not-found, no-untyped-def, untyped-decorator"
+# The language of Triton kernels has no types:
+# mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
 from __future__ import annotations
 

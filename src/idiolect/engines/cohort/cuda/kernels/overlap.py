@@ -5,8 +5,8 @@ multiprocessors already when that ends; after another kernel it is launched as t
 before it reads or writes anything, and so ends after the previous one: whoever waits for it has waited for both.
 """
 
-# Triton may be missing, and its kernel language has no types:
-# mypy: disable-error-code="import-not-found, no-untyped-def, untyped-decorator"
+# The language of Triton kernels has no types:
+# mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import typer
 
-from idiolect.bench import BenchCell
+from idiolect.bench import BenchCell, BenchGrid
 from idiolect.bench.measurement import Peer
 from idiolect.cli import main
 from idiolect.cli.bench import bench_command_with
@@ -26,7 +26,7 @@ PEERS = (
 )
 
 
-def peers_of(cell: BenchCell) -> tuple[Peer, ...]:
+def peers_of(grid: BenchGrid, cell: BenchCell) -> tuple[Peer, ...]:
     """Returns the peers for FedAvg on clients of equal size in float32, where their steps can be counted like ours."""
     comparable = (cell.method, cell.sizes, cell.precision) == ("fedavg", "equal", "float32")
     return PEERS if comparable else ()

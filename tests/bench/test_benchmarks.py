@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from idiolect.bench import BenchCell
+from idiolect.bench import BenchCell, BenchGrid
 
 ROOT = Path(__file__).parents[2]
 TINY = ("--models", "dnn", "--clients", "2", "--population", "3", "--samples", "16", "--batch-size", "8")
@@ -24,8 +24,8 @@ def script(name: str):
 @pytest.mark.parametrize("change", [{"method": "map"}, {"sizes": "lognormal"}, {"precision": "float64"}])
 def test_peers_are_timed_only_where_their_work_is_the_same(change):
     peers = script("peers")
-    assert peers.peers_of(BenchCell())[0].name == "pfl"
-    assert not peers.peers_of(BenchCell(**change))
+    assert peers.peers_of(BenchGrid(), BenchCell())[0].name == "pfl"
+    assert not peers.peers_of(BenchGrid(), BenchCell(**change))
 
 
 def test_engines_of_a_checkout_are_timed_beside_these():

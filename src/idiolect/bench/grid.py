@@ -82,7 +82,7 @@ class BenchGrid:
 def bench(
     grid: BenchGrid,
     say: Callable[[str], None] = lambda sentence: None,
-    peers_of: Callable[[BenchCell], Sequence[Peer]] = lambda cell: (),
+    peers_of: Callable[[BenchGrid, BenchCell], Sequence[Peer]] = lambda grid, cell: (),
 ) -> Report:
     """Measures every cell of the grid; cells that differ only in the sizes of clients take their turns together.
 
@@ -91,7 +91,7 @@ def bench(
 
     Args:
         say: receives a sentence about what is under way.
-        peers_of: gives the other implementations to time in a cell.
+        peers_of: gives the other implementations to time in a cell of the grid.
     """
     cells = grid.cells()
     if not cells or not grid.engines:
@@ -106,7 +106,7 @@ def bench(
         peaks = {precision: Peaks(**gauge.answer()) for precision, gauge in gauges.items()}
         for kin in _together(cells):
             precision = kin[0].precision
-            rows = [rows_of(cell, list(grid.engines), peers_of(cell), cores()) for cell in kin]
+            rows = [rows_of(cell, list(grid.engines), peers_of(grid, cell), cores()) for cell in kin]
             measure(rows, grid.repeats, grid.warmup, say)
             measured += rows
             with suppress(Failed):  # the peaks found before remain

@@ -69,7 +69,7 @@ class BenchOptions:
         )
 
 
-def bench_command_with(peers_of: Callable[[BenchCell], Sequence[Peer]]) -> Callable[..., None]:
+def bench_command_with(peers_of: Callable[[BenchGrid, BenchCell], Sequence[Peer]]) -> Callable[..., None]:
     """Returns the command, which times these peers as well."""
 
     @with_option_groups
@@ -85,7 +85,7 @@ def bench_command_with(peers_of: Callable[[BenchCell], Sequence[Peer]]) -> Calla
     return command
 
 
-bench_command = app.command("bench")(bench_command_with(lambda cell: ()))
+bench_command = app.command("bench")(bench_command_with(lambda grid, cell: ()))
 
 
 def _print(report: Report, as_json: bool) -> None:

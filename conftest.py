@@ -7,12 +7,12 @@ NEEDED = {
         f"src/idiolect/engines/cohort/cuda/kernels/{name}.py"
         for name in ("batch_copy", "convolution", "overlap")
     ],
-    "ray": ["src/idiolect/engines/cluster/*"],
+    "ray": ["src/idiolect/engines/ray/*"],
     "flwr": [
         "src/idiolect/deploy/*",
         *(f"tests/deploy/{name}.py" for name in ("asking", "fake_grid", "played", "real")),
     ],
-    "mlflow": ["src/idiolect/experiments/tracking/to_mlflow.py"],
-    "tensorboard": ["src/idiolect/experiments/tracking/to_tensorboard.py"],
+    "mlflow": ["src/idiolect/experiments/tracking/mlflow_tracker.py"],
+    "tensorboard": ["src/idiolect/experiments/tracking/tensorboard_tracker.py"],
 }
 collect_ignore_glob = [path for package, paths in NEEDED.items() if not find_spec(package) for path in paths]

@@ -19,6 +19,7 @@ from idiolect.errors import UserError
 __all__ = [
     "OptionSchema",
     "is_of_kind",
+    "literal_or_text",
     "parse_call",
     "split_outside_brackets",
     "with_options",
@@ -81,6 +82,18 @@ def _value(text: str, option: str, node: ast.expr) -> Any:
             f"{text!r} gives {option} a value that cannot be read; write a number, a word, a quoted string, "
             "a tuple or a list"
         ) from None
+
+
+def literal_or_text(text: str) -> Any:
+    """Returns the value of a Python literal, or the text itself: a word, or a call such as ``label_k(k=2)``.
+
+    >>> literal_or_text("0.5"), literal_or_text(" kd "), literal_or_text("(1, 2)")
+    (0.5, 'kd', (1, 2))
+    """
+    try:
+        return ast.literal_eval(text.strip())
+    except (ValueError, SyntaxError):
+        return text.strip()
 
 
 def _unreadable(text: str) -> UserError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +10,7 @@ from idiolect.cli.options import RUN_OPTIONS, Changes, ScenarioChoice, Scene, Sc
 from idiolect.errors import UserError
 from idiolect.experiments import Execution, Experiment
 from idiolect.experiments.spec import unknown_setting
-from idiolect.options import split_outside_brackets
+from idiolect.options import literal_or_text, split_outside_brackets
 from idiolect.reproduction.papers import papers
 from idiolect.reproduction.scenarios import find_scenario, refuse_missing_data
 
@@ -47,7 +46,7 @@ def settings_of(changes: Changes, scene: Scene | SceneOfSites, **flags: int | No
             raise UserError(f"--set {key} is not for settings; use {FLAGS[key]}")
         if key not in known and key not in ALSO:
             raise unknown_setting(key)
-        chosen[key] = _value(value)
+        chosen[key] = literal_or_text(value)
     given = dataclasses.asdict(scene) | flags
     return chosen | {name: value for name, value in given.items() if value is not None}
 
@@ -77,11 +76,3 @@ def start_from(
 def names_in(text: str | None) -> list[str]:
     """Returns names that are separated by commas."""
     return [name for name in split_outside_brackets(text or "", ",") if name]
-
-
-def _value(text: str) -> Any:
-    """Returns a Python literal, or the text itself: a name, or a call such as label_k(k=2)."""
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return text

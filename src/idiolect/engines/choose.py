@@ -148,26 +148,26 @@ def _placed(engine: str, device: str) -> EngineChoice:
     )
 
 
-def start_early(where: EngineChoice) -> None:
+def start_early(choice: EngineChoice) -> None:
     """Starts the fork server of ``pool``, which takes a second, so that it starts while data are prepared."""
-    if where.engine == "pool":
+    if choice.engine == "pool":
         fork_server()
 
 
 def choose_engine(
-    where: EngineChoice, work: Workload, say: Callable[[str], None] = lambda sentence: None
+    choice: EngineChoice, work: Workload, say: Callable[[str], None] = lambda sentence: None
 ) -> Engine:
     """Makes the engine of a choice.
 
     Args:
         say: is told what the user should know, such as a worker that was replaced.
     """
-    if where.engine == "pool":
-        return PoolEngine(work, workers=where.workers, say=say)
-    if where.engine == "ray":
-        options = {"address": where.ray_address, "gpus_per_worker": where.gpus_per_worker}
-        return _ray(work, workers=where.workers, say=say, **options)
-    return ENGINES[where.engine](work)
+    if choice.engine == "pool":
+        return PoolEngine(work, workers=choice.workers, say=say)
+    if choice.engine == "ray":
+        options = {"address": choice.ray_address, "gpus_per_worker": choice.gpus_per_worker}
+        return _ray(work, workers=choice.workers, say=say, **options)
+    return ENGINES[choice.engine](work)
 
 
 def _on_ray(device: str) -> EngineChoice:

@@ -123,9 +123,7 @@ def concatenate(groups: Iterable[ClientScores]) -> ClientScores:
 
 
 def _score(setting: Setting, logits: Sequence[Logits], clients: list[int], split: str) -> Scores:
-    work = setting.work
-    rows = [getattr(work.federation.clients[c], split) for c in clients]
-    labels = [work.y[torch.from_numpy(r).to(work.y.device)] for r in rows]
+    labels = [setting.work.labels(client, split) for client in clients]
     return score(logits, labels, setting.metrics)
 
 

@@ -7,7 +7,6 @@ uniformly, or uniformly on a logarithmic scale when ``:log`` follows.
 
 from __future__ import annotations
 
-import ast
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -20,7 +19,7 @@ from idiolect.errors import UserError, unknown_name
 from idiolect.experiments.parameter_grids import combinations
 from idiolect.experiments.spec import Experiment
 from idiolect.methods.catalogue import identifier
-from idiolect.options import split_outside_brackets, with_options
+from idiolect.options import literal_or_text, split_outside_brackets, with_options
 
 __all__ = ["Axis", "Trial", "parse_axis", "trials_of"]
 
@@ -94,23 +93,18 @@ def parse_axis(text: str) -> Axis:
     method = identifier(method)
     if ".." in values:
         return _range(text, method, key, values)
-    return Axis(method, key, tuple(_value(word) for word in split_outside_brackets(values, ",") if word))
+    return Axis(
+        method, key, tuple(literal_or_text(word) for word in split_outside_brackets(values, ",") if word)
+    )
 
 
 def _range(text: str, method: str, key: str, values: str) -> Axis:
     ends, _, scale = values.partition(":")
-    low, high = (_value(word) for word in ends.split("..", 1))
+    low, high = (literal_or_text(word) for word in ends.split("..", 1))
     numbers = all(isinstance(end, int | float) and not isinstance(end, bool) for end in (low, high))
     if not numbers or not low < high or scale.strip() not in ("", "log") or (scale and low <= 0):
         raise UserError(f"cannot read the range of {text!r}; write low..high, or low..high:log from above 0")
     return Axis(method, key, (), low, high, bool(scale))
-
-
-def _value(text: str) -> Any:
-    try:
-        return ast.literal_eval(text.strip())
-    except (ValueError, SyntaxError):
-        return text.strip()
 
 
 class Trial(NamedTuple):

@@ -26,7 +26,7 @@ from idiolect.errors import UserError
 from idiolect.experiments import Experiment
 from idiolect.experiments.setting import Setting, prepare
 
-from ..child_process import child_process, children_of, is_running
+from ...child_process import child_process, children_of, is_running
 
 SCENE = Experiment(
     dataset="fashion-mnist-12k", partition="iid", clients=40, model="mlpnet(hidden=8)", rounds=1

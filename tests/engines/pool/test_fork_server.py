@@ -24,7 +24,7 @@ from idiolect.errors import UserError
 from idiolect.experiments import Experiment
 from idiolect.experiments.setting import Setting, prepare
 
-from ..child_process import is_running
+from ...child_process import is_running
 
 SCENE = Experiment(
     dataset="synthetic",

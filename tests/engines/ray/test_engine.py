@@ -24,7 +24,7 @@ from idiolect.experiments import Experiment, prepare
 from idiolect.experiments.simulation import Simulation
 from idiolect.records import read_run
 
-from ..child_process import child_process
+from ...child_process import child_process
 
 SCENE = Experiment(
     method="fedper",

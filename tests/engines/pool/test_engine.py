@@ -30,7 +30,7 @@ from idiolect.experiments.setting import Setting, prepare
 from idiolect.federation import Store
 from idiolect.methods import method as read_method
 
-from ..child_process import child_process, children_of, is_running
+from ...child_process import child_process, children_of, is_running
 
 SCENE = Experiment(
     dataset="synthetic",

@@ -161,7 +161,7 @@ def _layout(node: Any) -> tuple[Any, ...] | None:
 
 
 def own_memory(graph: fx.Graph, state: list[fx.Node]) -> None:
-    """Gives every leaf of the new state memory of its own, before a step and after it.
+    """Gives every leaf of the new state memory of its own.
 
     A result is copied where it is a view, is returned twice or is an input that the step hands on elsewhere.
 
@@ -171,7 +171,8 @@ def own_memory(graph: fx.Graph, state: list[fx.Node]) -> None:
     output = graph.output_node()
     taken: set[fx.Node] = set()
     given = []
-    for old, new in zip(state, output.args[0], strict=True):  # type: ignore[arg-type]
+    results: Any = output.args[0]
+    for old, new in zip(state, results, strict=True):
         memory = _memory(new)
         if new is not old and (memory in taken or memory.op != "call_function"):
             with graph.inserting_before(output):
@@ -196,7 +197,8 @@ def write_over(graph: fx.Graph, state: list[fx.Node]) -> None:
 def _memory(node: fx.Node) -> fx.Node:
     """Returns the node whose memory ``node`` shows; itself, unless it is a view."""
     while node.op == "call_function" and (node.target in ALSO_VIEWS or _gives_views(node.target)):
-        node = node.args[0]  # type: ignore[assignment]
+        seen: Any = node.args[0]
+        node = seen
     return node
 
 

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from idiolect.core import broadcast
 from idiolect.engines import CohortEngine, EngineChoice, LoopEngine
-from idiolect.engines.cohort.cuda.batch_copies import BatchCopier, BatchTable
+from idiolect.engines.cohort.cuda.compiled_stages import compiling_quietly
+from idiolect.engines.cohort.cuda.cuda_graphs import BatchCopier, BatchTable
 from idiolect.engines.cohort.cuda.lanes import Layout
 from idiolect.engines.cohort.cuda.stage_plan import Planner
-from idiolect.engines.cohort.fallback import compiling_quietly
 from idiolect.engines.cohort.pooling import plain as plain_pool
 from idiolect.experiments.setting import Setting, prepare
 from idiolect.models import Net, crop_and_flip, from_module, planned_uniform, register_model

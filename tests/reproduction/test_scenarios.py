@@ -8,7 +8,7 @@ import pytest
 
 from idiolect.data import describe as data_rows
 from idiolect.data.availability import availability
-from idiolect.engines.cohort.fingerprint import fingerprint
+from idiolect.engines.cohort.tracing import fingerprint
 from idiolect.errors import UserError
 from idiolect.experiments import Experiment
 from idiolect.methods import method

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from idiolect.core import Context, Facts, State
-from idiolect.engines.cohort.client_blocks import (
+from idiolect.engines.cohort.batches import (
     LARGEST,
     ClientBlock,
     blocks_of,

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from idiolect.core import Stage, sgd
-from idiolect.engines.cohort.fingerprint import fingerprint
+from idiolect.engines.cohort.tracing import fingerprint
 from idiolect.engines.task import make_task
 from idiolect.methods import method
 from idiolect.models import build

@@ -17,8 +17,7 @@ import torch
 
 from idiolect.core import Program, ServerState, Tree
 from idiolect.engines.cohort.cpu.traced_stages import MANY_ROUNDS, TracedStages
-from idiolect.engines.cohort.cuda.compiled_stages import BACKENDS, CompiledStages
-from idiolect.engines.cohort.fallback import warn_slower
+from idiolect.engines.cohort.cuda.compiled_stages import BACKENDS, CompiledStages, warn_slower
 from idiolect.engines.contract import Logits, Outcome
 from idiolect.engines.evaluation import evaluate_group
 from idiolect.engines.loop import LoopEngine

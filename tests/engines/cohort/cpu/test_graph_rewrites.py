@@ -11,8 +11,14 @@ from torch import Tensor, fx
 
 from idiolect.core import Tree
 from idiolect.core.trees import flatten
-from idiolect.engines.cohort.cpu.graph_rewrites import PLAIN, call_plainly, own_memory, simplify, write_over
-from idiolect.engines.cohort.cpu.row_major_softmax import row_major
+from idiolect.engines.cohort.cpu.graph_rewrites import (
+    PLAIN,
+    call_plainly,
+    own_memory,
+    row_major,
+    simplify,
+    write_over,
+)
 from idiolect.engines.cohort.tracing import graph_of
 
 aten = torch.ops.aten

@@ -7,7 +7,7 @@ from subprocess import CalledProcessError
 import pytest
 import torch
 
-from idiolect.engines.cohort.cuda.batch_copies import BatchCopier
+from idiolect.engines.cohort.cuda.cuda_graphs import BatchCopier
 
 
 class Broken(BatchCopier):

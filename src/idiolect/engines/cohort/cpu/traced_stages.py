@@ -17,13 +17,31 @@ from torch import Tensor, fx
 
 from idiolect.core import Batch, Context, Program, Stage, State, Tree
 from idiolect.core.trees import flatten, unflatten
-from idiolect.engines.cohort.batches import CohortBatches, stack_batches
-from idiolect.engines.cohort.client_blocks import ClientBlock, blocks_of, few_sizes, one_size, run_blocks
-from idiolect.engines.cohort.cpu.graph_rewrites import call_plainly, own_memory, simplify, write_over
-from idiolect.engines.cohort.cpu.row_major_softmax import row_major
-from idiolect.engines.cohort.fingerprint import ProgramKeys, fingerprint
-from idiolect.engines.cohort.traced_hooks import TracedHooks
-from idiolect.engines.cohort.tracing import RoundInputs, stage_step, trace, traced_or_none
+from idiolect.engines.cohort.batches import (
+    ClientBlock,
+    CohortBatches,
+    blocks_of,
+    few_sizes,
+    one_size,
+    run_blocks,
+    stack_batches,
+)
+from idiolect.engines.cohort.cpu.graph_rewrites import (
+    call_plainly,
+    own_memory,
+    row_major,
+    simplify,
+    write_over,
+)
+from idiolect.engines.cohort.tracing import (
+    ProgramKeys,
+    RoundInputs,
+    TracedHooks,
+    fingerprint,
+    stage_step,
+    trace,
+    traced_or_none,
+)
 from idiolect.engines.packing import BATCHED, Feed, Packing
 from idiolect.engines.workload import Workload
 

@@ -1,33 +1,44 @@
 """Compiled stages: steps of a cohort traced and compiled once, then replayed on lanes of clients.
 
-It is how the cohort engine runs on a GPU; with the backend ``trace`` the same steps run uncompiled on any device.
+The cohort engine runs so on a GPU; with the backend ``trace`` the same steps run uncompiled on any device.  Where
+something cannot be compiled, the engine goes on more slowly and warns in one line.
 """
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Hashable
+import logging
+import os
+import warnings
+from collections.abc import Callable, Hashable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import Tensor, fx
 
 from idiolect.core import Context, Program, Stage, State
 from idiolect.core.trees import flatten, unflatten
 from idiolect.engines.cohort.batches import padded_feed
 from idiolect.engines.cohort.cuda.cuda_graphs import Replay
-from idiolect.engines.cohort.cuda.kernels.warm_up import warm_up
-from idiolect.engines.cohort.cuda.lane_memory import copy_all
+from idiolect.engines.cohort.cuda.lanes import copy_all
 from idiolect.engines.cohort.cuda.stage_plan import Planner, StagePlan
 from idiolect.engines.cohort.cuda.traced_step import TracedStep, trace_step_on_lanes
-from idiolect.engines.cohort.fallback import compiling_quietly, warn_slower
-from idiolect.engines.cohort.fingerprint import ProgramKeys, fingerprint
-from idiolect.engines.cohort.traced_hooks import TracedHooks
-from idiolect.engines.cohort.tracing import traced_or_none
+from idiolect.engines.cohort.tracing import ProgramKeys, TracedHooks, fingerprint, traced_or_none
 from idiolect.engines.packing import BATCHED_LAYERS, Packing
 from idiolect.engines.workload import Workload
 
-__all__ = ["BACKENDS", "COMPILED", "CompiledStages"]
+__all__ = [
+    "BACKENDS",
+    "COMPILED",
+    "CompiledStages",
+    "compiling_quietly",
+    "reason_of",
+    "warm_up",
+    "warn_slower",
+]
 
 Options = dict[str, str | int | bool | Callable[..., Any]]
 
@@ -45,6 +56,12 @@ BACKENDS: dict[str, Callable[[torch.fx.GraphModule, bool], Callable[..., Any]]] 
 }
 # Compiled steps by backend, text of the graph and whether lanes are apart; they are kept over runs.
 COMPILED: dict[Hashable, Callable[..., Any]] = {}
+THREADS = 8
+SEVERAL = 24  # rows along the first axis up to which a compiled kernel depends on their number
+APART = 64  # clients' weights lie a multiple of so many numbers apart on lanes, which a compiled kernel makes use of
+FEW = 16  # rows that stand for more: as few as compile to the same kernel
+COMPILER = ("torch._dynamo", "torch._inductor")
+TRACEBACK = "Traceback (most recent call last)"
 
 
 @dataclass
@@ -168,3 +185,68 @@ def _freeze_garbage() -> None:
     """Exempts what compiling has made from garbage collection, where looking at it takes as long as ten rounds."""
     gc.collect()
     gc.freeze()
+
+
+def warm_up(graph: fx.GraphModule) -> None:
+    """Runs every operator of ours on CUDA in ``graph`` once, on uninitialised memory.
+
+    Its Triton kernels are so compiled ahead of the first step, several at a time.
+    """
+    ours = [node for node in graph.graph.nodes if getattr(node.target, "namespace", "") == "idiolect"]
+    on_gpu = [node for node in ours if node.meta["val"][0].is_cuda]
+    with ThreadPoolExecutor(THREADS) as pool:
+        list(pool.map(_run, on_gpu))
+
+
+def _run(node: fx.Node) -> None:
+    """Runs one operator; where memory is short, its kernel is compiled later, when it first runs."""
+    with suppress(torch.OutOfMemoryError):
+        arguments: list[Any] = [
+            _uninitialised(a.meta["val"]) if isinstance(a, fx.Node) else a for a in node.args
+        ]
+        run: Any = node.target
+        with torch.cuda.device(arguments[0].device):
+            run(*arguments)
+
+
+def _uninitialised(like: Any) -> Tensor:
+    size = (len(like) if len(like) <= SEVERAL else FEW, *like.shape[1:])
+    strides = (-(-like.stride(0) // APART) * APART, *like.stride()[1:])
+    return torch.empty_strided(size, strides, dtype=like.dtype, device=like.device)
+
+
+def warn_slower(sentence: str, error: BaseException) -> None:
+    """Warns of what is slower and why, without a place in the source, which would be a second line."""
+    warnings.warn_explicit(f"{sentence}: {reason_of(error)}", UserWarning, "idiolect", 1)
+
+
+def reason_of(error: BaseException) -> str:
+    """Returns what the innermost error says, in one line: compilers wrap it in others and add pages to it.
+
+    >>> error = RuntimeError("backend='inductor' raised:")
+    >>> error.inner_exception = ValueError("Scalar 5000000000 is out of range for type int32\\n\\nat 3:1")
+    >>> reason_of(error)
+    'Scalar 5000000000 is out of range for type int32'
+    """
+    while inner := getattr(error, "inner_exception", None) or error.__cause__:
+        error = inner
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    return lines[-1] if TRACEBACK in str(error) else lines[0]  # an error of another process is its traceback
+
+
+@contextmanager
+def compiling_quietly() -> Iterator[None]:
+    """Silences a compiler's warnings and its logs of a kernel that fails, unless ``TORCH_LOGS`` asks for them."""
+    loggers = [] if "TORCH_LOGS" in os.environ else [logging.getLogger(name) for name in COMPILER]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL + 1)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

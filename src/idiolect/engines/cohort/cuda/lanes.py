@@ -1,21 +1,26 @@
-"""Lanes: which client runs where on a device, so that clients of unequal work keep it busy.
+"""Lanes: which client runs where on a device, so that clients of unequal work keep it busy, and the lanes' memory.
 
 A lane holds one client at a time, and takes the next when that client is done.  Lanes run in step with each other, as
 one lane group, or apart, each as a lane group at its own pace.  Where clients make about equally many steps, every
 client has a lane and all run in step, which is fastest for a device.  Where the longest client makes half as many steps
 again as the rest, lanes run apart, so that no step waits for the work of others.  Many clients of about the same size
 take turns on fewer lanes in step, which keep the device busy to the end.
+
+In memory, all leaves of one lane group, or of one client, lie in one row.  A client that has a lane group to itself is
+one row, so that moving it takes one copy for each type.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import torch
+from torch import Tensor
 
-__all__ = ["Job", "Layout", "assign", "choose_layout"]
+__all__ = ["Job", "Kind", "LaneMemory", "Layout", "assign", "choose_layout", "copy_all", "on_lanes"]
 
 # In units of one lane's share of a step of tfcnn_tf, which takes an H200 0.032 ms:
 IDLE_STEP = 1.5  # cost of a step whatever its lanes
@@ -25,6 +30,12 @@ APART = 1.05  # cost of a step of the other clients there
 MOST_APART = 24  # lanes apart; more are no faster
 GAIN = 1.2  # by which lanes apart must be faster, since each is captured for itself
 DRAWN = 64  # cohorts drawn at random, on which the layout is chosen
+ALIGNED = 64  # numbers; a leaf begins at a multiple, where kernels read several at once
+KERNEL = (
+    4  # dimensions of a convolution's kernel, whose channels lie last, as batched layers read and make it
+)
+
+Kind = tuple[torch.Size, torch.dtype]  # of one lane's part of a leaf
 
 
 class Job(NamedTuple):
@@ -111,3 +122,93 @@ def assign(steps: Sequence[int], layout: Layout) -> list[Job]:
             heapq.heapreplace(free, (stop, lane))
             jobs.append(Job(client, lane, start, stop))
     return jobs
+
+
+class LaneMemory:
+    """Args:
+    width: lanes of a row; where it is not 1 there is one row.
+    memory: by type, the numbers of all rows [N, P].
+
+    Attributes:
+        leaves: of all lanes [L, ...].
+    """
+
+    def __init__(self, kinds: Sequence[Kind], width: int, memory: Mapping[torch.dtype, Tensor]) -> None:
+        self._kinds, self._width, self._memory = kinds, width, memory
+        self._places, _ = _layout(kinds, width)
+        self.leaves = [self._leaf(n, slice(None)) for n in range(len(kinds))]
+
+    @classmethod
+    def zeros(cls, kinds: Sequence[Kind], n_rows: int, width: int, device: torch.device) -> LaneMemory:
+        _, sizes = _layout(kinds, width)
+        memory = {
+            dtype: torch.zeros(n_rows, size, dtype=dtype, device=device) for dtype, size in sizes.items()
+        }
+        return cls(kinds, width, memory)
+
+    def row(self, number: int) -> list[Tensor]:
+        """Returns the leaves of the lanes of one row."""
+        return [self._leaf(n, slice(number, number + 1)) for n in range(len(self._kinds))]
+
+    def _leaf(self, n: int, which: slice) -> Tensor:
+        size, dtype = self._kinds[n]
+        rows = self._memory[dtype][which]
+        numbers = rows[:, self._places[n] :][:, : self._width * size.numel()]
+        return on_lanes(numbers.view(len(rows) * self._width, size.numel()), size)
+
+    def fill(self, leaves: Mapping[int, Tensor]) -> None:
+        """Copies leaves of all lanes into the memory, by their number."""
+        copy_all([self.leaves[n] for n in leaves], list(leaves.values()))
+
+    def copy_rows(self, others: LaneMemory, lane_of: Tensor) -> None:
+        """Copies every row of ``others`` to the lane that ``lane_of`` names; a lane must be a row of both.
+
+        It takes one copy for each type: one for each leaf would keep the host busy and the device waiting.
+        """
+        for dtype, numbers in self._memory.items():
+            numbers.index_copy_(0, lane_of, others._memory[dtype])
+
+    def copied(self, n: int, lane_of: Tensor | None) -> Tensor:
+        """Returns a contiguous copy of one leaf.
+
+        Args:
+            lane_of: the lane of each of its rows; None for the lanes in their order.
+        """
+        if lane_of is None:
+            return self.leaves[n].clone(memory_format=torch.contiguous_format)
+        return self.leaves[n].index_select(0, lane_of)
+
+    def clone(self) -> LaneMemory:
+        memory = {dtype: numbers.clone() for dtype, numbers in self._memory.items()}
+        return LaneMemory(self._kinds, self._width, memory)
+
+    def lanes(self, by_leaf: bool) -> list[Sequence[Tensor]]:
+        """Returns the parts of all lanes: by type, the rows of lanes, or ``by_leaf`` the lanes' parts of each leaf."""
+        parts = self.leaves if by_leaf else self._memory.values()
+        return [part.unbind() for part in parts]
+
+
+def on_lanes(numbers: Tensor, size: torch.Size) -> Tensor:
+    """Views [L, numbers] as a leaf [L, *size]; the channels of a convolution's kernel lie last."""
+    if len(size) < KERNEL:
+        return torch.unflatten(numbers, 1, size) if size else numbers.squeeze(1)
+    return torch.unflatten(numbers, 1, (*size[:-3], *size[-2:], size[-3])).movedim(-1, -3)
+
+
+def _layout(kinds: Sequence[Kind], width: int) -> tuple[list[int], dict[torch.dtype, int]]:
+    """Returns where each leaf begins in a row of its type, and how long rows are."""
+    places: list[int] = []
+    sizes: dict[torch.dtype, int] = {}
+    for size, dtype in kinds:
+        places.append(sizes.get(dtype, 0))
+        sizes[dtype] = places[-1] + -(-width * size.numel() // ALIGNED) * ALIGNED
+    return places, sizes
+
+
+def copy_all(into: Sequence[Tensor], out_of: Sequence[Tensor]) -> None:
+    """Copies tensors grouped by dtype, because a mixed batch falls back to one copy per tensor."""
+    for dtype in {tensor.dtype for tensor in into}:
+        torch._foreach_copy_(
+            [tensor for tensor in into if tensor.dtype == dtype],
+            [tensor for tensor in out_of if tensor.dtype == dtype],
+        )

@@ -13,7 +13,7 @@ from torch import Tensor, fx
 
 from idiolect.core import Batch, Context, Program, Stage, State
 from idiolect.core.trees import Form, flatten, tree_leaves, tree_map
-from idiolect.engines.cohort.cuda.lane_memory import on_lanes
+from idiolect.engines.cohort.cuda.lanes import on_lanes
 from idiolect.engines.cohort.cuda.stage_plan import StagePlan
 from idiolect.engines.cohort.tracing import RoundInputs, stage_step, trace
 from idiolect.engines.packing import BATCHED_LAYERS

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 __all__ = ["balanced_shares", "equal_shares", "measured_speed", "shares_by_owner"]
 
-SLACK = 0.1  # by how much of the best time for all a worker may be late before clients leave it
+SLACK = 0.1  # part of the best time for all by which a worker may be late before its clients move
 SHORT = 0.05  # seconds; a shorter call says nothing about a worker's speed
 
 
@@ -50,9 +50,9 @@ def shares_by_owner(
     would end first, those with the most work before the rest.
 
     Args:
-        work: of each client.
+        work: the amount of work of each client.
         owners: the worker that keeps a client's row, for clients that have one.
-        speeds: of the workers, relative to each other.
+        speeds: the speed of each worker, relative to the others.
 
     >>> shares_by_owner({0: 4, 1: 4, 2: 1, 3: 1}, {0: 7}, {7: 1.0, 8: 1.0})
     {7: [0, 2], 8: [1, 3]}

@@ -48,8 +48,8 @@ class EngineChoice(NamedTuple):
     Args:
         reason: why this engine runs.
         workers: processes of ``pool`` or ``ray``; None for as many as there are cores.
-        ray_address: of a cluster that runs already.
-        gpus_per_worker: of ``ray``.
+        ray_address: the address of a Ray cluster that runs already.
+        gpus_per_worker: GPUs of each worker of ``ray``.
     """
 
     engine: str
@@ -64,6 +64,7 @@ class EngineChoice(NamedTuple):
 
     @property
     def trains_on_gpu(self) -> bool:
+        """Whether clients train on a GPU, of this process or of Ray's workers."""
         return self.device == "cuda" or self.gpus_per_worker > 0
 
     @property

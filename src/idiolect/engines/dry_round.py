@@ -54,8 +54,8 @@ def dry_round(
     """Runs one step of every stage, every phase and every predictor of one client, on rows of zeros.
 
     Args:
-        x: rows of the kind and shape that the run will see.
-        with_numbers: computes on the CPU, for a network that needs to see numbers.
+        x: rows of the dtype and shape that the run will use.
+        with_numbers: computes on the CPU, for a network whose forward pass depends on values.
 
     Returns:
         Every shape that private state, broadcasts and messages can have.

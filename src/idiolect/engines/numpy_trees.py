@@ -1,4 +1,4 @@
-"""Converts trees of tensors to trees of NumPy arrays and back, for the way between processes."""
+"""Converts trees of tensors to trees of NumPy arrays and back, to send them between processes."""
 
 from __future__ import annotations
 

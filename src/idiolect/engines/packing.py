@@ -21,7 +21,7 @@ __all__ = ["BATCHED", "BATCHED_LAYERS", "SINGLE", "Feed", "Lift", "Packing", "ad
 
 Feed = Iterator[tuple[tuple[Batch, ...], Tensor | None]]
 Lift = Callable[[Callable[..., Any]], Callable[..., Any]]
-NO_SERVER: ServerState = {"params": {}, "buffers": {}, "slots": {}}  # without a leaf
+NO_SERVER: ServerState = {"params": {}, "buffers": {}, "slots": {}}  # a server's state without tensors
 
 
 class Packing(NamedTuple):
@@ -119,6 +119,8 @@ def _vmapped(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _vmapped_in_batched_layers(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Runs ``function`` for all clients at once, with layers in the forms that batch over clients."""
+
     def lifted(*arguments: Any) -> Any:
         with BatchedLayers():
             return _vmapped(function)(*arguments)

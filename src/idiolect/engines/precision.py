@@ -15,8 +15,8 @@ class Precision(NamedTuple):
     """The dtypes that a run stores and computes in.
 
     Args:
-        storage: of parameters, data, losses and optimisers.
-        compute: of networks, forward and backward.
+        storage: the dtype of parameters, data, losses and optimisers.
+        compute: the dtype of networks, forward and backward.
         tf32: lets matrix products of float32 round their factors to TF32's 10 bits, on devices that can.
     """
 

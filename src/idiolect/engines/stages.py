@@ -53,7 +53,7 @@ def run_stages(
         before = [previous] if previous is not None and stage.start is None else []
         state = packing.call(program, "begin", stage, context, *before)
         state = packing.fold(program, stage, context, state, feed(stage))
-        previous = program.end(state)  # of every client at once: it works element by element
+        previous = program.end(state)  # it works element by element, on stacked clients too
         context = context._replace(results={**context.results, stage.name: previous})
     return context, previous
 

@@ -26,8 +26,8 @@ __all__ = [
     "worker_engine",
 ]
 
-SHARES_PER_WORKER = 16  # at most, where clients run one by one: many, so that all workers end together
-TRIES = 3  # attempts at the same clients, whose worker died, before the run is given up
+SHARES_PER_WORKER = 16  # most shares where clients run one by one: with small shares workers end together
+TRIES = 3  # workers that may die on the same clients before the run is given up
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -36,8 +36,8 @@ class EngineCall(NamedTuple):
     """One call of an engine, without its clients.
 
     Args:
-        name: of the engine's method: ``round``, ``settle`` or ``evaluate``; or ``fetch``, for rows that a worker keeps.
-        option: what that method takes last: ``observe``, ``phase`` or ``split``.
+        name: the engine's method ``round``, ``settle`` or ``evaluate``; or ``fetch``, for rows that a worker keeps.
+        option: the last argument of that method: ``observe``, ``phase`` or ``split``.
     """
 
     name: str
@@ -48,8 +48,8 @@ class EngineCall(NamedTuple):
 def batches_well(work: Workload, program: Program) -> bool:
     """Returns whether a core is faster with many clients at once than with one after the other.
 
-    It is without convolutions where clients are of about equal size, and wherever the run is long enough to trace its
-    steps.
+    That holds for networks without convolutions, if clients are of about equal size or the run is long enough to trace
+    its steps.
     """
     convolutional = program.task.structure.convolutional
     return tracing_pays(program) or (work.is_even and not convolutional)

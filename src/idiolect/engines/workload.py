@@ -5,7 +5,7 @@ Shapes: C cohort, B batch rows, T steps.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -15,16 +15,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from idiolect.core import Batch, Facts, Program, Stage, derive, steps_of
+from idiolect.core import Batch, Facts, Program, Stage, Tree, derive, steps_of
 from idiolect.core.trees import tree_map
 from idiolect.engines.precision import PRECISIONS, Precision
-from idiolect.federation import BatchPlan, Federation, batches_per_epoch, plan_batches
+from idiolect.federation import BatchPlan, Federation, Store, batches_per_epoch, plan_batches
 
 __all__ = ["EVALUATION_ROWS", "Workload", "in_order", "sent"]
 
 T = TypeVar("T")
 EVALUATION_ROWS = 256  # examples of one client in one evaluation batch
-EVEN = 0.75  # mean size over greatest size, from which clients count as of about equal size
+EVEN = 0.75  # clients count as equally large if their mean size is this part of the largest
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,15 @@ class Workload:
     def copied(self, tree: T) -> T:
         """Returns a copy of the tree on the device."""
         return tree_map(lambda leaf: leaf.to(self.device, copy=True), tree)
+
+    def store_in_memory(self, create: Callable[[int], Tree], examples: Iterable[Tree]) -> Store:
+        """Returns a store of all clients' private state in the device's memory, which cannot be saved.
+
+        Args:
+            create: returns the first private state of a client.
+            examples: trees of all the forms that private state can have.
+        """
+        return Store.in_memory(create, self.federation.population, examples, self.device)
 
     def labels(self, client: int, split: str) -> Tensor:
         """Returns the labels of a client's split, in its order."""

@@ -183,8 +183,7 @@ class Simulation(FederatedRun[SimulatedClients]):
             store: keeps private state; without one it is kept in memory and cannot be saved.
         """
         if store is None:
-            population, device = setting.federation.population, setting.work.device
-            store = Store.in_memory(setting.first_private, population, setting.private_shapes, device)
+            store = setting.work.store_in_memory(setting.first_private, setting.private_shapes)
         return cls(SimulatedClients(setting, engine, engine.residence(store)), setting.first_server())
 
     @property

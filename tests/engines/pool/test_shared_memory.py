@@ -26,7 +26,7 @@ TREE = {
 }
 
 
-@pytest.mark.parametrize("way", ["look", "take"])
+@pytest.mark.parametrize("way", ["view", "take"])
 def test_what_comes_out_is_what_went_in(way: str) -> None:
     mailbox = Mailbox()
     found = getattr(mailbox, way)(mailbox.put(TREE))
@@ -42,7 +42,7 @@ def test_what_comes_out_is_what_went_in(way: str) -> None:
 def test_tensors_lie_as_aligned_as_those_of_torch() -> None:
     mailbox = Mailbox()
     tensors = [torch.ones(n) for n in (1, 3, 17, 1000)]
-    assert all(leaf.data_ptr() % ALIGNMENT == 0 for leaf in mailbox.look(mailbox.put(tensors)))
+    assert all(leaf.data_ptr() % ALIGNMENT == 0 for leaf in mailbox.view(mailbox.put(tensors)))
 
 
 def test_what_was_taken_survives_the_next_letter() -> None:
@@ -55,8 +55,8 @@ def test_what_was_taken_survives_the_next_letter() -> None:
 def test_a_second_mailbox_on_the_same_file_reads_what_is_put_after_the_first_grew() -> None:
     mine = Mailbox()
     theirs = Mailbox(os.dup(mine.file))  # as a worker opens it
-    assert float(theirs.look(mine.put(torch.zeros(10))).sum()) == 0
-    assert float(theirs.look(mine.put(torch.ones(1_000_000))).sum()) == 1_000_000
+    assert float(theirs.view(mine.put(torch.zeros(10))).sum()) == 0
+    assert float(theirs.view(mine.put(torch.ones(1_000_000))).sum()) == 1_000_000
     mine.close()
     theirs.close()
 
@@ -64,9 +64,9 @@ def test_a_second_mailbox_on_the_same_file_reads_what_is_put_after_the_first_gre
 def test_rows_stay_stacked() -> None:
     mailbox = Mailbox()
     rows = Rows({"x": torch.arange(6.0).view(3, 2)}, 3)
-    stacked = mailbox.look_at_all(mailbox.put_all(rows))
+    stacked = mailbox.view_all(mailbox.put_all(rows))
     assert isinstance(stacked, Rows)
     assert torch.equal(stacked.stacked["x"], rows.stacked["x"])
-    alone = mailbox.look_at_all(mailbox.put_all(list(rows)))
+    alone = mailbox.view_all(mailbox.put_all(list(rows)))
     assert not isinstance(alone, Rows)
     assert [row["x"].tolist() for row in alone] == [[0, 1], [2, 3], [4, 5]]

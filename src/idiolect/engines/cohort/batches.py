@@ -33,14 +33,14 @@ __all__ = [
     "run_blocks",
     "stack_batches",
 ]
-LARGEST = 8  # clients of a block of ``few_sizes``; more at once are hardly faster on a core
+LARGEST = 8  # most clients in a block of ``few_sizes``; with more a core is hardly faster
 
 
 class CohortBatches(NamedTuple):
     """The batches of all clients of a group.
 
     Args:
-        order: place of each client of the columns here in the group as it was given.
+        order: for each column, the place of its client in the group as it was given.
         steps: number of steps of each client.
         per_step: batches that one step reads.
         arrays: index, mask and key of the rows, each [U, C, B], zeros where a client has none.
@@ -113,7 +113,8 @@ def padded_feed(
 ) -> Iterator[tuple[tuple[Batch, ...], Tensor | None]]:
     """Yields the batches of all clients step by step, with the clients that are active [C]; None where all are.
 
-    Clients that are done go on with batches of padding.  A GPU runs a stage so where its step cannot be traced.
+    Clients that are done go on with batches of padding.  A GPU runs a stage in this way if
+    its step cannot be traced.
     """
     batches = stack_batches(work, program, stage, clients, as_given=True)
     steps = np.array(batches.steps)
@@ -145,8 +146,8 @@ def blocks_of(steps: Sequence[int], sizes: Callable[[int], list[int]]) -> Iterat
     """Yields the blocks of a group, each after the block whose clients it continues.
 
     Args:
-        steps: of each client, longest first.
-        sizes: of the blocks that a number of clients is divided into.
+        steps: the number of steps of each client, longest first.
+        sizes: returns the sizes of the blocks into which a number of clients is divided.
 
     >>> [(b.rows.start, b.rows.stop, b.start, b.stop) for b in blocks_of([5, 2, 2], one_size)]
     [(0, 3, 0, 2), (0, 1, 2, 5)]
@@ -173,7 +174,7 @@ def one_size(n_clients: int) -> list[int]:
 
 
 def few_sizes(n_clients: int) -> list[int]:
-    """Returns blocks of powers of two, so that a step is traced for few sizes.
+    """Returns blocks whose sizes are powers of two, so that a step is traced for few sizes.
 
     >>> few_sizes(21)
     [8, 8, 4, 1]
@@ -191,8 +192,8 @@ def run_blocks(
     """Returns the state of every client after all blocks.
 
     Args:
-        order: place in context and state of each client of the blocks.
-        run: the steps of a block on its rows of context and state; it may write over the state.
+        order: for each client of the blocks, its place in context and state.
+        run: runs the steps of a block on its rows of context and state; it may write over the state.
     """
     leaves, form = flatten(state)
     places = torch.tensor(order, device=context.facts.samples.device)

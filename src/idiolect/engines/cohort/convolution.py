@@ -10,8 +10,8 @@ convolution, which GPUs run slowly.  There are two forms here, equal to it in va
 - ``convolve_by_kernel`` is one operator for all clients, a Triton kernel on CUDA, which never writes the slices down;
   stride and dilation are 1.  ``convolve_and_pool`` also writes only the largest value of each pooling window.
 
-The gradients of the second form are convolutions and products of the same kind, so that they can be differentiated as
-often as one likes.  Its operators carry an axis of clients C, which ``vmap`` makes longer, however often.
+The gradients of the second form are convolutions and products of the same kind, so that they can be differentiated any
+number of times.  Its operators have an axis of clients C, which every ``vmap`` makes longer.
 """
 
 from __future__ import annotations

@@ -39,8 +39,8 @@ class CohortEngine:
     """Runs all clients of a round at once.
 
     Args:
-        chunk: most clients at once.  The number bounds memory and changes no result; it is halved whenever the device
-            runs out of memory.
+        chunk: the most clients that are computed at once.  The number bounds memory and changes no result; it is
+            halved whenever the device runs out of memory.
         compile: ``auto`` compiles on a GPU and traces on a CPU in a run of many rounds; ``inductor`` compiles,
             ``trace`` replays without compiling, ``flat`` traces for a CPU, ``none`` runs under vmap.
     """
@@ -150,7 +150,9 @@ class CohortEngine:
                 pass  # what the attempt holds is freed when this block ends
             except Exception as error:
                 loop = LoopEngine(self.work)
-                found = alone(loop)  # a mistake that is not ours comes up here again, named
+                found = alone(
+                    loop
+                )  # an error of the method itself is raised here again, with the client's number
                 self._alone = loop
                 warn_slower("the cohort runs client by client, it cannot be batched", error)
                 return found

@@ -71,12 +71,12 @@ def trace(program: Program, function: Callable[..., Tree], leaves: list[Tensor],
     The function gets the program at a round and a learning rate that stand for the inputs.
 
     Args:
-        leaves, takes: as of ``graph_of``.
+        leaves, takes: as in ``graph_of``.
     """
 
     def at_any_round(*trees: Any) -> Tree:
         inputs: RoundInputs = trees[-1]
-        number: Any = TracedNumber(inputs.round)  # where the clock has numbers of Python
+        number: Any = TracedNumber(inputs.round)  # the clock is typed for Python's numbers
         rate: Any = TracedNumber(inputs.learning_rate)
         clock = program.clock._replace(round=number, learning_rate=rate)
         return function(replace(program, clock=clock), *trees)
@@ -88,9 +88,9 @@ def graph_of(function: Callable[..., Tree], leaves: list[Tensor], takes: Form) -
     """Traces ``function`` as it is; operations whose result nobody reads stay in the graph.
 
     Args:
-        leaves: of the arguments, for their shapes and strides.  A trace tells its inputs apart by identity, so that two
-            leaves must not be one object.  Tensors that the function makes go to the device of the first.
-        takes: form of the tuple of arguments.
+        leaves: the leaves of the arguments, for their shapes and strides.  A trace tells its inputs apart by identity,
+            so that two leaves must not be one object.  Tensors that the function makes go to the device of the first.
+        takes: the form of the tuple of arguments.
     """
     gives: Form = None
 
@@ -112,7 +112,7 @@ def traced_or_none(
     A mistake in the function itself comes up again when it runs untraced, so that the error may be dropped here.
 
     Args:
-        on_error: hears the error, and may raise it.
+        on_error: is given the error, and may raise it.
     """
     try:
         return make()
@@ -130,7 +130,7 @@ def stage_step(stage: Stage, lift: Lift) -> Callable[..., State]:
     def step(
         program: Program, context: Context, state: State, batches: Tree, active: Tree, inputs: RoundInputs
     ) -> State:
-        scale: Any = inputs.lr_scale  # where a stage has a number of Python
+        scale: Any = inputs.lr_scale  # the stage is typed for a Python number
         one = advance(program, replace(stage, lr_scale=scale))
         new: State = lift(one)(context, state, batches, *tree_leaves(active))
         return new
@@ -141,7 +141,7 @@ def stage_step(stage: Stage, lift: Lift) -> Callable[..., State]:
 class TracedNumber:
     """A number of the clock while a function is traced: arithmetic with it is recorded.
 
-    It refuses to be looked at, because a trace that depends on its value would hold for one round only.
+    Its value cannot be read, because a trace that depends on the value would hold for one round only.
 
     Args:
         tensor: the input of the trace that stands for the number.
@@ -310,7 +310,7 @@ def _shapes(tensors: Mapping[str, Tensor | None]) -> dict[str, Any]:
 
 
 class ProgramKeys:
-    """Keys of programs apart from what changes with the round; the expensive part is computed once a run."""
+    """Makes keys of programs that leave out the round and the learning rate; the fingerprint is computed once a run."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Program, Hashable]] = {}

@@ -83,7 +83,7 @@ class PoolEngine:
     def _map(
         self, call: EngineCall, program: Program, server: ServerState, privates: Mapping[int, Tree]
     ) -> Sequence[Any]:
-        """Hands ``call`` out to the workers and returns their answers in the order of ``privates``."""
+        """Distributes ``call`` to the workers and returns their answers in the order of ``privates``."""
         if not privates:
             return []
         busy: dict[Connection, tuple[PoolWorker, list[int]]] = {}

@@ -129,9 +129,7 @@ def main(number: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     from idiolect.engines.pool.worker import run_worker  # noqa: PLC0415 - takes a second; signals must be ignored before
 
-    import_module(
-        "torch._dynamo"
-    )  # torch would import it at a worker's first gradient, which takes two seconds
+    import_module("torch._dynamo")  # torch imports it at the first gradient, which takes two seconds
     gc.collect()
     gc.freeze()  # a search for garbage would copy the pages that workers share
     workers: set[int] = set()

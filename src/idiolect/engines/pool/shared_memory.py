@@ -147,17 +147,17 @@ class Mailbox:
             return self.put(trees.stacked)._replace(n_stacked=len(trees))
         return self.put(list(trees))
 
-    def look(self, parcel: Parcel) -> Any:
+    def view(self, parcel: Parcel) -> Any:
         """Returns the tree where it lies: valid until the next ``put``, and not to be written to."""
         return _read(parcel, self._room(parcel.size))
 
-    def look_at_anything(self, parcel: Parcel) -> Any:
+    def view_anything(self, parcel: Parcel) -> Any:
         """Returns what ``put_anything`` put in; its arrays lie in the mailbox."""
         return pickle.loads(parcel.layout, buffers=_slices(parcel, self._room(parcel.size)))
 
-    def look_at_all(self, parcel: Parcel) -> Sequence[Any]:
+    def view_all(self, parcel: Parcel) -> Sequence[Any]:
         """Returns what ``put_all`` put in, where it lies: valid until the next ``put``, and not to be written to."""
-        found: Sequence[Any] = self.look(parcel)
+        found: Sequence[Any] = self.view(parcel)
         return found if parcel.n_stacked is None else Rows(found, parcel.n_stacked)
 
     def take(self, parcel: Parcel) -> Any:

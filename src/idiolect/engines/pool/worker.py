@@ -146,7 +146,7 @@ class PoolWorker:
         if answer.n_stacked is None:
             copied: Sequence[Any] = self.outbox.take(answer)
             return copied
-        return self.outbox.look_at_all(answer)
+        return self.outbox.view_all(answer)
 
     def exit_code(self) -> int | None:
         """Returns the exit code of a worker that died, or None if it is unknown."""
@@ -189,7 +189,7 @@ def run_worker(line: int, server: int, inbox: int, outbox: int, inputs: int, res
     with suppress(EOFError, OSError), Connection(line) as pipe:  # the parent has gone
         loaded = answer_or_error(_load, pipe.recv(), inputs, Mailbox(rest))
         mailboxes = _WorkerMailboxes(Mailbox(server), Mailbox(inbox), Mailbox(outbox))
-        gc.freeze()  # what is here now stays: to look through it for garbage takes milliseconds
+        gc.freeze()  # these objects stay, and a search of them for garbage takes milliseconds
         while True:
             message = pipe.recv()
             if isinstance(message, ComingRound):
@@ -216,14 +216,14 @@ class _WorkerMailboxes(NamedTuple):
 
 def _load(setup: WorkerSetup, inputs: int, rest: Mailbox) -> _LoadedEngine:
     sys.path[:] = setup.path
-    work, program = rest.look_at_anything(setup.parcel)
+    work, program = rest.view_anything(setup.parcel)
     x = torch.from_numpy(mapped(inputs, setup.shape, setup.dtype))
     return _LoadedEngine(worker_engine(replace(work, x=x), program), program)
 
 
 def _answer(task: WorkerTask, loaded: _LoadedEngine, mailboxes: _WorkerMailboxes) -> Parcel:
-    privates = ByClient(task.clients, mailboxes.inbox.look_at_all(task.privates))
-    server = mailboxes.server.look(task.server)
+    privates = ByClient(task.clients, mailboxes.inbox.view_all(task.privates))
+    server = mailboxes.server.view(task.server)
     return mailboxes.outbox.put_all(answer(loaded.engine, loaded.program, task.call, server, privates))
 
 

@@ -312,10 +312,12 @@ class _Dispatch:
             )
         rows = self._ledger.lose(worker)
         came = self._workers.replace(worker)
-        instead = "another" if came else "the others, there being no room for another,"
-        self._say(
-            f"{died}; {instead} trains its clients {clients} again and makes the {rows} rows anew that it kept"
-        )
+        lost = f"its clients {clients} again and {{}} the {rows} rows that it kept"
+        if came:
+            then = "another trains " + lost.format("recomputes")
+        else:
+            then = "there is no room for another; the others train " + lost.format("recompute")
+        self._say(f"{died}; {then}")
 
 
 def _same(one: ServerState, other: ServerState) -> bool:

@@ -50,10 +50,10 @@ class RayWorker:
     """A worker as the driver sees it.
 
     Args:
-        handle: of its actor.
+        handle: the handle of its actor.
         about: its process, its node and the versions that it runs.
         drop: editions that it will be told to forget.
-        speed: relative to the other workers.
+        speed: its speed relative to the other workers.
     """
 
     handle: Any
@@ -70,7 +70,7 @@ class RayWorkers:
 
     Args:
         workers: how many; None takes one for every core, or for every GPU, of the cluster.
-        gpus: of each worker; 0 computes on a core.
+        gpus: GPUs of each worker; 0 computes on a core.
         say: is told of workers for which the cluster has no room.
 
     Attributes:

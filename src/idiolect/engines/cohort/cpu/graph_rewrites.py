@@ -241,7 +241,7 @@ def _strides(graph: fx.Graph) -> list[tuple[int, ...]]:
 def own_memory(graph: fx.Graph, state: list[fx.Node]) -> None:
     """Gives every leaf of the new state memory of its own.
 
-    A result is copied where it is a view, is returned twice or is an input that the step hands on elsewhere.
+    A result is copied where it is a view, is returned twice or is an input that the step passes on elsewhere.
 
     Args:
         state: the inputs whose new values the graph returns, in the same order.
@@ -261,7 +261,10 @@ def own_memory(graph: fx.Graph, state: list[fx.Node]) -> None:
 
 
 def write_over(graph: fx.Graph, state: list[fx.Node]) -> None:
-    """Turns sums into in-place sums where the first summand is in ``state`` and is not read afterwards."""
+    """Turns sums into in-place sums where the first summand is in ``state`` and is not read afterwards.
+
+    Every leaf of the state must have memory of its own, which nothing else holds on to.
+    """
     place = {node: n for n, node in enumerate(graph.nodes)}
     last = {_memory(read): place[node] for node in graph.nodes for read in node.all_input_nodes}
     for node in graph.nodes:

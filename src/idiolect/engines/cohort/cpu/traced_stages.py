@@ -48,7 +48,7 @@ from idiolect.engines.workload import Workload
 __all__ = ["MANY_ROUNDS", "TracedStages", "reads_keys", "trace_step", "tracing_pays"]
 
 MANY_ROUNDS = 20  # rounds of a run from which tracing pays
-READY_BYTES = 32 << 20  # of inputs, after which no more are prefetched
+READY_BYTES = 32 << 20  # bytes of inputs after which no more batches are prefetched
 
 
 def tracing_pays(program: Program, many: float = MANY_ROUNDS) -> bool:
@@ -60,8 +60,8 @@ class StageFeed(NamedTuple):
     """The batches of a stage, and how its clients are divided into blocks.
 
     Args:
-        step_key: of what the steps compute; None where they run under vmap.
-        sizes: of the blocks that a number of clients is divided into.
+        step_key: the key of what the steps compute; None where they run under vmap.
+        sizes: returns the sizes of the blocks into which a number of clients is divided.
         width: rows of every batch; None for as many as it needs.
         ready: first batches of the first block, prefetched.
     """
@@ -138,7 +138,7 @@ class TracedStages:
         )
 
     def _make_feed(self, work: Workload, program: Program, stage: Stage, clients: list[int]) -> StageFeed:
-        """The batches hold the keys of examples, unless a traced step is known to read none."""
+        """Makes the feed of a stage; batches hold the keys of examples unless a traced step is known to read none."""
         if not self._pays(program):
             return StageFeed(None, stack_batches(work, program, stage, clients), one_size, None)
         parts = (stage.owner, stage.objective, stage.measure, stage.trainable, stage.optimiser)
@@ -245,7 +245,7 @@ def _rewritten(module: fx.GraphModule) -> fx.GraphModule:
 
 
 def reads_keys(step: fx.GraphModule | None, leaves: list[Tensor], batches: tuple[Batch, ...]) -> bool:
-    """Whether a step depends on the keys of examples; one that is not traced may."""
+    """Returns whether a step depends on the keys of examples; a step that is not traced may."""
     if step is None:
         return True
     keys = {id(batch.key) for batch in batches}

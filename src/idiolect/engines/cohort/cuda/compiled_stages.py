@@ -42,12 +42,12 @@ __all__ = [
 
 Options = dict[str, str | int | bool | Callable[..., Any]]
 
-# A kernel for each concatenation: inductor's one for 25 slices computes other numbers (torch 2.11, Triton 3.6), and
-# test_compiled_cohort_equals_loop_on_a_gpu[map] fails.
+# Each concatenation gets a kernel of its own: inductor's single kernel for 25 slices computes wrong numbers (torch
+# 2.11, Triton 3.6), and test_compiled_cohort_equals_loop_on_a_gpu[map] fails.
 INDUCTOR: Options = {"force_pointwise_cat": True}
-# Where lanes are apart, steps are short: fewer kernels, and partial sums added up number by number.
+# Steps of lanes apart are short, so that they get fewer kernels, and partial sums are added up one by one.
 FEWER_KERNELS: Options = {"combo_kernels": True, "unroll_reductions_threshold": 33}
-# Functions of a step's graph and whether its lanes are apart.
+# A backend takes a step's graph, and whether its lanes are apart.
 BACKENDS: dict[str, Callable[[torch.fx.GraphModule, bool], Callable[..., Any]]] = {
     "inductor": lambda graph, apart: torch.compile(
         graph, fullgraph=True, dynamic=False, options=INDUCTOR | (FEWER_KERNELS if apart else {})
@@ -57,9 +57,11 @@ BACKENDS: dict[str, Callable[[torch.fx.GraphModule, bool], Callable[..., Any]]] 
 # Compiled steps by backend, text of the graph and whether lanes are apart; they are kept over runs.
 COMPILED: dict[Hashable, Callable[..., Any]] = {}
 THREADS = 8
-SEVERAL = 24  # rows along the first axis up to which a compiled kernel depends on their number
-APART = 64  # clients' weights lie a multiple of so many numbers apart on lanes, which a compiled kernel makes use of
-FEW = 16  # rows that stand for more: as few as compile to the same kernel
+SEVERAL = 24  # up to this length of the first axis, a compiled kernel depends on the length
+APART = (
+    64  # clients' weights on lanes lie a multiple of so many numbers apart, which compiled kernels rely on
+)
+FEW = 16  # rows that stand for more than ``SEVERAL``, since they compile to the same kernel
 COMPILER = ("torch._dynamo", "torch._inductor")
 TRACEBACK = "Traceback (most recent call last)"
 
@@ -87,7 +89,7 @@ class CompiledStages:
         return BATCHED_LAYERS._replace(feed=self._planner.plan, fold=self.fold, call=hooks.call)
 
     def forget(self) -> None:
-        """Frees the memory that replays and plans hold; garbage collection looks at all objects again."""
+        """Frees the memory that replays and plans hold; garbage collection covers all objects again."""
         self._replays.clear()
         self._planner.forget()
         gc.unfreeze()
@@ -110,7 +112,7 @@ class CompiledStages:
             feed = padded_feed(self.work, program, stage, plan.clients)
             return BATCHED_LAYERS.fold(program, stage, context, state, feed)
         self._planner.reads_keys[stage.name] = step.reads_keys
-        if step.reads_keys and not plan.with_keys:  # it was otherwise in the round before
+        if step.reads_keys and not plan.with_keys:  # the plan was made for a step that read none
             plan = self._planner.make(program, stage, plan.clients)
         replay = self._replay(step, plan)
         clock = program.clock
@@ -142,7 +144,7 @@ class CompiledStages:
         """Returns the traced step, or None where it cannot be traced.
 
         Args:
-            form: of context and state, with shapes and types of their leaves.
+            form: the form of context and state, with shapes and types of their leaves.
         """
         part = (stage.owner, stage.objective, stage.measure, stage.trainable, stage.optimiser)
         key = (self._keys(program), fingerprint(part), plan.shape, form)
@@ -182,7 +184,7 @@ class CompiledStages:
 
 
 def _freeze_garbage() -> None:
-    """Exempts what compiling has made from garbage collection, where looking at it takes as long as ten rounds."""
+    """Exempts what compiling has made from garbage collection, because searching it takes as long as ten rounds."""
     gc.collect()
     gc.freeze()
 
@@ -216,7 +218,7 @@ def _uninitialised(like: Any) -> Tensor:
 
 
 def warn_slower(sentence: str, error: BaseException) -> None:
-    """Warns of what is slower and why, without a place in the source, which would be a second line."""
+    """Warns of what is slower and why, without the line of source code that Python would add."""
     warnings.warn_explicit(f"{sentence}: {reason_of(error)}", UserWarning, "idiolect", 1)
 
 

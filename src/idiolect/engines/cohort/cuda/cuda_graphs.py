@@ -30,7 +30,7 @@ from idiolect.engines.workload import Workload
 __all__ = ["GRAPH_STEPS", "BatchCopier", "BatchTable", "Replay", "launch_order"]
 
 GRAPH_STEPS = (8, 4, 2, 1)  # steps of a graph, which are launched at once
-ROOM, SPARE = 1.25, 64 << 20  # of what a trial run took, and bytes on top, that a capture may take
+ROOM, SPARE = 1.25, 64 << 20  # a capture may take so many times a trial run's memory, and so many bytes more
 TRIALS = GRAPH_STEPS[0] + 1 + sum(GRAPH_STEPS)  # steps without a plan: two trials, and each graph once
 
 # Number of the device's queues: with fewer, lane groups wait for each other.  It is read when CUDA is first used.
@@ -64,7 +64,7 @@ class BatchTable:
     """Memory on the device for what all steps of a stage read: a row for each step, and its draws.
 
     Args:
-        least: steps that there is room for at least.
+        least: the fewest steps that there is room for.
     """
 
     def __init__(self, plan: StagePlan, least: int) -> None:
@@ -88,11 +88,11 @@ class BatchCopier:
     """Copies the batches of the steps of one lane group.
 
     Args:
-        cursor: where the lane group stands among the steps [1].
+        cursor: the row of the batch table that the lane group stands at [1].
 
     Attributes:
-        leaves: of the batches of one step.
-        active: which lanes have a client there.
+        leaves: the leaves of the batches of one step.
+        active: which lanes have a client in that step.
     """
 
     def __init__(self, work: Workload, shape: StepShape, table: BatchTable, cursor: Tensor) -> None:
@@ -160,7 +160,7 @@ class Replay:
     Attributes:
         buffers: what all lane groups read besides batches and clients' leaves, by number of the input; the caller fills
             them.
-        constants: what they read after all inputs.
+        constants: what all lane groups read after these inputs; the caller fills them too.
     """
 
     def __init__(self, run: Callable[..., Any], step: TracedStep, work: Workload, plan: StagePlan) -> None:
@@ -211,15 +211,15 @@ class Replay:
                 cursor.add_(count)
 
         if not self._work.y.is_cuda:
-            steps(1)  # so that what cannot run is known now
+            steps(1)  # a step that cannot run fails here
             return _LaneGroupSteps(copier, {count: partial(steps, count) for count in GRAPH_STEPS})
         return _LaneGroupSteps(copier, _capture_graphs(steps, _stream_of(number, self._work.y.device)))
 
     def run(self, plan: StagePlan, clients: Mapping[int, Tensor]) -> dict[int, Tensor]:
-        """Returns what the step changes, of every client after its job, by number of the input.
+        """Runs all jobs; returns every client's leaves that the step changes, by number of the input.
 
         Args:
-            clients: every client's leaves before.
+            clients: every client's leaves before its job, by number of the input.
         """
         if not self._table.has_room(plan):
             self._make_groups(plan)
@@ -246,7 +246,7 @@ class Replay:
         lanes, waiting, done = (memory.lanes(by_leaf=not plan.layout.apart) for memory in memories)
         on_lane: dict[int, Job] = {}
 
-        def hand_over(begun: list[Job]) -> None:
+        def switch_clients(begun: list[Job]) -> None:
             ended = [on_lane[job.lane] for job in begun if job.lane in on_lane]
             _copy_lanes(done, lanes, [(job.client, job.lane) for job in ended])
             _copy_lanes(lanes, waiting, [(job.lane, job.client) for job in begun])
@@ -256,7 +256,7 @@ class Replay:
         for group in plan.lane_groups:
             for job in group.jobs:
                 starting.setdefault((group.number, job.start), []).append(job)
-        self._run_groups(plan, {place: partial(hand_over, begun) for place, begun in starting.items()})
+        self._run_groups(plan, {place: partial(switch_clients, begun) for place, begun in starting.items()})
         _copy_lanes(done, lanes, [(job.client, job.lane) for job in on_lane.values()])
         return after
 

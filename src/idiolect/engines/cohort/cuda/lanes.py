@@ -28,12 +28,10 @@ TURNS = 8.0  # the same where a lane that is done takes the next client
 LONGEST = 3.0  # cost of a step of the longest client on a lane apart
 APART = 1.05  # cost of a step of the other clients there
 MOST_APART = 24  # lanes apart; more are no faster
-GAIN = 1.2  # by which lanes apart must be faster, since each is captured for itself
+GAIN = 1.2  # lanes apart must be faster by this factor, since each is captured by itself
 DRAWN = 64  # cohorts drawn at random, on which the layout is chosen
-ALIGNED = 64  # numbers; a leaf begins at a multiple, where kernels read several at once
-KERNEL = (
-    4  # dimensions of a convolution's kernel, whose channels lie last, as batched layers read and make it
-)
+ALIGNED = 64  # each leaf begins at a multiple of so many numbers, so that kernels read several at once
+KERNEL = 4  # dimensions of a convolution's kernel; its channels lie last, as in batched layers
 
 Kind = tuple[torch.Size, torch.dtype]  # of one lane's part of a leaf
 
@@ -48,9 +46,11 @@ class Job(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Args:
-    n_lanes: number of lanes.
-    apart: whether every lane is a lane group of its own; else all lanes are one lane group and run in step.
+    """How many lanes there are, and whether they run in step.
+
+    Args:
+        n_lanes: the number of lanes.
+        apart: whether every lane is a lane group of its own; else all lanes are one lane group and run in step.
     """
 
     n_lanes: int
@@ -58,12 +58,12 @@ class Layout(NamedTuple):
 
     @property
     def n_groups(self) -> int:
-        """Number of lane groups."""
+        """The number of lane groups."""
         return self.n_lanes if self.apart else 1
 
     @property
     def width(self) -> int:
-        """Lanes of a lane group."""
+        """The number of lanes in a lane group."""
         return 1 if self.apart else self.n_lanes
 
     def most_steps(self, population: Sequence[int], n_clients: int) -> int:
@@ -125,12 +125,14 @@ def assign(steps: Sequence[int], layout: Layout) -> list[Job]:
 
 
 class LaneMemory:
-    """Args:
-    width: lanes of a row; where it is not 1 there is one row.
-    memory: by type, the numbers of all rows [N, P].
+    """The leaves of the clients on all lanes, in one block of memory for each type.
+
+    Args:
+        width: the lanes of a row; if it is not 1, there is one row.
+        memory: by type, the numbers of all rows [N, P].
 
     Attributes:
-        leaves: of all lanes [L, ...].
+        leaves: the leaves of all lanes [L, ...].
     """
 
     def __init__(self, kinds: Sequence[Kind], width: int, memory: Mapping[torch.dtype, Tensor]) -> None:

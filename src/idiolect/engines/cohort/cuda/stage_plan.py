@@ -22,8 +22,8 @@ from idiolect.federation import BatchPlan
 
 __all__ = ["LaneGroup", "Planner", "StagePlan", "StepShape"]
 
-MEASURING_PLANS = 8  # of stages that measure, which are kept
-AHEAD_BYTES = 64 << 20  # of plans of coming rounds, from which no more are made
+MEASURING_PLANS = 8  # most plans of measuring stages that are kept
+AHEAD_BYTES = 64 << 20  # no more rounds are planned ahead while plans hold this much memory
 
 _Key = tuple[int, str, tuple[int, ...]]  # round, stage, clients
 _ClientPlan = tuple[BatchPlan, dict[str, np.ndarray]]  # batches, and draws by part
@@ -46,7 +46,7 @@ class LaneGroup(NamedTuple):
     """The work of lanes that run in step.
 
     Args:
-        first: its first step among those of all lane groups, which follow each other.
+        first: its first row in the table, where the steps of all lane groups follow each other.
     """
 
     number: int
@@ -56,16 +56,18 @@ class LaneGroup(NamedTuple):
 
 
 class StagePlan(NamedTuple):
-    """Args:
-    clients: of the group.
-    shape: of a step of each lane group.
-    lane_groups: those that have something to do.
-    table: what each step reads [T, table_width].
-    draws: by part, the draws of each step [T, L, draws].
-    firsts: each lane group's first step among them [K].
-    lane_of: the lane of each client [C], where every client has one and it is not that of its own number.
-    with_keys: whether the table holds the examples' keys.
-    room: the most steps that any group of the population makes, so that memory for them is asked for once.
+    """The work of one stage for a group of clients, with the batches on the device.
+
+    Args:
+        clients: the clients of the group.
+        shape: the sizes of one step of a lane group.
+        lane_groups: the lane groups that have steps.
+        table: what each step reads [T, table_width].
+        draws: by part, the draws of each step [T, L, draws].
+        firsts: each lane group's first step in the table [K].
+        lane_of: the lane of each client [C] if every client has a lane of its own, apart from the others; else None.
+        with_keys: whether the table holds the keys of examples.
+        room: the most steps that any group of the population makes, so that memory for them is allocated once.
     """
 
     clients: list[int]
@@ -96,7 +98,7 @@ class Planner:
     """Makes the stage plans of a run.
 
     Args:
-        reads_keys: by stage, whether its step depends on the keys of examples; a stage not in it may.
+        reads_keys: by stage, whether its step depends on the keys of examples; a stage that is missing may.
     """
 
     work: Workload
@@ -143,6 +145,7 @@ class Planner:
         return ahead or self.make(program, stage, clients)
 
     def make(self, program: Program, stage: Stage, clients: list[int]) -> StagePlan:
+        """Makes the plan of a stage; the plans of measuring stages are kept."""
         if stage.measure is None:
             return self._laid_out(program, stage, clients, self._with_keys(stage))
         # Rows are measured in their own order, which is the same in every round.

@@ -33,12 +33,14 @@ class InputRole(NamedTuple):
 
 
 class StepGraph(NamedTuple):
-    """Args:
-    module: takes the used inputs, then the constants; writes the new state over the state's leaves among them.
-    used: which leaves of the arguments it reads, in order.
-    changed: which of its inputs it changes, all of them the state's.
-    constants: tensors that the step closes over, and its lifted numbers.
-    text: the same for two graphs that compute the same.
+    """The graph of a step that updates the state in place.
+
+    Args:
+        module: takes the used inputs, then the constants; writes the new state over the state's leaves among them.
+        used: which leaves of the arguments it reads, in order.
+        changed: which of its inputs it changes; all of them are leaves of the state.
+        constants: tensors that the step closes over, and its lifted numbers.
+        text: the same for two graphs that compute the same.
     """
 
     module: fx.GraphModule
@@ -49,12 +51,14 @@ class StepGraph(NamedTuple):
 
 
 class TracedStep(NamedTuple):
-    """Args:
-    gives: form of the state.
-    state: place of the first leaf of the state among those of (context, state).
-    roles: of the inputs of the graph, in order.
-    kinds: their shapes and types, as tensors without memory.
-    reads_keys: whether the step depends on the keys of examples.
+    """A traced step of a stage on lanes, and what its inputs are.
+
+    Args:
+        gives: the form of the state.
+        state: the place of the first leaf of the state among those of (context, state).
+        roles: the roles of the inputs of the graph, in order.
+        kinds: the shapes and types of the inputs, as tensors without memory.
+        reads_keys: whether the step depends on the keys of examples.
     """
 
     gives: Form

@@ -83,7 +83,6 @@ def gradients(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Differentiates the convolution of x [C, B, H, W, I], of any strides, whose result has the gradient g.
 
-
     Args:
         g: [C, B, H', W', O].
         w: [C, O, side side I], contiguous for each client; None where the gradient by x is not asked for.

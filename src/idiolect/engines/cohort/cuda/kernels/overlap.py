@@ -1,8 +1,9 @@
 """Overlapping kernels: a kernel is launched before the previous one has ended (programmatic dependent launch).
 
-Small kernels take less time than the gaps between them.  A kernel of ours that follows one of ours is on its
-multiprocessors already when that ends; after another kernel it is launched as the last blocks of that end.  It waits
-before it reads or writes anything, and so ends after the previous one: whoever waits for it has waited for both.
+Small kernels take less time than the gaps between them.  A kernel of ours that follows another of ours is on its
+multiprocessors already when that one ends; one that follows any other kernel is launched while the last blocks of that
+kernel end.  It waits before it reads or writes anything, so that it ends after the previous kernel, and waiting for it
+is waiting for both.
 """
 
 # The language of Triton kernels has no types:

@@ -61,7 +61,7 @@ def test_traced_cohort_equals_loop(name: str) -> None:
     ],
     ids=str,
 )
-def test_programs_of_lanes_equal_loop(
+def test_lane_groups_equal_loop(
     name: str, layout: tuple[int, bool], local_epochs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(

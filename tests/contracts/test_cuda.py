@@ -210,9 +210,7 @@ def test_augmented_views_are_the_same_on_a_gpu() -> None:
 
 
 @pytest.mark.parametrize("layout", [(2, True), (6, True), (2, False), (4, False)], ids=str)
-def test_programs_of_lanes_equal_loop_on_a_gpu(
-    layout: tuple[int, bool], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lane_groups_equal_loop_on_a_gpu(layout: tuple[int, bool], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "idiolect.engines.cohort.cuda.stage_plan.choose_layout", lambda population, n_clients: Layout(*layout)
     )

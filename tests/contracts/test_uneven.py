@@ -119,8 +119,8 @@ def test_the_order_of_clients_changes_nothing() -> None:
     setting = setting_of(PRIVATE, **UNEVEN)
     engine = CohortEngine(setting.work, compile="flat")
     order = [4, 1, 3, 0, 5, 2]
-    turned = dict(zip(order, one_round(setting, engine, order), strict=True))
-    assert_equal([turned[c] for c in EVERYBODY], list(one_round(setting, engine)))
+    reversed_order = dict(zip(order, one_round(setting, engine, order), strict=True))
+    assert_equal([reversed_order[c] for c in EVERYBODY], list(one_round(setting, engine)))
 
 
 def odd(kind: str) -> Part:

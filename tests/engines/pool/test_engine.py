@@ -148,9 +148,9 @@ class Unpacked:
 
 
 def _prepared_by(setting: Setting, function: Any) -> Setting:
-    forward, luggage = setting.task.forward, Unpacked(function)
+    forward, attachment = setting.task.forward, Unpacked(function)
 
-    def same(*arguments: Any, luggage: Any = luggage) -> Any:
+    def same(*arguments: Any, attachment: Any = attachment) -> Any:
         return forward(*arguments)
 
     return replace(setting, task=setting.task._replace(forward=same))

@@ -73,7 +73,7 @@ def compare_command(
     methods_: Annotated[
         str | None,
         typer.Option(
-            "--methods", help="Methods separated by commas, or all; else those of the scenario, or all."
+            "--methods", help="Methods separated by commas, or all; by default those of the scenario, or all."
         ),
     ] = None,
     choice: ScenarioChoice,

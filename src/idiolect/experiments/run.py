@@ -118,7 +118,7 @@ def _carry_out(
         with log.of_run(writer.final.name, writer.manifest, simulation.round):
             last = _train(simulation, execution, writer, log, found[0] if found else None)
     except (UserError, KeyboardInterrupt) as problem:
-        kept = any(writer.folder.glob("checkpoint-*"))
+        kept = any(writer.folder.glob("checkpoint-*.safetensors"))
         if not kept:
             writer.discard()
         if isinstance(problem, KeyboardInterrupt):

@@ -73,6 +73,7 @@ def test_reproduction_in_another_precision_says_so(idiolect, tmp_path):
 
 def test_figure_of_single_networks_has_no_precision(idiolect, refused: Callable):
     refused(idiolect("reproduce", "map-fig5", "--precision", "bf16"), "train in float32; leave precision out")
+    refused(idiolect("reproduce", "map-fig5", "--log", "tensorboard"), "is not logged; leave log out")
 
 
 @pytest.mark.parametrize("key", ["engine", "store_cache", "watcher", "execution"])

@@ -23,6 +23,7 @@ from idiolect.experiments.execution import split_keywords
         ({"store": "tape"}, "store must be one of auto, device, host, disk; got 'tape'"),
         ({"store_cache": -1}, "store_cache must be at least 0, got -1"),
         ({"checkpoint_every": 0}, "checkpoint_every must be at least 1, got 0"),
+        ({"checkpoint_every": "foo"}, "checkpoint_every must be int, got 'foo'"),
         ({"log": ["wandb"]}, "log must be one of tensorboard, mlflow; got 'wandb'"),
     ],
 )

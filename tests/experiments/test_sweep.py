@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from idiolect.errors import UserError
-from idiolect.experiments.sweep import Tried, best_rows, scores, sweep, trial_rows, with_best
+from idiolect.experiments.sweep import TrialResult, best_rows, sweep, trial_rows, trial_scores, with_best
 from idiolect.experiments.sweep_trials import parse_axis, trials_of
 from idiolect.records import Run, read_runs
 
@@ -108,11 +108,11 @@ def test_trials_that_make_no_sense_are_refused(methods, texts, piece):
 
 def test_best_is_the_highest_on_validation_whatever_the_test_says():
     tried = [
-        Tried("a", "1", "a", valid=0.5, test=0.9),
-        Tried("a", "2", "a", valid=0.7, test=0.1),
-        Tried("a", "3", "a", valid=0.7, test=0.8),
-        Tried("a", "4", "a", failed="no"),
-        Tried("b", "1", "b", failed="no"),
+        TrialResult("a", "1", "a", valid=0.5, test=0.9),
+        TrialResult("a", "2", "a", valid=0.7, test=0.1),
+        TrialResult("a", "3", "a", valid=0.7, test=0.8),
+        TrialResult("a", "4", "a", failed="no"),
+        TrialResult("b", "1", "b", failed="no"),
     ]
     assert [one.best for one in with_best(tried)] == [False, True, False, False, False]
 
@@ -120,9 +120,9 @@ def test_best_is_the_highest_on_validation_whatever_the_test_says():
 def test_table_keeps_the_best_and_all():
     tried = with_best(
         [
-            Tried("a", "x=1", "a", 1, 0.5, 0.9, 0.3),
-            Tried("a", "x=2", "a", 1, 0.7, 0.1),
-            Tried("a", "x=3", "a", failed="no"),
+            TrialResult("a", "x=1", "a", 1, 0.5, 0.9, 0.3),
+            TrialResult("a", "x=2", "a", 1, 0.7, 0.1),
+            TrialResult("a", "x=3", "a", failed="no"),
         ]
     )
     assert trial_rows(tried)[1:] == [
@@ -161,10 +161,10 @@ def test_validation_accuracy_at_the_end_of_the_run_goes_first():
         for split, moment, value in (("valid", "before", 0.1), ("valid", "end", 0.6), ("test", "end", 0.9))
     ]
     run = Run({"name": "r", "headline": "companion"}, pd.DataFrame(), pd.DataFrame(rows, columns=columns))
-    found = scores(run)
+    found = trial_scores(run)
     assert (found.valid, found.test) == (0.6, 0.9) and np.isnan(found.server)
     with pytest.raises(UserError, match="run r was not scored on validation data"):
-        scores(run._replace(rows=run.rows[run.rows["split"] == "test"]))
+        trial_scores(run._replace(rows=run.rows[run.rows["split"] == "test"]))
 
 
 def test_sweep_without_validation_data_is_refused(tiny, tmp_path):

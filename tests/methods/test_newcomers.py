@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from idiolect.core import broadcast
-from idiolect.experiments.newcomers import Joined, join
+from idiolect.experiments.newcomers import JoinedNewcomers, join
 
 NEW, ROUNDS = 4, 3  # the last of five clients never trains
 HEAD = "units.2.linear.weight"
@@ -18,7 +18,7 @@ TRAINING = {"local_epochs": 2, "rounds": ROUNDS, "momentum": 0.5, "weight_decay"
 
 class Case(NamedTuple):
     trace: Any
-    joined: Joined
+    joined: JoinedNewcomers
     server: dict[str, Any]
 
     def slot(self, part: str) -> Any:

@@ -28,27 +28,27 @@ class BenchOptions:
         str, typer.Option("--models", help=f"Workloads separated by commas: {', '.join(workloads())}.")
     ] = ",".join(BenchGrid.workloads)
     engines: Annotated[
-        str, typer.Option(help="Engines separated by commas; auto is whichever is picked.")
+        str, typer.Option(help="Engines separated by commas; auto is the one that a run would choose.")
     ] = ",".join(BenchGrid.engines)
     clients: Annotated[str, typer.Option(help="Cohort sizes separated by commas.")] = "20"
     precision: Annotated[str, typer.Option(help="Precisions separated by commas.")] = "float32"
-    method: Annotated[str, typer.Option(help="fedavg, map, persfl, superfed-mm; commas for several.")] = (
-        "fedavg"
-    )
+    method: Annotated[
+        str, typer.Option(help="Methods separated by commas: fedavg, map, persfl, superfed-mm.")
+    ] = "fedavg"
     device: Device = "auto"
-    population: Annotated[
-        int, typer.Option(help="Clients that there are; as many as the cohort, where that is larger.")
-    ] = BenchGrid.population
+    population: Annotated[int, typer.Option(help="Number of clients; at least the size of the cohort.")] = (
+        BenchGrid.population
+    )
     samples: Annotated[int, typer.Option(help="Training images of a client.")] = BenchGrid.samples
     batch_size: Annotated[int, typer.Option(help="Images in a batch.")] = BenchGrid.batch_size
     sizes: Annotated[
-        str, typer.Option(help=f"Of the clients: {' or '.join(SIZES)}, or both separated by a comma.")
+        str, typer.Option(help=f"Sizes of clients: {' or '.join(SIZES)}, or both separated by a comma.")
     ] = ",".join(BenchGrid.sizes)
-    seed: Annotated[int, typer.Option(help="Of images, cohorts and batches, and of who has which size.")] = (
+    seed: Annotated[int, typer.Option(help="Seed of the images, cohorts, batches and sizes of clients.")] = (
         BenchGrid.seed
     )
     repeats: Annotated[int, typer.Option(help="Timed rounds of every row.")] = BenchGrid.repeats
-    warmup: Annotated[int, typer.Option(help="Rounds before them.")] = BenchGrid.warmup
+    warmup: Annotated[int, typer.Option(help="Untimed rounds before the timed ones.")] = BenchGrid.warmup
 
     def grid(self) -> BenchGrid:
         """Returns the grid that the options describe."""

@@ -33,7 +33,9 @@ def datasets_command(context: typer.Context, data_dir: DataDir = None, as_json: 
 
 
 @datasets_app.command("get")
-def datasets_get(name: Annotated[str, typer.Argument(help="The dataset.")], data_dir: DataDir = None) -> None:
+def datasets_get(
+    name: Annotated[str, typer.Argument(help="Name of the dataset.")], data_dir: DataDir = None
+) -> None:
     """Download a dataset, check its checksums, and lay it out."""
     console = Console(stderr=True)
     with console.status(f"getting {name}"):

@@ -21,9 +21,8 @@ from idiolect.cli.options import (
     DataDir,
     Json,
     ScenarioChoice,
-    SceneOfSites,
-    Seed,
     Set,
+    SiteSceneOptions,
     with_option_groups,
 )
 from idiolect.cli.settings import settings_of, start_from
@@ -60,14 +59,17 @@ def _deploy() -> None:
 
 @dataclass(frozen=True)
 class SiteOptions:
-    """How sites reach the server, how long it waits for them, and what they bring."""
+    """Where the data are, how sites reach the server, how long it waits for them, and what they bring."""
 
+    data_dir: DataDir = None
     address: Annotated[str, typer.Option(help="host:port at which sites reach the server.")] = (
         "127.0.0.1:9093"
     )
-    plain: Annotated[bool, typer.Option("--plain", help="No TLS and no site keys; on loopback only.")] = False
+    plain: Annotated[bool, typer.Option("--plain", help="Use no TLS and no site keys; on loopback only.")] = (
+        False
+    )
     min_sites: Annotated[
-        int | None, typer.Option(help="Answers that a round needs; two, or one of a single site.")
+        int | None, typer.Option(help="Answers that a round needs; by default 2, or 1 with a single site.")
     ] = None
     deadline: Annotated[float, typer.Option(help="Seconds that a round waits for its sites.")] = 3600.0
     wait: Annotated[float, typer.Option(help="Seconds that the start waits for all sites.")] = 60.0
@@ -84,12 +86,12 @@ def init_command(
     *,
     folder: Folder = Path("deployment"),
     method: Annotated[str | None, typer.Option(help="A method, with options: 'map(alpha=0.5)'.")] = None,
-    sites: Annotated[int | None, typer.Option(help="Number of sites; 3, or the scenario's clients.")] = None,
+    sites: Annotated[
+        int | None, typer.Option(help="Number of sites; by default 3, or the scenario's clients.")
+    ] = None,
     choice: ScenarioChoice,
-    scene: SceneOfSites,
-    seed: Seed = None,
+    scene: SiteSceneOptions,
     settings: Set = None,
-    data_dir: DataDir = None,
     options: SiteOptions,
 ) -> None:
     """Write a Flower app, a folder for the server and one for each site."""
@@ -99,10 +101,10 @@ def init_command(
 
     if options.code is not None:
         load_file(options.code)
-    chosen = settings_of(Changes(settings), scene, seed=seed, clients=sites)
-    experiment = _experiment(method, choice, chosen, data_dir)
+    chosen = settings_of(Changes(settings), scene, clients=sites)
     given = asdict(options)
-    given["with_data"] = not given.pop("no_data")
+    data_dir, given["with_data"] = given.pop("data_dir"), not given.pop("no_data")
+    experiment = _experiment(method, choice, chosen, data_dir)
     made = create_deployment(experiment, folder, DeploymentOptions(**given), data_dir)
     if sentence := individual_uploads(read_method(experiment.method)):
         print_line(f"Note: {sentence}.")
@@ -205,8 +207,8 @@ def key_command(folder: SiteFolder) -> None:
 @deploy_app.command("register")
 def register_command(
     folder: Folder,
-    site: Annotated[str, typer.Argument(help="The site.")],
-    public: Annotated[Path, typer.Argument(help="Its public key.")],
+    site: Annotated[str, typer.Argument(help="Name of the site.")],
+    public: Annotated[Path, typer.Argument(help="File of its public key.")],
 ) -> None:
     """Make a site's new public key the one that the server knows; it counts from the next deploy up on."""
     from idiolect.deploy.configuration import read_deployment  # noqa: PLC0415
@@ -220,7 +222,7 @@ def register_command(
 
 
 @deploy_app.command("add")
-def add_command(folder: Folder, site: Annotated[str, typer.Argument(help="Its name.")]) -> None:
+def add_command(folder: Folder, site: Annotated[str, typer.Argument(help="Name of the new site.")]) -> None:
     """Add a site that comes later; it joins by the method's rule for newcomers."""
     from idiolect.deploy.configuration import read_deployment, read_plan  # noqa: PLC0415
     from idiolect.deploy.deployment_folder import add_site  # noqa: PLC0415
@@ -234,7 +236,9 @@ def add_command(folder: Folder, site: Annotated[str, typer.Argument(help="Its na
 @deploy_app.command("restore")
 def restore_command(
     folder: SiteFolder,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Give the private state up.")] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Give the private state up and start from nothing.")
+    ] = False,
 ) -> None:
     """Put a damaged private state aside and go on from the backup before it."""
     from idiolect.deploy.configuration import read_plan, read_site  # noqa: PLC0415

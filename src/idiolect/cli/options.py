@@ -21,50 +21,60 @@ __all__ = [
     "Precision",
     "Preset",
     "ScenarioChoice",
-    "Scene",
-    "SceneOfSites",
+    "SceneOptions",
     "Seed",
     "SeedRange",
     "Set",
+    "SiteSceneOptions",
     "with_option_groups",
 ]
 
-Dataset = Annotated[str | None, typer.Option(help="See idiolect datasets.")]
-Partition = Annotated[str | None, typer.Option(help="How clients differ, such as label_k(k=3).")]
-Clients = Annotated[int | None, typer.Option(help="Number of clients; 0: as many as the data have.")]
+Dataset = Annotated[str | None, typer.Option(help="A dataset; idiolect datasets lists them.")]
+Partition = Annotated[
+    str | None, typer.Option(help="How samples are shared out among clients, such as label_k(k=3).")
+]
+Clients = Annotated[int | None, typer.Option(help="Number of clients; 0 takes as many as the data have.")]
 Model = Annotated[str | None, typer.Option(help="A network of the zoo, such as lenet_map or vgg8_bn.")]
 Rounds = Annotated[int | None, typer.Option(help="Communication rounds.")]
 Precision = Annotated[str | None, typer.Option(help="float32, float64, tf32 or bf16; the last two for GPUs.")]
-ScenarioName = Annotated[str | None, typer.Option("--scenario", help="See idiolect scenarios.")]
-Preset = Annotated[str, typer.Option(help="Of the scenario: paper, official or clipped.")]
+ScenarioName = Annotated[
+    str | None, typer.Option("--scenario", help="A paper's experiment; idiolect scenarios lists them.")
+]
+Preset = Annotated[str, typer.Option(help="Preset of the scenario: paper, official or clipped.")]
 Seed = Annotated[int | None, typer.Option(help="Seed of every random draw.")]
 FirstSeed = Annotated[int, typer.Option(help="The first seed.")]
 NumberOfSeeds = Annotated[int, typer.Option(help="How many seeds.", min=1)]
-Set = Annotated[list[str] | None, typer.Option("--set", help="key=value of any setting; may be repeated.")]
+Set = Annotated[list[str] | None, typer.Option("--set", help="A setting as key=value; may be repeated.")]
 Quick = Annotated[
     bool, typer.Option("--quick", help="Three rounds on ten small clients, to see that it works.")
 ]
 
 Engine = Annotated[
-    str, typer.Option(help="auto, loop, cohort, pool or ray; changes nothing but last digits.")
+    str, typer.Option(help="auto, loop, cohort, pool or ray; changes numbers in their last digits at most.")
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Workers = Annotated[int | None, typer.Option(help="Processes of the engines pool and ray.")]
 RayAddress = Annotated[
     str | None,
     typer.Option(
-        help="Of a Ray cluster, auto for the one of this machine [RAY_ADDRESS]; else one is started."
+        help="Address of a Ray cluster, or auto for one on this machine [RAY_ADDRESS]; else one is started."
     ),
 ]
-GpusPerWorker = Annotated[float, typer.Option(help="Of the engine ray; 0.5 lets two workers share one.")]
+GpusPerWorker = Annotated[
+    float, typer.Option(help="GPUs of each worker of the engine ray; 0.5 lets two workers share one.")
+]
 DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Folder of the datasets [IDIOLECT_DATA].")]
-Out = Annotated[Path, typer.Option("--out", help="Folder in which the run's folder is made.")]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint.")]
-Store = Annotated[str, typer.Option(help="Private state: auto, device, host or disk; changes no number.")]
+Out = Annotated[Path, typer.Option("--out", help="Folder in which the folders of runs are made.")]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Go on from the last checkpoint; sweep and reproduce always do.")
+]
+Store = Annotated[
+    str, typer.Option(help="Where private state is kept: auto, device, host or disk; changes no number.")
+]
 StoreCache = Annotated[float | None, typer.Option(help="Megabytes of a disk store kept in memory.")]
 Log = Annotated[list[str], typer.Option("--log", help="Log to tensorboard or mlflow too; may be repeated.")]
 
-Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
 
 
 @dataclass(frozen=True)
@@ -76,7 +86,7 @@ class ScenarioChoice:
 
 
 @dataclass(frozen=True)
-class Scene:
+class SceneOptions:
     """Settings of the experiment that have an option of their own; None where the option is not given."""
 
     dataset: Dataset = None
@@ -88,19 +98,20 @@ class Scene:
 
 
 @dataclass(frozen=True)
-class SceneOfSites:
-    """As ``Scene``, for a deployment, which counts sites instead of clients."""
+class SiteSceneOptions:
+    """Settings of a deployment that have an option of their own; it counts sites instead of clients."""
 
     dataset: Dataset = None
     partition: Partition = None
     model: Model = None
     rounds: Rounds = None
     precision: Precision = None
+    seed: Seed = None
 
 
 @dataclass(frozen=True)
 class SeedRange:
-    """Consecutive seeds."""
+    """The seeds of a command that runs each method with several: consecutive numbers."""
 
     seed: FirstSeed = 0
     seeds: NumberOfSeeds = 1

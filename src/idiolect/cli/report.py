@@ -22,7 +22,11 @@ def report_command(
     runs: Annotated[list[Path], typer.Argument(help="Runs, or folders that hold runs.")],
     out: Annotated[Path, typer.Option("--out", help="Folder of the report.")] = Path("report"),
     formats: Annotated[
-        str, typer.Option("--format", help="Files beside the page, by commas: png, svg, pdf, md, csv, tex.")
+        str,
+        typer.Option(
+            "--format",
+            help="Files beside the page, separated by commas: png, svg, pdf, md, csv, tex.",
+        ),
     ] = "",
     as_json: Json = False,
 ) -> None:

@@ -27,7 +27,8 @@ class PaperOptions:
     """Which part of a table or figure is made, and in which of the ways that the paper leaves open."""
 
     column: Annotated[
-        str | None, typer.Option(help="Columns of the table, or scenarios of the figure, by commas.")
+        str | None,
+        typer.Option(help="Columns of the table, or scenarios of the figure, separated by commas."),
     ] = None
     methods_: Annotated[str | None, typer.Option("--methods", help="Methods separated by commas.")] = None
     seeds: Annotated[
@@ -48,14 +49,15 @@ class PaperOptions:
     delta: Annotated[
         str,
         typer.Option(
-            help="Of fedphp-fig6: a download against the client's next selection, or the next round (equation 4)."
+            help="For fedphp-fig6: compare a download at the client's next selection, or the next round (equation 4)."
         ),
     ] = "selection"
     quick: Annotated[
         bool, typer.Option("--quick", help="Embedded data and few rounds; never compared with the paper.")
     ] = False
     formats: Annotated[
-        str, typer.Option("--format", help="Of a figure's picture, by commas: png, svg, pdf.")
+        str,
+        typer.Option("--format", help="Formats of a figure's picture, separated by commas: png, svg, pdf."),
     ] = "png"
     precision: Precision = None
 
@@ -69,7 +71,7 @@ def reproduce_command(
     execution: Execution,
     as_json: Json = False,
 ) -> None:
-    """Make a paper's table or figure: run what is missing, go on after a stop, show it beside the paper's."""
+    """Make a paper's table or figure: run what is missing, and show our numbers beside the paper's."""
     done = reproduce(
         id,
         columns=names_in(asked.column),

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from idiolect.cli.options import RUN_OPTIONS, Changes, ScenarioChoice, Scene, SceneOfSites
+from idiolect.cli.options import RUN_OPTIONS, Changes, ScenarioChoice, SceneOptions, SiteSceneOptions
 from idiolect.errors import UserError
 from idiolect.experiments import Execution, Experiment
 from idiolect.experiments.spec import unknown_setting
@@ -16,9 +16,10 @@ from idiolect.reproduction.scenarios import find_scenario, refuse_missing_data
 
 __all__ = ["names_in", "settings_of", "start_from"]
 
-FLAGS = {"method": "--method or --methods", "seed": "--seed"} | {
+FLAGS = {"method": "--method or --methods", "seed": "--seed"}
+RUN_FLAGS = {
     field: f"--{field.replace('_', '-')}" for field in RUN_OPTIONS
-}
+}  # which ``deploy init`` does not have
 ALSO = ("checkpoint_every",)  # the field of ``Execution`` that has no option and can be given by --set
 QUICK: dict[str, Any] = {
     "rounds": 3,
@@ -30,20 +31,23 @@ QUICK: dict[str, Any] = {
 }
 
 
-def settings_of(changes: Changes, scene: Scene | SceneOfSites, **flags: int | None) -> dict[str, Any]:
+def settings_of(
+    changes: Changes, scene: SceneOptions | SiteSceneOptions, **flags: int | None
+) -> dict[str, Any]:
     """Returns the settings of --quick, then of --set, then of options of their own; the last one wins.
 
     Args:
         flags: settings whose options only this command has; None where not given.
     """
     known = {field.name for field in dataclasses.fields(Experiment)}
+    elsewhere = FLAGS | RUN_FLAGS if isinstance(scene, SceneOptions) else FLAGS
     chosen: dict[str, Any] = dict(QUICK) if changes.quick else {}
     for pair in changes.settings or []:
         key, equals, value = (word.strip() for word in pair.partition("="))
         if not equals:
             raise UserError(f"--set {pair!r} has no value; write --set key=value")
-        if key in FLAGS:
-            raise UserError(f"--set {key} is not for settings; use {FLAGS[key]}")
+        if key in elsewhere:
+            raise UserError(f"--set does not take {key}; use {elsewhere[key]}")
         if key not in known and key not in ALSO:
             raise unknown_setting(key)
         chosen[key] = literal_or_text(value)

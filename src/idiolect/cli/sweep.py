@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
 from idiolect.cli.app import app
-from idiolect.cli.options import Changes, Json, ScenarioChoice, Scene, SeedRange, with_option_groups
+from idiolect.cli.options import Changes, Json, ScenarioChoice, SceneOptions, SeedRange, with_option_groups
 from idiolect.cli.settings import names_in, settings_of, start_from
 from idiolect.cli.terminal import console_of_output, print_line, print_table, watched
 from idiolect.experiments import Execution
@@ -19,25 +20,32 @@ from idiolect.experiments.sweep import best_rows, sweep, trial_rows
 __all__ = ["sweep_command"]
 
 
+@dataclass(frozen=True)
+class TrialOptions:
+    """Which settings of which methods are tried."""
+
+    methods_: Annotated[
+        str | None, typer.Option("--methods", "--method", help="Methods separated by commas.")
+    ] = None
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(help="What to vary: learning_rate=0.01,0.03 or map.alpha=0.1..0.9; may be repeated."),
+    ] = None
+    preset_grid: Annotated[
+        str | None, typer.Option(help=f"Settings that a paper's authors tried: {', '.join(grids())}.")
+    ] = None
+    random: Annotated[
+        int, typer.Option(help="Number of random trials of each method; 0 tries all combinations.", min=0)
+    ] = 0
+
+
 @app.command("sweep")
 @with_option_groups
 def sweep_command(
     *,
-    methods_: Annotated[
-        str | None, typer.Option("--methods", "--method", help="Methods separated by commas.")
-    ] = None,
-    vary: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="learning_rate=0.01,0.03 or map.alpha=0.5,0.9; a range is 0.1..0.9; may be repeated."
-        ),
-    ] = None,
-    preset_grid: Annotated[
-        str | None, typer.Option(help=f"Settings that a paper's authors tried: {', '.join(grids())}.")
-    ] = None,
-    random: Annotated[int, typer.Option(help="Draw this many trials of each method.", min=0)] = 0,
+    trials: TrialOptions,
     choice: ScenarioChoice,
-    scene: Scene,
+    scene: SceneOptions,
     seeds: SeedRange,
     changes: Changes,
     execution: Execution,
@@ -47,10 +55,10 @@ def sweep_command(
     chosen = settings_of(changes, scene)
     base, execution = start_from(choice, chosen, watched(execution))
     done = sweep(
-        names_in(methods_),
-        vary=vary or [],
-        preset_grid=preset_grid,
-        draws=random,
+        names_in(trials.methods_),
+        vary=trials.vary or [],
+        preset_grid=trials.preset_grid,
+        draws=trials.random,
         seeds=seeds.all,
         experiment=base,
         execution=execution,

@@ -171,8 +171,8 @@ def read_plan(folder: Path) -> DeploymentPlan:
 
 def read_deployment(folder: Path) -> Deployment:
     found = _read(Path(folder) / DEPLOYMENT, tomllib.loads)
-    sites = tuple(SiteEntry(**site) for site in found.pop("site", []))
     try:
+        sites = tuple(SiteEntry(**site) for site in found.pop("site", []))
         return Deployment(folder=Path(folder).resolve(), sites=sites, **found)
     except TypeError as error:
         raise UserError(f"{Path(folder) / DEPLOYMENT} is not the file of a deployment: {error}") from None

@@ -111,9 +111,7 @@ class SiteConnection:
     _count: int = 0
     _looked: float = float("-inf")
     _pending: dict[str, PendingRequest] = field(default_factory=dict)
-    _greeted: set[NodeSession] = field(
-        default_factory=set
-    )  # that answered a greeting, as a site of ours or not
+    _greeted: set[NodeSession] = field(default_factory=set)  # those that answered, as a site of ours or not
 
     def wait_for(self, names: list[str], seconds: float) -> None:
         """Waits until these sites are connected, or until the time is over."""
@@ -147,25 +145,29 @@ class SiteConnection:
                 self._take(found, site, reply)
             left = [site for site in headers if site not in found.messages and site not in found.missing]
             sessions = self.connected.sessions()
-            for site in left:
-                if site in sessions:
-                    away[site] = self.now()
-                    waited = self.now() - tried.get(site, float("-inf"))
-                    if sent.get(site) != sessions[site] and waited >= RESEND_SECONDS:
-                        self.heard(site, "asked again" if site in tried else "asked")
-                        tried[site] = self.now()
-                        if self._send(site, sessions[site], headers[site], tensors, until - self.now()):
-                            sent[site] = sessions[site]
+            for site in (one for one in left if one in sessions):
+                away[site] = self.now()
+                waited = self.now() - tried.get(site, float("-inf"))
+                if sent.get(site) != sessions[site] and waited >= RESEND_SECONDS:
+                    self.heard(site, "asked again" if site in tried else "asked")
+                    tried[site] = self.now()
+                    if self._send(site, sessions[site], headers[site], tensors, until - self.now()):
+                        sent[site] = sessions[site]
             gone = [site for site in left if self.now() - away[site] > grace]
             over = self.now() > until
             if not left or over or (len(gone) == len(left) and len(found.messages) >= enough):
-                reason = "did not answer before the deadline" if over else "is not connected"
-                for site in left:
-                    found.missing[site] = reason
-                    self.heard(site, f"left out: {reason}")
-                self._pending = {key: one for key, one in self._pending.items() if not one.site}
+                self._leave_out(
+                    left, found, "did not answer before the deadline" if over else "is not connected"
+                )
                 return found
             self.sleep(POLL_SECONDS)
+
+    def _leave_out(self, left: list[str], found: Replies, reason: str) -> None:
+        """Adds sites without a reply to those that are missing, and forgets the requests that wait for them."""
+        for site in left:
+            found.missing[site] = reason
+            self.heard(site, f"left out: {reason}")
+        self._pending = {key: one for key, one in self._pending.items() if not one.site}
 
     def _take(self, found: Replies, site: str, reply: OpenedMessage | str) -> None:
         """Adds a reply, or the refusal of either side, to what was found."""

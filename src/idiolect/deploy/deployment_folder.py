@@ -87,6 +87,10 @@ def create_deployment(
     if folder.exists():
         raise UserError(f"{folder} is there already; choose another folder or remove it")
     _refuse_address(options)
+    if experiment.client_test != "split":
+        raise UserError(
+            f"a deployment tests every site on rows of its own; set client_test to split, not {experiment.client_test}"
+        )
     most = max(experiment.clients - experiment.newcomers, 1)
     min_sites = min(2, most) if options.min_sites is None else options.min_sites
     refuse_outside("min_sites", min_sites, 1, most)
@@ -109,10 +113,6 @@ def _write(
     if options.code is not None:
         load_file(options.code)
         shutil.copyfile(options.code, server / OWN_CODE)
-    if experiment.client_test != "split":
-        raise UserError(
-            f"a deployment tests every site on rows of its own; set client_test to split, not {experiment.client_test}"
-        )
     dataset = read_dataset(experiment.dataset, data_dir)
     setting = prepare(experiment, EngineChoice("loop", "cpu", "a deployment"), dataset=dataset)
     dataset = pool_of(experiment, dataset)

@@ -32,12 +32,12 @@ from idiolect.records import (
 
 __all__ = ["run_folder", "run_server", "server_setting"]
 
-WHERE = EngineChoice("flower", "cpu", "sites train where their data are")
+ENGINE_CHOICE = EngineChoice("flower", "cpu", "sites train where their data are")
 
 
 def server_setting(plan: DeploymentPlan, folder: Path) -> Setting:
     """Returns the setting of the experiment without any row of a site."""
-    return assemble(plan.experiment, WHERE, server_federation(plan, folder), plan.inputs, held=[])
+    return assemble(plan.experiment, ENGINE_CHOICE, server_federation(plan, folder), plan.inputs, held=[])
 
 
 def run_folder(deployment: Deployment, plan: DeploymentPlan) -> tuple[Path, str]:
@@ -85,7 +85,7 @@ def _run(grid: Grid, deployment: Deployment, plan: DeploymentPlan, progress: Dep
     if is_finished:
         _join_late(run, folder)
     else:
-        with RunWriter(out, name, describe_run(setting, WHERE)) as writer:
+        with RunWriter(out, name, describe_run(setting, ENGINE_CHOICE)) as writer:
             _train(run, writer, found and found[0])
 
 

@@ -67,18 +67,25 @@ def compare(
         _with_needed_data(with_settings(one_each(m), chosen), methods, "valid" in chosen) for m in methods
     ]
     _refuse_repeated(methods, hashes := [hash_of(base) for base in bases])
-    where, out = execution.engine_choice(), Path(execution.out)
-    open_log(execution.log, out)  # refused before anything is prepared
-    start_early(where)
     experiments = [replace(base, seed=seed) for base in bases for seed in seeds]
-    for checked in experiments:
-        place_private_state(prepare(checked, where, execution.data_dir), out, execution)
+    execution = _prepared(experiments, execution)
     identity = spec_hash({"specs": hashes, "seeds": list(seeds)})
-    folder = out / run_name("compare", bases[0].dataset, bases[0].partition, identity, min(seeds))
-    inside = replace(execution, out=folder, engine=where.engine, device=where.device)
-    runs = [run(one, execution=inside) for one in experiments]
+    name = run_name("compare", bases[0].dataset, bases[0].partition, identity, min(seeds))
+    folder = Path(execution.out) / name
+    runs = [run(one, execution=replace(execution, out=folder)) for one in experiments]
     write_report(runs, folder)
     return Comparison(folder, runs)
+
+
+def _prepared(experiments: Sequence[Experiment], execution: Execution) -> Execution:
+    """Prepares every experiment once, to refuse what cannot run; returns the execution with ``auto`` resolved."""
+    engine_choice, out = execution.engine_choice(), Path(execution.out)
+    open_log(execution.log, out)
+    start_early(engine_choice)
+    for experiment in experiments:
+        setting = prepare(experiment, engine_choice, execution.data_dir)
+        place_private_state(setting, out, execution)
+    return replace(execution, engine=engine_choice.engine, device=engine_choice.device)
 
 
 def _refuse_repeated(methods: Sequence[str], hashes: Sequence[str]) -> None:

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from idiolect.engines import EngineChoice, place
-from idiolect.errors import refuse_outside, refuse_unknown_choice
+from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice
 from idiolect.experiments.progress import Silent, Watcher
 from idiolect.experiments.spec import Experiment, unknown_setting
 from idiolect.experiments.tracking import TRACKERS
 from idiolect.federation import STORES
+from idiolect.options import is_of_kind
 
 __all__ = ["Execution", "split_keywords"]
 
@@ -62,6 +63,10 @@ class Execution:
     watcher: Watcher = field(default_factory=Silent, compare=False, repr=False)
 
     def __post_init__(self) -> None:
+        for one in dataclasses.fields(self):
+            value, kind = getattr(self, one.name), str(one.type)
+            if not is_of_kind(value, kind):
+                raise UserError(f"{one.name} must be {kind}, got {value!r}")
         refuse_outside("checkpoint_every", self.checkpoint_every, 1)
         refuse_unknown_choice("store", self.store, STORES)
         if self.store_cache is not None:

@@ -19,7 +19,7 @@ from idiolect.methods import label, resolved
 __all__ = ["describe_run", "notes_of"]
 
 
-def describe_run(setting: Setting, where: EngineChoice) -> dict[str, Any]:
+def describe_run(setting: Setting, engine_choice: EngineChoice) -> dict[str, Any]:
     """Returns the manifest of a run before it begins."""
     experiment = setting.experiment
     return {
@@ -40,13 +40,13 @@ def describe_run(setting: Setting, where: EngineChoice) -> dict[str, Any]:
         "parameters": setting.n_parameters,
         "spec": dataclasses.asdict(experiment),
         "spec_hash": hash_of(experiment),
-        "engine": where._asdict(),
+        "engine": engine_choice._asdict(),
         "dropped": setting.partition_report,
         "source": setting.dataset_manifest,
         "class_counts": setting.federation.class_counts(),
         "newcomers": setting.federation.newcomers,
         "versions": _versions(),
-        "hardware": _hardware(where),
+        "hardware": _hardware(engine_choice),
         "notes": notes_of(experiment),
     }
 
@@ -61,10 +61,10 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _hardware(where: EngineChoice) -> dict[str, Any]:
+def _hardware(engine_choice: EngineChoice) -> dict[str, Any]:
     found: dict[str, Any] = {"machine": platform.machine(), "cores": len(os.sched_getaffinity(0))}
-    if where.gpu_name is not None:
-        found["gpu"] = where.gpu_name
+    if engine_choice.gpu_name is not None:
+        found["gpu"] = engine_choice.gpu_name
     return found
 
 

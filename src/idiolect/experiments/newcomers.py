@@ -14,11 +14,11 @@ from idiolect.core import Program, ServerState, Tree, broadcast
 from idiolect.engines import Engine, Logits
 from idiolect.experiments.setting import Setting
 
-__all__ = ["Joined", "join"]
+__all__ = ["JoinedNewcomers", "join"]
 
 
-class Joined(NamedTuple):
-    """Newcomers that have joined.
+class JoinedNewcomers(NamedTuple):
+    """What newcomers have after joining, and their logits before and after.
 
     Args:
         program: the method as newcomers run it.
@@ -36,11 +36,11 @@ class Joined(NamedTuple):
 
 def join(
     setting: Setting, engine: Engine, server: ServerState, round: int, clients: Sequence[int] | None = None
-) -> Joined:
+) -> JoinedNewcomers:
     """Lets newcomers join at ``round``.
 
     Args:
-        clients: those that join; all newcomers of the federation unless given.
+        clients: the newcomers that join; by default all of the federation.
     """
     federation, program = setting.federation, setting.program(round, newcomer=True)
     sent = broadcast(setting.method, server)
@@ -59,7 +59,7 @@ def join(
         settled = [_changed(*pair) for pair in zip(earlier, later, strict=True)]
         after = [{**trained, **found} for trained, found in zip(after, settled, strict=True)]
     before, valid = ([getattr(o, name) for o in outcomes] for name in ("before", "after_valid"))
-    return Joined(program, privates, before, after, valid)
+    return JoinedNewcomers(program, privates, before, after, valid)
 
 
 def _changed(earlier: Logits, later: Logits) -> Logits:

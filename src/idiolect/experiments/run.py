@@ -63,23 +63,23 @@ def run(method: str | Experiment = "fedavg", *, execution: Execution | None = No
     if finished(out, name):
         watcher.say(f"{name} is finished already: read, not run again")
         return read_run(finished_folder(out, name))
-    where = execution.engine_choice()
-    start_early(where)
-    setting = prepare(experiment, where, execution.data_dir)
-    asked, where = where, where.for_network(setting.cannot_batch)
-    if where != asked:
-        watcher.say(str(where))
+    asked = execution.engine_choice()
+    start_early(asked)
+    setting = prepare(experiment, asked, execution.data_dir)
+    engine_choice = asked.for_network(setting.cannot_batch)
+    if engine_choice != asked:
+        watcher.say(str(engine_choice))
     _check_interrupted(execution, name)
-    if experiment.precision == "tf32" and not where.trains_on_gpu:
+    if experiment.precision == "tf32" and not engine_choice.trains_on_gpu:
         execution = replace(execution, notes=[*execution.notes, "a CPU computes tf32 in float32"])
     placement = place_private_state(setting, partial_folder(out, name), execution)
-    described = describe_run(setting, where) | {"private_state": placement.facts()}
+    described = describe_run(setting, engine_choice) | {"private_state": placement.facts()}
     with RunWriter(out, name, {**described, "notes": [*described["notes"], *execution.notes]}) as writer:
-        return read_run(_carry_out(setting, where, execution, placement, writer, log))
+        return read_run(_carry_out(setting, engine_choice, execution, placement, writer, log))
 
 
 def with_public_samples(experiment: Experiment, methods: Sequence[str]) -> Experiment:
-    """Returns the experiment with public data on the server where one of the methods cannot run without."""
+    """Returns the experiment with public data on the server where one of the methods cannot run without it."""
     if experiment.public < 1 and any(read_method(method).needs_public for method in methods):
         return replace(experiment, public=PUBLIC)
     return experiment
@@ -97,7 +97,7 @@ def _check_interrupted(execution: Execution, name: str) -> None:
 
 def _carry_out(
     setting: Setting,
-    where: EngineChoice,
+    engine_choice: EngineChoice,
     execution: Execution,
     placement: Placement,
     writer: RunWriter,
@@ -105,7 +105,7 @@ def _carry_out(
 ) -> Path:
     """Runs the rounds that are not done yet and writes the record; returns its folder."""
     began, watcher = time.perf_counter(), execution.watcher
-    engine = choose_engine(where, setting.work, watcher.say)
+    engine = choose_engine(engine_choice, setting.work, watcher.say)
     store = open_private_state(setting, placement, writer.folder)
     try:
         announce(placement, watcher)
@@ -118,7 +118,7 @@ def _carry_out(
         with log.of_run(writer.final.name, writer.manifest, simulation.round):
             last = _train(simulation, execution, writer, log, found[0] if found else None)
     except (UserError, KeyboardInterrupt) as problem:
-        kept = any(writer.folder.glob("checkpoint-*"))
+        kept = any(writer.folder.glob("checkpoint-*.safetensors"))
         if not kept:
             writer.discard()
         if isinstance(problem, KeyboardInterrupt):

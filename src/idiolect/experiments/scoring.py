@@ -12,7 +12,7 @@ from idiolect.core import Context, PrivateState, Program, ServerState, Tree, bro
 from idiolect.engines import Engine, Outcome, server_logits
 from idiolect.engines.contract import Logits
 from idiolect.evaluation import Scores, choose, score
-from idiolect.experiments.newcomers import Joined
+from idiolect.experiments.newcomers import JoinedNewcomers
 from idiolect.experiments.setting import Setting
 from idiolect.records import NO_CLIENT, RowBuffer
 
@@ -93,7 +93,7 @@ def score_outcomes(setting: Setting, cohort: list[int], outcomes: Sequence[Outco
     }
 
 
-def score_newcomers(setting: Setting, joined: Joined) -> NewcomerScores:
+def score_newcomers(setting: Setting, joined: JoinedNewcomers) -> NewcomerScores:
     """Scores newcomers on their test splits, and on validation data where something is chosen there."""
     clients = list(joined.privates)
     valid = _score(setting, joined.valid, clients, "valid")

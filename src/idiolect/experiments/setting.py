@@ -46,7 +46,7 @@ class Inputs(NamedTuple):
 
     shape: tuple[int, int, int]  # (C, H, W), or (1, 1, L) of L tokens
     n_classes: int
-    mean: tuple[float, ...]  # that images were normalised by
+    mean: tuple[float, ...]  # by which images were normalised, as by std
     std: tuple[float, ...]
 
     @classmethod
@@ -116,11 +116,11 @@ class Setting:
     def forms(self) -> list[Forms]:
         """Shapes of the trees in every kind of round, from dry rounds; a method that cannot work is refused."""
         with_numbers, n_classes = bool(self.cannot_batch), self.federation.n_classes
-        moments = [self.program(round) for round in _rounds_with_every_stage(self)]
+        programs = [self.program(round) for round in _rounds_with_every_stage(self)]
         if self.experiment.newcomers:
-            moments.append(self.program(self.experiment.rounds, newcomer=True))
+            programs.append(self.program(self.experiment.rounds, newcomer=True))
         return [
-            dry_round(moment, self.initial(0), self.work.x, n_classes, with_numbers) for moment in moments
+            dry_round(program, self.initial(0), self.work.x, n_classes, with_numbers) for program in programs
         ]
 
     @property
@@ -141,7 +141,7 @@ class Setting:
 
 def prepare(
     experiment: Experiment,
-    where: EngineChoice,
+    engine_choice: EngineChoice,
     data_dir: str | Path | None = None,
     dataset: Dataset | None = None,
 ) -> Setting:
@@ -164,15 +164,15 @@ def prepare(
         public=experiment.public,
         public_in_test=experiment.public_in_test,
         newcomers=experiment.newcomers,
-        allocate=where.allocate,
+        allocate=engine_choice.allocate,
     )
     report, source = parted.report(dataset.train_y), dict(dataset.manifest)
-    return assemble(experiment, where, federation, Inputs.of(dataset), report=report, source=source)
+    return assemble(experiment, engine_choice, federation, Inputs.of(dataset), report=report, source=source)
 
 
 def assemble(
     experiment: Experiment,
-    where: EngineChoice,
+    engine_choice: EngineChoice,
     federation: Federation,
     inputs: Inputs,
     *,
@@ -189,39 +189,36 @@ def assemble(
     """
     chosen, image_shape = method(experiment.method), inputs.shape
     net = build(experiment.model, image_shape, inputs.n_classes, experiment.initialisation, experiment.seed)
-    precision = PRECISIONS[experiment.precision]
-    black = [-mean / std for mean, std in zip(inputs.mean, inputs.std, strict=True)]
-    compute = precision.compute if precision.compute != precision.storage else None
-    task = make_task(net, experiment.augmentation, black, compute)
+    task = _task_of(experiment, net, inputs)
     chosen.check(task.structure, experiment.scene)
     here = np.arange(len(federation.clients)) if held is None else np.asarray(held, np.int64)
     _refuse_unusable(experiment, chosen, federation, net, here)
     _refuse_inputs(experiment, federation, net)
     cannot_batch = check_model(net, image_shape, inputs.n_classes) if is_registered(experiment.model) else ""
-    work = where.workload(
+    work = engine_choice.workload(
         federation,
         seed=experiment.seed,
         drop_single=net.has_batchnorm,
         weighting=experiment.weighting,
-        precision=precision,
+        precision=PRECISIONS[experiment.precision],
     )
     n_parameters = sum(p.numel() for p in net.parameters())
     scheme, seed = experiment.initialisation, experiment.seed
     initial = initialiser(experiment.model, image_shape, inputs.n_classes, scheme, seed, work.like)
+    origin = (report or {}, source or {})
     setting = Setting(
-        experiment,
-        chosen,
-        federation,
-        work,
-        task,
-        report or {},
-        source or {},
-        n_parameters,
-        initial,
-        cannot_batch,
+        experiment, chosen, federation, work, task, *origin, n_parameters, initial, cannot_batch
     )
     setting.forms  # noqa: B018 - tries the method
     return setting
+
+
+def _task_of(experiment: Experiment, net: Net, inputs: Inputs) -> Task:
+    """Returns the network's training task; black, with which augmentation fills images, is normalised as they are."""
+    precision = PRECISIONS[experiment.precision]
+    black = [-mean / std for mean, std in zip(inputs.mean, inputs.std, strict=True)]
+    compute = precision.compute if precision.compute != precision.storage else None
+    return make_task(net, experiment.augmentation, black, compute)
 
 
 def _rounds_with_every_stage(setting: Setting) -> list[int]:

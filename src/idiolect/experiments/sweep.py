@@ -23,14 +23,14 @@ from idiolect.reports import image, sweep_figure, to_csv, to_markdown
 from idiolect.statistics import client_scores, headline, server_curve
 
 __all__ = [
-    "Scores",
     "Sweep",
-    "Tried",
+    "TrialResult",
+    "TrialScores",
     "best_rows",
-    "scores",
     "sweep",
     "sweep_points",
     "trial_rows",
+    "trial_scores",
     "with_best",
 ]
 
@@ -42,7 +42,7 @@ NOTE = (
 
 
 @dataclass(frozen=True)
-class Tried:
+class TrialResult:
     """A trial that was run.
 
     Args:
@@ -76,11 +76,11 @@ class Sweep:
         folder: holds the tables.
     """
 
-    tried: tuple[Tried, ...]
+    tried: tuple[TrialResult, ...]
     folder: Path
 
     @property
-    def best(self) -> dict[str, Tried]:
+    def best(self) -> dict[str, TrialResult]:
         """The best trial of every method, by the method's name."""
         return {one.name: one for one in self.tried if one.best}
 
@@ -118,14 +118,14 @@ def sweep(
     trials = trials_of(methods, [parse_axis(text) for text in vary], tried, draws, min(seeds))
     made = [_experiment(trial, experiment, chosen) for trial in trials]
     requests = [
-        RunRequest((place, seed), replace(one, seed=seed), (), scores)
+        RunRequest((place, seed), replace(one, seed=seed), (), trial_scores)
         for place, one in enumerate(made)
         for seed in seeds
     ]
     outcomes = run_campaign(requests, execution)
     found = with_best(
         [
-            _tried(trial, one, [outcomes[place, seed] for seed in seeds])
+            _trial_result(trial, one, [outcomes[place, seed] for seed in seeds])
             for place, (trial, one) in enumerate(zip(trials, made, strict=True))
         ]
     )
@@ -148,7 +148,7 @@ def _experiment(
     return replace(made, score_valid=True)
 
 
-class Scores(NamedTuple):
+class TrialScores(NamedTuple):
     """Accuracies in [0, 1], means over clients; ``server`` is NaN for a method without a global model."""
 
     valid: float
@@ -156,7 +156,7 @@ class Scores(NamedTuple):
     server: float
 
 
-def scores(run: Run) -> Scores:
+def trial_scores(run: Run) -> TrialScores:
     """Returns the final accuracies of the method's headline predictor.
 
     Where that predictor stands for a choice between several, they are those of the one that was chosen.
@@ -166,12 +166,12 @@ def scores(run: Run) -> Scores:
     if valid.empty:
         raise UserError(f"run {run.manifest['name']} was not scored on validation data")
     server = server_curve(run)
-    return Scores(
+    return TrialScores(
         float(valid.mean()), float(test.mean()), float(server.iloc[-1]) if len(server) else math.nan
     )
 
 
-def _tried(trial: Trial, made: Experiment, outcomes: Sequence[RunOutcome]) -> Tried:
+def _trial_result(trial: Trial, made: Experiment, outcomes: Sequence[RunOutcome]) -> TrialResult:
     missing = next((outcome.missing for outcome in outcomes if outcome.missing), "")
     if missing:
         raise UserError(f"the sweep cannot run: {missing}")
@@ -179,12 +179,12 @@ def _tried(trial: Trial, made: Experiment, outcomes: Sequence[RunOutcome]) -> Tr
     setting = ", ".join(f"{key}={value}" for key, value in varied.items()) or "as it is"
     failed = next((outcome.failed for outcome in outcomes if outcome.failed), "")
     if failed:
-        return Tried(trial.name, setting, made.method, failed=failed, varied=varied)
+        return TrialResult(trial.name, setting, made.method, failed=failed, varied=varied)
     valid, test, server = (fmean(column) for column in zip(*(o.value for o in outcomes), strict=True))
-    return Tried(trial.name, setting, made.method, len(outcomes), valid, test, server, varied=varied)
+    return TrialResult(trial.name, setting, made.method, len(outcomes), valid, test, server, varied=varied)
 
 
-def with_best(tried: Sequence[Tried]) -> list[Tried]:
+def with_best(tried: Sequence[TrialResult]) -> list[TrialResult]:
     """Marks the best setting of every method; a refused one is never the best."""
     best: dict[str, int] = {}
     for place, one in enumerate(tried):
@@ -193,7 +193,7 @@ def with_best(tried: Sequence[Tried]) -> list[Tried]:
     return [replace(one, best=best.get(one.name) == place) for place, one in enumerate(tried)]
 
 
-def trial_rows(tried: Sequence[Tried]) -> list[list[str]]:
+def trial_rows(tried: Sequence[TrialResult]) -> list[list[str]]:
     """Returns the table of all settings, the header first; the best of each method is marked."""
     rows = [["Method", "Setting", "Validation %", "Personalised %", "Global %", "Best"]]
     for one in tried:
@@ -202,7 +202,7 @@ def trial_rows(tried: Sequence[Tried]) -> list[list[str]]:
     return rows
 
 
-def best_rows(tried: Sequence[Tried]) -> list[list[str]]:
+def best_rows(tried: Sequence[TrialResult]) -> list[list[str]]:
     """Returns the table of the best settings, with the mean and the worst over all settings of the method."""
     rows = [
         [
@@ -230,7 +230,7 @@ def best_rows(tried: Sequence[Tried]) -> list[list[str]]:
     return rows
 
 
-def _write_sweep(folder: Path, tried: Sequence[Tried]) -> list[Path]:
+def _write_sweep(folder: Path, tried: Sequence[TrialResult]) -> list[Path]:
     """Writes ``sweep.md`` and ``sweep.csv`` atomically, and ``sweep.png`` where something was varied."""
     folder.mkdir(parents=True, exist_ok=True)
     refused = [f"- {one.name}, {one.setting}: {one.failed}" for one in tried if one.failed]
@@ -245,7 +245,7 @@ def _write_sweep(folder: Path, tried: Sequence[Tried]) -> list[Path]:
     return [write_atomically(folder / name, content) for name, content in files.items()]
 
 
-def sweep_points(tried: Sequence[Tried]) -> pd.DataFrame:
+def sweep_points(tried: Sequence[TrialResult]) -> pd.DataFrame:
     """Returns a row per trial and varied key: `panel` (the key), `line` (the method), `x`, `value` and `best`."""
     rows = [
         (key, one.name, value, 100 * one.valid, one.best)
@@ -256,7 +256,7 @@ def sweep_points(tried: Sequence[Tried]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["panel", "line", "x", "value", "best"])
 
 
-def _csv(tried: Sequence[Tried]) -> str:
+def _csv(tried: Sequence[TrialResult]) -> str:
     header = ("method", "setting", "ran_as", "seeds", "valid", "test", "server", "best", "failed")
     rows = [
         (one.name, one.setting, one.method, one.seeds, one.valid, one.test, one.server, one.best, one.failed)

@@ -86,8 +86,8 @@ def _numbers_of_tables(
     ]
 
 
-class Trace(NamedTuple):
-    """A line in one scenario with one combination of what the figure varies.
+class LineVariant(NamedTuple):
+    """A line of a figure in one scenario, with one combination of what the figure varies.
 
     Args:
         varied: options and settings of this combination.
@@ -113,25 +113,25 @@ def _numbers_of_lines(
     lines = (*figure.lines, *figure.compared)
     refuse_unknown_names("method", request.methods, {line.method.partition("(")[0] for line in lines})
     request = replace(request, every_round=figure.kind in KINDS_OF_SINGLE_ROUNDS)
-    traces = [
-        trace
-        for trace in (*_own_traces(figure), *_compared_traces(figure))
-        if request.wants(trace.scenario, trace.method)
+    variants = [
+        variant
+        for variant in (*_own_variants(figure), *_compared_variants(figure))
+        if request.wants(variant.scenario, variant.method)
     ]
     outcomes = run_campaign(
-        [one for trace in traces for one in _run_requests(figure, trace, request)], execution
+        [one for variant in variants for one in _run_requests(figure, variant, request)], execution
     )
     if figure.kind == "change":
-        found = [_change(figure, old, new, request, outcomes) for old, new in _pairs(traces)]
+        found = [_change(figure, old, new, request, outcomes) for old, new in _pairs(variants)]
     else:
-        found = [_trace_number(figure, trace, request, outcomes) for trace in traces]
+        found = [_variant_number(figure, variant, request, outcomes) for variant in variants]
     frames = [frame for _, frames in found for frame in frames]
     numbers = [number for number, _ in found]
-    numbers += _best_compared(figure, traces, numbers)
+    numbers += _best_compared(figure, variants, numbers)
     return numbers, pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
 
-def _own_traces(figure: PaperFigure) -> Iterator[Trace]:
+def _own_variants(figure: PaperFigure) -> Iterator[LineVariant]:
     for line in figure.lines:
         for scenario in line.scenarios:
             for options in combinations(figure.options):
@@ -139,7 +139,7 @@ def _own_traces(figure: PaperFigure) -> Iterator[Trace]:
                     varied = {key: _single(value) for key, value in {**options, **settings}.items()}
                     label = " ".join([line.label, *(f"{key}={value}" for key, value in varied.items())])
                     method = with_options(line.method, options)
-                    yield Trace(label, scenario, method, {**line.settings, **settings}, line, varied)
+                    yield LineVariant(label, scenario, method, {**line.settings, **settings}, line, varied)
 
 
 def _single(value: Any) -> Any:
@@ -147,44 +147,46 @@ def _single(value: Any) -> Any:
     return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
-def _compared_traces(figure: PaperFigure) -> Iterator[Trace]:
+def _compared_variants(figure: PaperFigure) -> Iterator[LineVariant]:
     """Yields the compared methods, each read over the rounds of every line of the figure; nothing varies."""
     for line in figure.lines:
         for other in figure.compared:
             read = replace(line, reading=replace(other.reading, rounds=line.reading.rounds))
             for scenario in other.scenarios:
-                yield Trace(f"{other.label}, {line.label}", scenario, other.method, {}, read, {})
+                yield LineVariant(f"{other.label}, {line.label}", scenario, other.method, {}, read, {})
 
 
-def _run_requests(figure: PaperFigure, trace: Trace, request: ReproductionRequest) -> Iterator[RunRequest]:
-    take = partial(_points, kind=figure.kind, reading=request.reading(trace.line.reading))
+def _run_requests(
+    figure: PaperFigure, variant: LineVariant, request: ReproductionRequest
+) -> Iterator[RunRequest]:
+    take = partial(_points, kind=figure.kind, reading=request.reading(variant.line.reading))
     for seed in request.seeds:
-        experiment, notes = request.experiment(trace.scenario, trace.method, seed, trace.settings)
-        yield RunRequest((trace.label, trace.scenario, seed), experiment, notes, take)
+        experiment, notes = request.experiment(variant.scenario, variant.method, seed, variant.settings)
+        yield RunRequest((variant.label, variant.scenario, seed), experiment, notes, take)
 
 
 def _points(run: Run, kind: str, reading: MetricReading) -> pd.DataFrame:
     return POINTS_OF_RUN[kind](run, reading)
 
 
-def _trace_number(
-    figure: PaperFigure, trace: Trace, request: ReproductionRequest, outcomes: Outcomes
+def _variant_number(
+    figure: PaperFigure, variant: LineVariant, request: ReproductionRequest, outcomes: Outcomes
 ) -> Measured:
-    number = _unmeasured(trace.label, figure, trace, request)
-    wanted = [outcomes[trace.label, trace.scenario, seed] for seed in request.seeds]
+    number = _unmeasured(variant.label, figure, variant, request)
+    wanted = [outcomes[variant.label, variant.scenario, seed] for seed in request.seeds]
     if _any_without_value(wanted):
         return number.not_measured(wanted), []
-    frames = [_scaled(outcome.value, trace) for outcome in wanted]
-    return _summed_up(number, figure, trace, request, frames)
+    frames = [_scaled(outcome.value, variant) for outcome in wanted]
+    return _summed_up(number, figure, variant, request, frames)
 
 
 def _change(
-    figure: PaperFigure, old: Trace, new: Trace, request: ReproductionRequest, outcomes: Outcomes
+    figure: PaperFigure, old: LineVariant, new: LineVariant, request: ReproductionRequest, outcomes: Outcomes
 ) -> Measured:
-    """Sums up what every client gains from one trace to the other."""
+    """Sums up what every client gains from one variant to the other."""
     number = _unmeasured(f"{new.label} against {old.label}", figure, new, request)
     before, after = (
-        [outcomes[trace.label, trace.scenario, seed] for seed in request.seeds] for trace in (old, new)
+        [outcomes[variant.label, variant.scenario, seed] for seed in request.seeds] for variant in (old, new)
     )
     if _any_without_value([*before, *after]):
         return number.not_measured([*before, *after]), []
@@ -192,30 +194,32 @@ def _change(
     return _summed_up(number, figure, new, request, [_scaled(frame, new) for frame in gains])
 
 
-def _unmeasured(row: str, figure: PaperFigure, trace: Trace, request: ReproductionRequest) -> ComparedNumber:
+def _unmeasured(
+    row: str, figure: PaperFigure, variant: LineVariant, request: ReproductionRequest
+) -> ComparedNumber:
     """Returns a number without its value: the unit, and the paper's number unless the request is quick."""
-    unit = "%" if trace.line.reading.metric in PERCENT and figure.kind != "change" else ""
-    paper = None if request.quick else _printed(figure, trace)
-    return ComparedNumber(row, trace.scenario, unit=unit, paper=paper)
+    unit = "%" if variant.line.reading.metric in PERCENT and figure.kind != "change" else ""
+    paper = None if request.quick else _printed(figure, variant)
+    return ComparedNumber(row, variant.scenario, unit=unit, paper=paper)
 
 
 def _summed_up(
     number: ComparedNumber,
     figure: PaperFigure,
-    trace: Trace,
+    variant: LineVariant,
     request: ReproductionRequest,
     frames: list[pd.DataFrame],
 ) -> Measured:
     """Adds the mean of the frames' summaries, one frame per seed; the points get the columns that identify them."""
     _, summary = LINE_SUMMARIES[figure.kind]
-    rule = ORACLE if figure.kind in ORACLE_KINDS else selection_rule(trace.line.reading.predictor)
-    number = replace(number.measured([summary(frame) for frame in frames]), rule=rule, ran_as=trace.method)
+    rule = ORACLE if figure.kind in ORACLE_KINDS else selection_rule(variant.line.reading.predictor)
+    number = replace(number.measured([summary(frame) for frame in frames]), rule=rule, ran_as=variant.method)
     columns = {
-        **{"panel": trace.scenario, "line": number.row, "group": trace.line.label},
-        "metric": trace.line.reading.metric,
+        **{"panel": variant.scenario, "line": number.row, "group": variant.line.label},
+        "metric": variant.line.reading.metric,
     }
     points = [
-        frame.assign(**trace.varied, **columns, seed=seed)
+        frame.assign(**variant.varied, **columns, seed=seed)
         for frame, seed in zip(frames, request.seeds, strict=True)
     ]
     return number, points
@@ -225,40 +229,40 @@ def _any_without_value(outcomes: Sequence[RunOutcome]) -> bool:
     return any(outcome.missing or outcome.failed for outcome in outcomes)
 
 
-def _scaled(points: pd.DataFrame, trace: Trace) -> pd.DataFrame:
+def _scaled(points: pd.DataFrame, variant: LineVariant) -> pd.DataFrame:
     """Turns fractions into percentages."""
-    if trace.line.reading.metric not in PERCENT:
+    if variant.line.reading.metric not in PERCENT:
         return points
     return points.assign(**{name: 100 * points[name] for name in SCALED if name in points})
 
 
-def _printed(figure: PaperFigure, trace: Trace) -> float | None:
+def _printed(figure: PaperFigure, variant: LineVariant) -> float | None:
     """Returns what the paper prints of this line, where it prints a number of a line or a scenario."""
     for number in figure.numbers:
         named = number.line or number.scenario
-        if named and number.line in ("", trace.line.label) and number.scenario in ("", trace.scenario):
+        if named and number.line in ("", variant.line.label) and number.scenario in ("", variant.scenario):
             return number.value
     return None
 
 
-def _pairs(traces: list[Trace]) -> Iterator[tuple[Trace, Trace]]:
+def _pairs(variants: list[LineVariant]) -> Iterator[tuple[LineVariant, LineVariant]]:
     """Yields the two lines of each scenario, the older first."""
-    by_scenario: dict[str, list[Trace]] = {}
-    for trace in traces:
-        by_scenario.setdefault(trace.scenario, []).append(trace)
+    by_scenario: dict[str, list[LineVariant]] = {}
+    for variant in variants:
+        by_scenario.setdefault(variant.scenario, []).append(variant)
     yield from ((pair[0], pair[1]) for pair in by_scenario.values() if len(pair) == 2)
 
 
 def _best_compared(
-    figure: PaperFigure, traces: list[Trace], numbers: list[ComparedNumber]
+    figure: PaperFigure, variants: list[LineVariant], numbers: list[ComparedNumber]
 ) -> Iterator[ComparedNumber]:
     """Yields the best compared method for each line and scenario, chosen on test data as the paper does."""
     if not figure.compared:
         return
     groups: dict[tuple[str, str], list[ComparedNumber]] = {}
-    for trace, number in zip(traces, numbers, strict=True):
-        if not trace.varied:
-            groups.setdefault((trace.line.label, trace.scenario), []).append(number)
+    for variant, number in zip(variants, numbers, strict=True):
+        if not variant.varied:
+            groups.setdefault((variant.line.label, variant.scenario), []).append(number)
     for (label, _), group in groups.items():
         row = f"[best compared method, {label}]"
         if all(one.value is not None for one in group):

@@ -20,12 +20,7 @@ from idiolect.statistics.local_degradation import DELTAS
 
 __all__ = ["Reproduction", "ids", "reproduce"]
 
-REQUEST_KEYWORDS = (
-    "preset",
-    "precision",
-    "delta",
-    "formats",
-)  # of ``reproduce``, fields of ``ReproductionRequest``
+REQUEST_KEYWORDS = ("preset", "precision", "delta", "formats")  # of ``reproduce`` and ``ReproductionRequest``
 
 
 def ids() -> list[str]:
@@ -67,7 +62,8 @@ def reproduce(
     """
     asked = {key: settings.pop(key) for key in REQUEST_KEYWORDS if key in settings}
     execution, others = split_keywords(execution, settings)
-    for name in others:
+    if others:
+        name = next(iter(others))
         raise UserError(f"{name} cannot be set in a reproduction, which runs the settings of the paper")
     if id not in ids():
         raise unknown_name("table or figure", id, ids())
@@ -82,7 +78,7 @@ def reproduce(
         grid=_settings_tried(id) if best_of_grid else {},
         **asked,
     )
-    _refuse_needless(id, request)
+    _refuse_needless(id, request, execution)
     if quick:
         execution = replace(execution, checkpoint_every=1)
     if id in {found.id for found in tables()}:
@@ -90,16 +86,19 @@ def reproduce(
     return reproduce_figure(figure(id), request, execution)
 
 
-def _refuse_needless(id: str, request: ReproductionRequest) -> None:
-    """Refuses unknown formats, and a delta or precision where nothing has one."""
+def _refuse_needless(id: str, request: ReproductionRequest, execution: Execution) -> None:
+    """Refuses unknown formats, and a delta, precision or log where it would have no effect."""
     for name in request.formats:
         refuse_unknown_choice("a format", name, IMAGE_FORMATS)
     refuse_unknown_choice("delta", request.delta, DELTAS)
     own = [found.id for found in figures() if found.kind == "degradation"]
     if request.delta != DELTAS[0] and id not in own:
         raise UserError(f"{id} shows no local degradation, only {', '.join(own)} does; leave delta out")
-    if request.precision is not None and id in {found.id for found in figures() if found.kind in STUDY_KINDS}:
+    of_studies = {found.id for found in figures() if found.kind in STUDY_KINDS}
+    if request.precision is not None and id in of_studies:
         raise UserError(f"{id} shows single networks, which train in float32; leave precision out")
+    if execution.log and id in of_studies:
+        raise UserError(f"{id} shows single networks, whose training is not logged; leave log out")
 
 
 def _settings_tried(id: str) -> dict[str, list[dict[str, Any]]]:

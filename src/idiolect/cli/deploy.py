@@ -21,9 +21,9 @@ from idiolect.cli.options import (
     DataDir,
     Json,
     ScenarioChoice,
-    SceneOfSites,
     Seed,
     Set,
+    SiteSceneOptions,
     with_option_groups,
 )
 from idiolect.cli.settings import settings_of, start_from
@@ -86,7 +86,7 @@ def init_command(
     method: Annotated[str | None, typer.Option(help="A method, with options: 'map(alpha=0.5)'.")] = None,
     sites: Annotated[int | None, typer.Option(help="Number of sites; 3, or the scenario's clients.")] = None,
     choice: ScenarioChoice,
-    scene: SceneOfSites,
+    scene: SiteSceneOptions,
     seed: Seed = None,
     settings: Set = None,
     data_dir: DataDir = None,

@@ -21,11 +21,11 @@ __all__ = [
     "Precision",
     "Preset",
     "ScenarioChoice",
-    "Scene",
-    "SceneOfSites",
+    "SceneOptions",
     "Seed",
     "SeedRange",
     "Set",
+    "SiteSceneOptions",
     "with_option_groups",
 ]
 
@@ -76,7 +76,7 @@ class ScenarioChoice:
 
 
 @dataclass(frozen=True)
-class Scene:
+class SceneOptions:
     """Settings of the experiment that have an option of their own; None where the option is not given."""
 
     dataset: Dataset = None
@@ -88,8 +88,8 @@ class Scene:
 
 
 @dataclass(frozen=True)
-class SceneOfSites:
-    """As ``Scene``, for a deployment, which counts sites instead of clients."""
+class SiteSceneOptions:
+    """As ``SceneOptions``, for a deployment, which counts sites instead of clients."""
 
     dataset: Dataset = None
     partition: Partition = None

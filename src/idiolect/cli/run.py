@@ -9,7 +9,15 @@ import typer
 
 from idiolect import methods
 from idiolect.cli.app import app
-from idiolect.cli.options import Changes, Json, ScenarioChoice, Scene, Seed, SeedRange, with_option_groups
+from idiolect.cli.options import (
+    Changes,
+    Json,
+    ScenarioChoice,
+    SceneOptions,
+    Seed,
+    SeedRange,
+    with_option_groups,
+)
 from idiolect.cli.settings import names_in, settings_of, start_from
 from idiolect.cli.terminal import print_runs, watched
 from idiolect.experiments import Execution, compare, run
@@ -37,7 +45,7 @@ def run_command(
     *,
     method: Annotated[str | None, typer.Option(help="A method, with options: 'map(alpha=0.5)'.")] = None,
     choice: ScenarioChoice,
-    scene: Scene,
+    scene: SceneOptions,
     seed: Seed = None,
     changes: Changes,
     execution: Execution,
@@ -69,7 +77,7 @@ def compare_command(
         ),
     ] = None,
     choice: ScenarioChoice,
-    scene: Scene,
+    scene: SceneOptions,
     seeds: SeedRange,
     changes: Changes,
     execution: Execution,

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from idiolect.cli.options import RUN_OPTIONS, Changes, ScenarioChoice, Scene, SceneOfSites
+from idiolect.cli.options import RUN_OPTIONS, Changes, ScenarioChoice, SceneOptions, SiteSceneOptions
 from idiolect.errors import UserError
 from idiolect.experiments import Execution, Experiment
 from idiolect.experiments.spec import unknown_setting
@@ -30,7 +30,9 @@ QUICK: dict[str, Any] = {
 }
 
 
-def settings_of(changes: Changes, scene: Scene | SceneOfSites, **flags: int | None) -> dict[str, Any]:
+def settings_of(
+    changes: Changes, scene: SceneOptions | SiteSceneOptions, **flags: int | None
+) -> dict[str, Any]:
     """Returns the settings of --quick, then of --set, then of options of their own; the last one wins.
 
     Args:

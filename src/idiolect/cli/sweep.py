@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from idiolect.cli.app import app
-from idiolect.cli.options import Changes, Json, ScenarioChoice, Scene, SeedRange, with_option_groups
+from idiolect.cli.options import Changes, Json, ScenarioChoice, SceneOptions, SeedRange, with_option_groups
 from idiolect.cli.settings import names_in, settings_of, start_from
 from idiolect.cli.terminal import console_of_output, print_line, print_table, watched
 from idiolect.experiments import Execution
@@ -37,7 +37,7 @@ def sweep_command(
     ] = None,
     random: Annotated[int, typer.Option(help="Draw this many trials of each method.", min=0)] = 0,
     choice: ScenarioChoice,
-    scene: Scene,
+    scene: SceneOptions,
     seeds: SeedRange,
     changes: Changes,
     execution: Execution,

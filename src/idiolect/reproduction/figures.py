@@ -86,7 +86,7 @@ def _numbers_of_tables(
     ]
 
 
-class Trace(NamedTuple):
+class LineVariant(NamedTuple):
     """A line in one scenario with one combination of what the figure varies.
 
     Args:
@@ -131,7 +131,7 @@ def _numbers_of_lines(
     return numbers, pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
 
-def _own_traces(figure: PaperFigure) -> Iterator[Trace]:
+def _own_traces(figure: PaperFigure) -> Iterator[LineVariant]:
     for line in figure.lines:
         for scenario in line.scenarios:
             for options in combinations(figure.options):
@@ -139,7 +139,7 @@ def _own_traces(figure: PaperFigure) -> Iterator[Trace]:
                     varied = {key: _single(value) for key, value in {**options, **settings}.items()}
                     label = " ".join([line.label, *(f"{key}={value}" for key, value in varied.items())])
                     method = with_options(line.method, options)
-                    yield Trace(label, scenario, method, {**line.settings, **settings}, line, varied)
+                    yield LineVariant(label, scenario, method, {**line.settings, **settings}, line, varied)
 
 
 def _single(value: Any) -> Any:
@@ -147,16 +147,18 @@ def _single(value: Any) -> Any:
     return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
-def _compared_traces(figure: PaperFigure) -> Iterator[Trace]:
+def _compared_traces(figure: PaperFigure) -> Iterator[LineVariant]:
     """Yields the compared methods, each read over the rounds of every line of the figure; nothing varies."""
     for line in figure.lines:
         for other in figure.compared:
             read = replace(line, reading=replace(other.reading, rounds=line.reading.rounds))
             for scenario in other.scenarios:
-                yield Trace(f"{other.label}, {line.label}", scenario, other.method, {}, read, {})
+                yield LineVariant(f"{other.label}, {line.label}", scenario, other.method, {}, read, {})
 
 
-def _run_requests(figure: PaperFigure, trace: Trace, request: ReproductionRequest) -> Iterator[RunRequest]:
+def _run_requests(
+    figure: PaperFigure, trace: LineVariant, request: ReproductionRequest
+) -> Iterator[RunRequest]:
     take = partial(_points, kind=figure.kind, reading=request.reading(trace.line.reading))
     for seed in request.seeds:
         experiment, notes = request.experiment(trace.scenario, trace.method, seed, trace.settings)
@@ -168,7 +170,7 @@ def _points(run: Run, kind: str, reading: MetricReading) -> pd.DataFrame:
 
 
 def _trace_number(
-    figure: PaperFigure, trace: Trace, request: ReproductionRequest, outcomes: Outcomes
+    figure: PaperFigure, trace: LineVariant, request: ReproductionRequest, outcomes: Outcomes
 ) -> Measured:
     number = _unmeasured(trace.label, figure, trace, request)
     wanted = [outcomes[trace.label, trace.scenario, seed] for seed in request.seeds]
@@ -179,7 +181,7 @@ def _trace_number(
 
 
 def _change(
-    figure: PaperFigure, old: Trace, new: Trace, request: ReproductionRequest, outcomes: Outcomes
+    figure: PaperFigure, old: LineVariant, new: LineVariant, request: ReproductionRequest, outcomes: Outcomes
 ) -> Measured:
     """Sums up what every client gains from one trace to the other."""
     number = _unmeasured(f"{new.label} against {old.label}", figure, new, request)
@@ -192,7 +194,9 @@ def _change(
     return _summed_up(number, figure, new, request, [_scaled(frame, new) for frame in gains])
 
 
-def _unmeasured(row: str, figure: PaperFigure, trace: Trace, request: ReproductionRequest) -> ComparedNumber:
+def _unmeasured(
+    row: str, figure: PaperFigure, trace: LineVariant, request: ReproductionRequest
+) -> ComparedNumber:
     """Returns a number without its value: the unit, and the paper's number unless the request is quick."""
     unit = "%" if trace.line.reading.metric in PERCENT and figure.kind != "change" else ""
     paper = None if request.quick else _printed(figure, trace)
@@ -202,7 +206,7 @@ def _unmeasured(row: str, figure: PaperFigure, trace: Trace, request: Reproducti
 def _summed_up(
     number: ComparedNumber,
     figure: PaperFigure,
-    trace: Trace,
+    trace: LineVariant,
     request: ReproductionRequest,
     frames: list[pd.DataFrame],
 ) -> Measured:
@@ -225,14 +229,14 @@ def _any_without_value(outcomes: Sequence[RunOutcome]) -> bool:
     return any(outcome.missing or outcome.failed for outcome in outcomes)
 
 
-def _scaled(points: pd.DataFrame, trace: Trace) -> pd.DataFrame:
+def _scaled(points: pd.DataFrame, trace: LineVariant) -> pd.DataFrame:
     """Turns fractions into percentages."""
     if trace.line.reading.metric not in PERCENT:
         return points
     return points.assign(**{name: 100 * points[name] for name in SCALED if name in points})
 
 
-def _printed(figure: PaperFigure, trace: Trace) -> float | None:
+def _printed(figure: PaperFigure, trace: LineVariant) -> float | None:
     """Returns what the paper prints of this line, where it prints a number of a line or a scenario."""
     for number in figure.numbers:
         named = number.line or number.scenario
@@ -241,16 +245,16 @@ def _printed(figure: PaperFigure, trace: Trace) -> float | None:
     return None
 
 
-def _pairs(traces: list[Trace]) -> Iterator[tuple[Trace, Trace]]:
+def _pairs(traces: list[LineVariant]) -> Iterator[tuple[LineVariant, LineVariant]]:
     """Yields the two lines of each scenario, the older first."""
-    by_scenario: dict[str, list[Trace]] = {}
+    by_scenario: dict[str, list[LineVariant]] = {}
     for trace in traces:
         by_scenario.setdefault(trace.scenario, []).append(trace)
     yield from ((pair[0], pair[1]) for pair in by_scenario.values() if len(pair) == 2)
 
 
 def _best_compared(
-    figure: PaperFigure, traces: list[Trace], numbers: list[ComparedNumber]
+    figure: PaperFigure, traces: list[LineVariant], numbers: list[ComparedNumber]
 ) -> Iterator[ComparedNumber]:
     """Yields the best compared method for each line and scenario, chosen on test data as the paper does."""
     if not figure.compared:

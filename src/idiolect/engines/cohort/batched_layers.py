@@ -72,7 +72,7 @@ class _Convolved(NamedTuple):
     out: Tensor
     y: Tensor
     bias: Tensor | None
-    call: _Call
+    call: _ConvolutionCall
 
 
 class _Rectified(NamedTuple):
@@ -84,7 +84,7 @@ class _Rectified(NamedTuple):
 
 
 def _convolved(*args: Any, **options: Any) -> _Convolved:
-    call = _Call(*args, **options)
+    call = _ConvolutionCall(*args, **options)
     if call.has_kernel:
         y = convolution.convolve_by_kernel(call.x, call.weight, call.bias, _pair(call.padding)[0])
         return _Convolved(y, y, None, call)
@@ -102,7 +102,7 @@ def _pooled(x: Tensor, side: int, last: _Convolved | _Rectified | None) -> Tenso
     return y if last.bias is None else y + last.bias[:, None, None]
 
 
-class _Call(NamedTuple):
+class _ConvolutionCall(NamedTuple):
     """A call of ``torch.conv2d``."""
 
     x: Tensor

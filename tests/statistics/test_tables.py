@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from idiolect.errors import UserError
-from idiolect.records import RowBuffer
+from idiolect.records import RowBuffer, RowKind
 from idiolect.statistics import (
     alpha_profile,
     change_histogram,
@@ -124,7 +124,7 @@ def test_teacher_rounds_are_averaged_over_runs(make_run):
     def remarked(*rounds: int):
         rows = RowBuffer()
         for client, number in enumerate(rounds):
-            rows.add(9, client, "valid", "companion", "end", "all", "teacher round", number)
+            rows.add(9, client, RowKind("valid", "companion", "end", "all", "teacher round"), number)
         return make_run(more=rows)
 
     table = teacher_rounds([remarked(3, 9), remarked(5, 4)])

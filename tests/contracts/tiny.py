@@ -137,6 +137,7 @@ def make_engine(name: str, setting: Setting) -> Engine:
         return LoopEngine(setting.work)
     if kind == "cohort":
         return CohortEngine(setting.work, int(number or 128))
+    assert kind == "pool", f"make_engine does not know {name}"
     return PoolEngine(setting.work, int(number or 2))
 
 

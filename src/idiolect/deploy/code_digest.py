@@ -15,7 +15,17 @@ from idiolect.errors import UserError
 
 __all__ = ["OWN_CODE", "code_digest", "load_file", "load_own_code"]
 
-PACKAGES = ("core", "data", "engines", "federation", "layers", "methods", "models", "parts")
+PACKAGES = (
+    "core",
+    "data",
+    "engines",
+    "evaluation",
+    "experiments",
+    "federation",
+    "methods",
+    "models",
+    "parts",
+)
 OWN_CODE = "own.py"
 _LOADED: set[str] = set()  # digests of the files that this process has run
 

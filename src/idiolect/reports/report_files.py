@@ -59,7 +59,7 @@ TABLES = ("md", "csv", "tex")
 FORMATS = (*IMAGE_FORMATS, *TABLES)
 Maker = Callable[[list[Run]], pd.DataFrame]
 Drawer = Callable[[pd.DataFrame, list[str]], Figure]  # takes the numbers, and all methods for their colours
-MAKERS: dict[str, tuple[Maker, Drawer]] = {
+SPECIAL_FIGURES: dict[str, tuple[Maker, Drawer]] = {
     "heat-map": (clients_heat_data, lambda data, _: heat_figure(data, column_label="Client", columns=1)),
     "change": (change_data, lambda data, _: change_figure(data)),
     "ranks": (ranks_data, ranks_figure),
@@ -175,7 +175,7 @@ def special_pictures(runs: Iterable[Run]) -> dict[str, SpecialFigure]:
     """Returns by name the figures that the runs have the measurements for, and leaves out the others."""
     runs, found = list(runs), {}
     methods = list(group_runs(runs))
-    for name, (make, draw) in MAKERS.items():
+    for name, (make, draw) in SPECIAL_FIGURES.items():
         try:
             data = make(runs)
         except UserError:

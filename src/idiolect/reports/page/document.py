@@ -36,7 +36,7 @@ METRIC_TITLES = {
     "mce": "Largest calibration error (MCE)",
 }
 MOST_CLIENTS = 200  # clients shown of one partition
-MAKERS: dict[str, Callable[[list[Run]], pd.DataFrame]] = {
+PAGE_EXTRAS: dict[str, Callable[[list[Run]], pd.DataFrame]] = {
     "targets": targets_data,
     "degradation": degradation_data,
     "profile": lambda runs: profile_data(runs).rename(columns={"alpha": "x"}),
@@ -185,7 +185,7 @@ def extras_part(runs: list[Run], labels: list[str]) -> dict[str, Any]:
     A line has `x`, `value` and `sd`, accuracies in percent, and `server` where a mixture has a global model.
     """
     found = {}
-    for name, make in MAKERS.items():
+    for name, make in PAGE_EXTRAS.items():
         try:
             data = make(runs)
         except UserError:

@@ -134,6 +134,6 @@ def _strategy(cell: BenchCell, connection: BenchConnection, parameters: int) -> 
 
 
 if __name__ == "__main__":
-    import flower_peer  # Ray's actors import the client's function by the name of this module
+    import flower_peer  # Ray pickles the client function by module name, which must not be __main__
 
     serve_row(flower_peer.serve)

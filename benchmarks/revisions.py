@@ -17,8 +17,10 @@ from idiolect.cli.bench import bench_command_with
 from idiolect.errors import UserError
 
 
-def engines_of(checkout: Path, engines: tuple[str, ...]) -> tuple[Peer, ...]:
+def engines_of(checkout: Path | None, engines: tuple[str, ...]) -> tuple[Peer, ...]:
     """Returns engines of another checkout as peers."""
+    if checkout is None:
+        raise UserError("no checkout to compare with; give the folder of one before the options")
     source = checkout.resolve() / "src"
     if not (source / "idiolect").is_dir():
         raise UserError(f"{checkout} holds no src/idiolect; give the folder of a checkout")
@@ -27,7 +29,7 @@ def engines_of(checkout: Path, engines: tuple[str, ...]) -> tuple[Peer, ...]:
 
 
 if __name__ == "__main__":
-    checkout = Path(sys.argv.pop(1)) if len(sys.argv) > 1 and not sys.argv[1].startswith("-") else Path()
+    checkout = Path(sys.argv.pop(1)) if len(sys.argv) > 1 and not sys.argv[1].startswith("-") else None
     application = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
     def peers_of(grid: BenchGrid, cell: BenchCell) -> tuple[Peer, ...]:

@@ -10,7 +10,7 @@ from idiolect.reports import plain_rows, summarise
 
 
 def heirs(count: int = 1, weight: float = 0.01) -> Method:
-    """Private heads on a shared body that is kept near the received one, and a private model that inherits."""
+    """Trains private heads on a shared body that stays near the received one, and a private model that inherits."""
     return chain(average(), private_layers(count), proximal(weight), inherited_model(), name="heirs")
 
 

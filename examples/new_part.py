@@ -9,7 +9,7 @@ from idiolect.reports import plain_rows, summarise
 
 
 def small_features(weight: float = 1e-4) -> Part:
-    """F_k(w) + weight/2 mean_i ||h_i||^2 over the real rows of a batch."""
+    """Minimises F_k(w) + weight/2 mean_i ||h_i||^2, the mean over the real rows of a batch."""
 
     def loss(inner: Loss, view: View) -> Loss:
         def total(params: Tree, batch: Batch, out: Out):

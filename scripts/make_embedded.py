@@ -23,7 +23,7 @@ EMBEDDED_FOLDER = Path(__file__).parents[1] / "src" / "idiolect" / "data" / "emb
 
 
 def first_of_each_class(labels: npt.NDArray[np.int64], n_classes: int, count: int) -> npt.NDArray[np.int64]:
-    """The positions of the first `count` rows of each class, ascending."""
+    """Returns the positions of the first `count` rows of each class, ascending."""
     positions = [np.flatnonzero(labels == label)[:count] for label in range(n_classes)]
     short = [label for label, found in enumerate(positions) if len(found) < count]
     if short:

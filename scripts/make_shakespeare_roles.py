@@ -23,7 +23,7 @@ NAME = "shakespeare_roles.json"
 
 
 def plays(where: Path) -> Iterator[tuple[str, bytes]]:
-    """Name and content of each XML file, in the order of their names."""
+    """Yields name and content of each XML file, in the order of their names."""
     if where.is_dir():
         yield from ((path.name, path.read_bytes()) for path in sorted(where.glob("*.xml")))
         return
@@ -35,7 +35,7 @@ def plays(where: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def roles_of(files: Iterable[tuple[str, bytes]]) -> dict[str, list[str]]:
-    """The speeches of each "play :: role", lines joined by line breaks."""
+    """Returns the speeches of each "play :: role", lines joined by line breaks."""
     roles: dict[str, list[str]] = {}
     for name, content in files:
         try:
@@ -54,7 +54,7 @@ def roles_of(files: Iterable[tuple[str, bytes]]) -> dict[str, list[str]]:
 
 
 def _spoken(line: ElementTree.Element) -> str:
-    """What is said in a line, without the stage directions inside it."""
+    """Returns what is said in a line, without the stage directions inside it."""
     return _plain((line.text or "") + "".join(direction.tail or "" for direction in line))
 
 

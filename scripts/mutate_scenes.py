@@ -3,7 +3,7 @@
     python scripts/mutate_scenes.py [--seed 0] [--count 10]
 
 Draws ``count`` settings of scenes (options and grids among them), as many readings of tables and figures, and as many
-published numbers.  The exit status is 1 where a change was missed.  Prose for readers is no setting and is left alone.
+published numbers.  The exit status is 1 where a change was missed.  Prose for readers is left alone.
 """
 
 from __future__ import annotations
@@ -37,9 +37,11 @@ MISSING = "-"  # where a table prints no number
 
 
 class Leaf(NamedTuple):
-    """Args:
-    file: inside the package.
-    path: keys and places from the top of the document.
+    """A single value in a TOML file.
+
+    Args:
+        file: its path inside the package.
+        path: keys and places from the top of the document.
     """
 
     file: str
@@ -48,7 +50,7 @@ class Leaf(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The last word of the path."""
+        """Returns the last key of the path."""
         return next(step for step in reversed(self.path) if isinstance(step, str))
 
     def __str__(self) -> str:
@@ -56,7 +58,7 @@ class Leaf(NamedTuple):
 
 
 def leaves(file: str, document: Any, path: tuple[str | int, ...] = ()) -> Iterator[Leaf]:
-    """Every value that is neither a table nor a list."""
+    """Yields every value that is neither a table nor a list."""
     if isinstance(document, dict | list):
         steps = document.items() if isinstance(document, dict) else enumerate(document)
         for step, inner in steps:
@@ -66,7 +68,7 @@ def leaves(file: str, document: Any, path: tuple[str | int, ...] = ()) -> Iterat
 
 
 def kind_of(leaf: Leaf) -> str:
-    """``setting``, ``reading``, ``number``, or nothing for prose and names."""
+    """Returns ``setting``, ``reading``, ``number``, or nothing for prose and names."""
     scenes = "scenarios" in leaf.file
     prose = SCENE_PROSE if scenes else PROSE
     if leaf.path == ("paper",) or any(step in prose for step in leaf.path):
@@ -77,7 +79,7 @@ def kind_of(leaf: Leaf) -> str:
 
 
 def changed(leaf: Leaf, alike: list[Any], draw: random.Random) -> Any:
-    """Another value: a number grows or shrinks, a word becomes another one of its key or nonsense."""
+    """Returns another value: a larger or smaller number, or another word, known under the same key or invented."""
     value = leaf.value
     if isinstance(value, bool):
         return not value
@@ -92,7 +94,7 @@ def changed(leaf: Leaf, alike: list[Any], draw: random.Random) -> Any:
 
 
 def write(document: Any) -> str:
-    """TOML, a line for every key at the top."""
+    """Returns the document as TOML, with a line for every key at the top."""
     return "".join(f"{json.dumps(key)} = {inline(value)}\n" for key, value in document.items())
 
 
@@ -105,7 +107,7 @@ def inline(value: Any) -> str:
 
 
 def replaced(document: Any, path: tuple[str | int, ...], value: Any) -> Any:
-    """A copy with one other value."""
+    """Returns a copy of the document with one other value."""
     if not path:
         return value
     other = document.copy()
@@ -127,7 +129,7 @@ class Copy:
         self._reported = (reported.read_paper, reported.read_tables, reported.read_figures)
 
     def read(self, file: str, text: str) -> Any:
-        """What the package makes of a file's text."""
+        """Returns what the package makes of a file's text."""
         if "scenarios" in file:
             return self._scenes(text)
         if file.endswith("grids.toml"):
@@ -135,7 +137,7 @@ class Copy:
         return [read(text) for read in self._reported]
 
     def test(self) -> tuple[bool, str]:
-        """Whether all tests pass, and else the first that fails."""
+        """Returns whether all tests pass, and the first that fails."""
         child = multiprocessing.get_context("fork").Process(target=self._run_tests)
         child.start()
         child.join()
@@ -156,7 +158,7 @@ class Copy:
 
 
 def verdict(leaf: Leaf, value: Any, document: Any, copy: Copy) -> tuple[str, str]:
-    """``caught``, ``refused`` on loading, ``missed``, or ``no effect``; and how it was noticed."""
+    """Returns ``caught``, ``refused`` on loading, ``missed`` or ``no effect``, and what noticed the change."""
     before, after = write(document), write(replaced(document, leaf.path, value))
     try:
         if copy.read(leaf.file, after) == copy.read(leaf.file, before):

@@ -25,7 +25,7 @@ def read(path: Path) -> Report:
 
 
 def section(report: Report) -> str:
-    """A Markdown table and its notes."""
+    """Returns a Markdown table and its notes."""
     head, *rows = rows_of_table(report)
     lines = [head, [":---" if place < 3 else "---:" for place in range(len(head))], *rows]
     table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

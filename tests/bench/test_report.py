@@ -127,10 +127,10 @@ def test_note_says_where_rounding_carries_models_apart(report):
     line = next(line for line in report.lines if line["runner"] == "pool")
     line |= {"difference": 0.27, "sway": 0.3}
     report.lines.append(line | {"phase": "end"})
-    found = [note for note in notes_of(report) if "its model after one round is 2.7e-01" in note]
+    found = [note for note in notes_of(report) if "differs from the plain loop's by 2.7e-01" in note]
     assert found == [
-        "w, 20 of 100, pool: its model after one round is 2.7e-01 of the way from the plain loop's, which roundings of "
-        "its start carry 3.0e-01 of the way"
+        "w, 20 of 100, pool: its model after one round differs from the plain loop's by 2.7e-01 of the distance "
+        "moved; rounding errors in its start move the plain loop's model by 3.0e-01"
     ]
 
 

@@ -22,7 +22,7 @@ from idiolect.parts import (
     spread_out,
 )
 
-STRUCTURE = structure_of(stack(in_channels=1, image_size=(2, 2), n_classes=2, hidden=(3,)))
+STRUCTURE = structure_of(stack(image_shape=(1, 2, 2), n_classes=2, hidden=(3,)))
 
 
 def clock(**changes):

@@ -14,7 +14,7 @@ from idiolect.data import Dataset
 from idiolect.engines import Workload
 from idiolect.engines.precision import PRECISIONS
 from idiolect.errors import UserError
-from idiolect.federation import federate, split_rows
+from idiolect.federation import SplitRules, federate, split_rows
 from idiolect.partition import Partition
 
 N, CLASSES = 24, 3
@@ -35,7 +35,7 @@ def partition() -> Partition:
 
 
 def test_federation_holds_the_normalised_pool_and_the_official_test_set(dataset, partition):
-    made = federate(dataset, partition, valid=0.25, test=0.25, seed=0)
+    made = federate(dataset, partition, SplitRules(valid=0.25, test=0.25), seed=0)
     np.testing.assert_allclose(made.x, (dataset.train_x / 255 - 0.5) / 0.25, rtol=1e-5, atol=1e-6)
     assert made.x.dtype == np.float32
     assert made.server_x.shape == (6, 1, 2, 2)
@@ -44,7 +44,7 @@ def test_federation_holds_the_normalised_pool_and_the_official_test_set(dataset,
 
 
 def test_federation_splits_every_client_by_its_own_number(dataset, partition):
-    made = federate(dataset, partition, valid=0.25, test=0.25, seed=3)
+    made = federate(dataset, partition, SplitRules(valid=0.25, test=0.25), seed=3)
     for number, rows in enumerate(partition.clients):
         expected = split_rows(rows, number, valid=0.25, test=0.25, seed=3)
         for found, wanted in zip(made.clients[number], expected, strict=True):
@@ -52,7 +52,7 @@ def test_federation_splits_every_client_by_its_own_number(dataset, partition):
 
 
 def test_class_counts_are_those_of_the_split(dataset, partition):
-    made = federate(dataset, partition, valid=0.25, test=0.25, seed=0)
+    made = federate(dataset, partition, SplitRules(valid=0.25, test=0.25), seed=0)
     for split in ("train", "valid", "test"):
         counts = made.class_counts(split)
         assert counts.shape == (2, CLASSES)
@@ -66,13 +66,13 @@ def test_class_counts_are_those_of_the_split(dataset, partition):
 @pytest.mark.parametrize(("valid", "test"), [(-0.1, 0.2), (0.2, -0.1), (0.5, 0.5), (1.0, 0.0), (0.9, 0.2)])
 def test_shares_that_leave_no_training_are_refused(valid, test, dataset, partition):
     with pytest.raises(UserError, match=rf"valid={valid} and test={test} must be .* leave room for training"):
-        federate(dataset, partition, valid=valid, test=test, seed=0)
+        federate(dataset, partition, SplitRules(valid=valid, test=test), seed=0)
 
 
 def test_client_without_rows_is_refused_by_number(dataset):
     holey = SimpleNamespace(clients=(np.arange(24), np.arange(0)))
     with pytest.raises(UserError, match="client 1 has no data"):
-        federate(dataset, holey, valid=0, test=0, seed=0)
+        federate(dataset, holey, SplitRules(valid=0, test=0), seed=0)
 
 
 def test_partition_itself_refuses_an_empty_client():
@@ -85,7 +85,7 @@ def without_test(dataset: Dataset) -> Dataset:
 
 
 def test_server_without_a_test_set_gets_the_clients_test_parts(dataset, partition):
-    made = federate(without_test(dataset), partition, valid=0.25, test=0.25, seed=0)
+    made = federate(without_test(dataset), partition, SplitRules(valid=0.25, test=0.25), seed=0)
     rows = np.concatenate([client.test for client in made.clients])
     assert len(rows) == 3 + 2
     np.testing.assert_array_equal(made.server_x, made.x[rows])
@@ -94,11 +94,11 @@ def test_server_without_a_test_set_gets_the_clients_test_parts(dataset, partitio
 
 def test_public_samples_need_a_test_set(dataset, partition):
     with pytest.raises(UserError, match="public is 2 but the server's test set has only 0 samples"):
-        federate(without_test(dataset), partition, valid=0.25, test=0.25, seed=0, public=2)
+        federate(without_test(dataset), partition, SplitRules(valid=0.25, test=0.25, public=2), seed=0)
 
 
 def test_public_samples_follow_the_pool_normalised_alike(dataset, partition):
-    made = federate(dataset, partition, valid=0.25, test=0.25, seed=0, public=2)
+    made = federate(dataset, partition, SplitRules(valid=0.25, test=0.25, public=2), seed=0)
     assert made.x.shape == (N + 2, 1, 2, 2) and made.public.tolist() == [N, N + 1]
     everything = (np.concatenate([dataset.train_x, dataset.test_x]) / 255 - 0.5) / 0.25
     for row in made.x[N:]:
@@ -112,7 +112,9 @@ def test_pool_of_images_is_held_once_beside_the_dataset(public):
     parts = (rows, labels, rows[:40], labels[:40])
     data = Dataset("toy", *parts, n_classes=1, mean=(0.5,) * 3, std=(0.5,) * 3, manifest={})
     tracemalloc.start()
-    made = federate(data, Partition((np.arange(400),)), valid=0.1, test=0.1, seed=0, public=public)
+    made = federate(
+        data, Partition((np.arange(400),)), SplitRules(valid=0.1, test=0.1, public=public), seed=0
+    )
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 1.1 * (made.x.nbytes + made.server_x.nbytes)
@@ -130,13 +132,13 @@ def text() -> Dataset:
 
 
 def test_tokens_stay_whole_numbers_and_are_not_copied(text, partition):
-    made = federate(text, partition, valid=0.25, test=0.25, seed=0)
+    made = federate(text, partition, SplitRules(valid=0.25, test=0.25), seed=0)
     assert made.x is text.train_x
     np.testing.assert_array_equal(made.server_x, text.test_x)
     assert made.server_x.dtype == np.int64
-    public = federate(text, partition, valid=0.25, test=0.25, seed=0, public=2)
+    public = federate(text, partition, SplitRules(valid=0.25, test=0.25, public=2), seed=0)
     assert public.x.dtype == np.int64 and public.x.shape == (N + 2, 5)
-    alone = federate(without_test(text), partition, valid=0.25, test=0.25, seed=0)
+    alone = federate(without_test(text), partition, SplitRules(valid=0.25, test=0.25), seed=0)
     np.testing.assert_array_equal(
         alone.server_x, text.train_x[np.concatenate([c.test for c in alone.clients])]
     )
@@ -149,7 +151,7 @@ def test_workload_casts_numbers_and_leaves_tokens(name, dtype, dataset, text, pa
     options = {"seed": 0, "drop_single": False, "weighting": "samples", "device": "cpu"}
     options["precision"] = PRECISIONS[name]
     for data, expected in ((dataset, dtype), (text, torch.int64)):
-        made = federate(data, partition, valid=0.25, test=0.25, seed=0)
+        made = federate(data, partition, SplitRules(valid=0.25, test=0.25), seed=0)
         work = Workload.place(made, **options)
         rows = np.arange(3)
         batch = work.batch(rows, np.ones(3, bool), rows, {"part": np.full(2, 0.25)})

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from idiolect.data import Dataset
 from idiolect.errors import UserError
-from idiolect.federation import federate, newcomers_last
+from idiolect.federation import SplitRules, federate, newcomers_last
 from idiolect.partition import Partition
 
 
@@ -41,8 +41,8 @@ def test_federation_keeps_each_clients_split_under_its_new_number():
     images = np.zeros((40, 1, 2, 2), np.uint8)
     dataset = Dataset("toy", images, labels, images[:4], labels[:4], 2, (0.0,), (1.0,), {})
     partition = Partition(tuple(np.arange(10 * k, 10 * k + 10) for k in range(4)), {})
-    plain = federate(dataset, partition, valid=0.2, test=0.2, seed=1)
-    made = federate(dataset, partition, valid=0.2, test=0.2, seed=1, newcomers=2)
+    plain = federate(dataset, partition, SplitRules(valid=0.2, test=0.2), seed=1)
+    made = federate(dataset, partition, SplitRules(valid=0.2, test=0.2, newcomers=2), seed=1)
     assert (plain.population, plain.newcomers) == (4, ())
     assert (made.population, len(made.clients), len(made.newcomers)) == (2, 4, 2)
     order = newcomers_last(4, 2, seed=1)

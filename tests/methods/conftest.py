@@ -30,7 +30,7 @@ HELD = ((0, 1), (1, 2, 3), (0, 3), (2,), (0, 1, 2, 3))  # classes of each client
 
 
 def _stack(**layers: Any) -> Net:
-    return stack(in_channels=SHAPE[0], image_size=SHAPE[1:], n_classes=CLASSES, **layers)
+    return stack(image_shape=SHAPE, n_classes=CLASSES, **layers)
 
 
 NETS: dict[str, Callable[[], Net]] = {

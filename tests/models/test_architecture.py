@@ -32,7 +32,7 @@ def stacked(**options):
     given = {"convolutions": (Convolution(2, 3, pool=2),), "hidden": (4,), **options}
 
     def build(*, in_channels, image_size, n_classes):
-        return stack(in_channels=in_channels, image_size=image_size, n_classes=n_classes, **given)
+        return stack(image_shape=(in_channels, *image_size), n_classes=n_classes, **given)
 
     return build
 

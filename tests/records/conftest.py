@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from idiolect.records import RoundBuffer, RowBuffer, RunWriter
+from idiolect.records import RoundBuffer, RowBuffer, RowKind, RunWriter
 
 MANIFEST = {"method": "fedavg", "label": "FedAvg", "seed": 4, "headline": "global", "spec": {"rounds": 1}}
 
@@ -16,7 +16,7 @@ MANIFEST = {"method": "fedavg", "label": "FedAvg", "seed": 4, "headline": "globa
 def tables() -> dict[str, Any]:
     rounds, rows = RoundBuffer(), RowBuffer()
     rounds.add(1, 0.5, 2, 10, 20, 0.7)
-    rows.extend(1, [0, 1], "test", "global", "after", "all", "accuracy", [0.25, 0.75])
+    rows.extend(1, [0, 1], RowKind("test", "global", "after", "all", "accuracy"), [0.25, 0.75])
     return {"rounds": rounds.table(), "rows": rows.table()}
 
 

@@ -16,6 +16,7 @@ from idiolect.errors import UserError
 from idiolect.records import (
     RoundBuffer,
     RowBuffer,
+    RowKind,
     checkpoints,
     export_model,
     load_checkpoint,
@@ -121,7 +122,7 @@ def growing(number: int) -> dict[str, Any]:
     """The rows of one round."""
     rounds, rows = RoundBuffer(), RowBuffer()
     rounds.add(number, 0.5, 2, 10, 20, 0.7)
-    rows.extend(number, [0, 1], "test", "global", "after", "all", "accuracy", [0.25, number])
+    rows.extend(number, [0, 1], RowKind("test", "global", "after", "all", "accuracy"), [0.25, number])
     return {"rounds": rounds.table(), "rows": rows.table()}
 
 

@@ -9,14 +9,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from idiolect.errors import UserError
-from idiolect.records import ROUND_SCHEMA, ROW_SCHEMA, RoundBuffer, RowBuffer
+from idiolect.records import ROUND_SCHEMA, ROW_SCHEMA, RoundBuffer, RowBuffer, RowKind
 
 
 def fill(buffer: RowBuffer, rounds: range) -> RowBuffer:
     for number in rounds:
         clients, values = np.arange(3), np.array([0.1, 0.2, 0.3]) * number
-        buffer.extend(number, clients, "test", "global", "after", "all", "accuracy", values)
-        buffer.add(number, -1, "server", "global", "after", "all", "accuracy", 0.5)
+        buffer.extend(number, clients, RowKind("test", "global", "after", "all", "accuracy"), values)
+        buffer.add(number, -1, RowKind("server", "global", "after", "all", "accuracy"), 0.5)
     return buffer
 
 
@@ -57,14 +57,14 @@ def test_rows_with_a_wrong_word_are_refused_by_name(key: str, wrong: str) -> Non
     row = {"split": "test", "predictor": "p", "moment": "end", "population": "all", "metric": "m", key: wrong}
     buffer = RowBuffer()
     with pytest.raises(UserError, match=f"unknown {key} '{wrong}'"):
-        buffer.add(round=1, client=0, value=1.0, **row)
+        buffer.add(1, 0, RowKind(**row), 1.0)
     assert len(buffer) == 0
 
 
 def test_rows_of_unequal_length_are_refused_whole() -> None:
     buffer = RowBuffer()
     with pytest.raises(ValueError, match="one length"):
-        buffer.extend(1, [0, 1], "test", "global", "after", "all", "accuracy", [0.5])
+        buffer.extend(1, [0, 1], RowKind("test", "global", "after", "all", "accuracy"), [0.5])
     assert buffer.table().num_rows == 0
 
 

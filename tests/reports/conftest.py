@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from idiolect.records import RoundBuffer, RowBuffer, Run, RunWriter, read_run, run_name, spec_hash
+from idiolect.records import RoundBuffer, RowBuffer, RowKind, Run, RunWriter, read_run, run_name, spec_hash
 
 MakeRun = Callable[..., Run]
 
@@ -41,15 +41,24 @@ def maker(folder: Path) -> MakeRun:
         rows, rounds = RowBuffer(), RoundBuffer()
         for (number, moment), values in (personal or {}).items():
             clients = range(len(values))
-            rows.extend(number, clients, "test", headline, moment, "all", "accuracy", values)
+            rows.extend(number, clients, RowKind("test", headline, moment, "all", "accuracy"), values)
             rows.extend(
-                number, clients, "test", headline, moment, "selected", "accuracy", [0.0] * len(values)
+                number,
+                clients,
+                RowKind("test", headline, moment, "selected", "accuracy"),
+                [0.0] * len(values),
             )
-            rows.extend(number, clients, "test", headline, moment, "all", "loss", [9.0] * len(values))
-            rows.extend(number, clients, "valid", headline, moment, "all", "accuracy", [0.0] * len(values))
-            rows.extend(number, clients, "test", "decoy", moment, "all", "accuracy", [0.0] * len(values))
+            rows.extend(
+                number, clients, RowKind("test", headline, moment, "all", "loss"), [9.0] * len(values)
+            )
+            rows.extend(
+                number, clients, RowKind("valid", headline, moment, "all", "accuracy"), [0.0] * len(values)
+            )
+            rows.extend(
+                number, clients, RowKind("test", "decoy", moment, "all", "accuracy"), [0.0] * len(values)
+            )
         for number, value in (server or {}).items():
-            rows.add(number, -1, "server", "global", "after", "all", "accuracy", value)
+            rows.add(number, -1, RowKind("server", "global", "after", "all", "accuracy"), value)
         for number in (1, 2, 3, 4):
             rounds.add(number, 0.5 + seed, 2, 1000 * number, 3_000_000, 0.7)
         spec = manifest.pop("spec", {"rounds": 4})

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from idiolect.records import RoundBuffer, RowBuffer, RunWriter, run_name, spec_hash
+from idiolect.records import RoundBuffer, RowBuffer, RowKind, RunWriter, run_name, spec_hash
 
 CLIENTS, ROUNDS, SELECTED = 40, 30, 8
 METRICS = {
@@ -54,19 +54,24 @@ def _write(out: Path, place: int, seed: int, counts: np.ndarray) -> Path:
             _measure(rows, number, headline, "end", scores)
         if has_global:
             shared = float(climb * (0.82 + 0.02 * place) + noise.normal(0, 0.008))
-            rows.add(number, -1, "server", "global", "after", "all", "accuracy", shared)
-            rows.add(number, -1, "server", "global", "after", "all", "loss", -float(np.log(shared)))
+            rows.add(number, -1, RowKind("server", "global", "after", "all", "accuracy"), shared)
+            rows.add(number, -1, RowKind("server", "global", "after", "all", "loss"), -float(np.log(shared)))
         _observe(rows, number, headline, has_global, scores)
         rounds.add(number, 0.4, SELECTED, SELECTED * size, SELECTED * size, float(1 - climb))
     if method == "persfl":
         for client in range(CLIENTS):
             rows.add(
-                ROUNDS, client, "none", headline, "end", "all", "teacher round", 1 + (client + seed) % ROUNDS
+                ROUNDS,
+                client,
+                RowKind("none", headline, "end", "all", "teacher round"),
+                1 + (client + seed) % ROUNDS,
             )
     if method == "mix":
         for step in range(11):
             bent = np.clip(scores - (step / 10 - 0.4) ** 2, 0, 1)
-            rows.extend(ROUNDS, range(CLIENTS), "test", f"mix({step / 10})", "after", "all", "accuracy", bent)
+            rows.extend(
+                ROUNDS, range(CLIENTS), RowKind("test", f"mix({step / 10})", "after", "all", "accuracy"), bent
+            )
     spec = {"method": method, "dataset": "invented", "clients": CLIENTS, "rounds": ROUNDS}
     manifest = {
         "method": method,
@@ -98,7 +103,9 @@ def _observe(rows: RowBuffer, number: int, headline: str, has_global: bool, scor
         (headline, "after"): 1.0,
     }
     for (predictor, moment), share in told.items():
-        rows.extend(number, chosen, "test", predictor, moment, "selected", "accuracy", share * scores[chosen])
+        rows.extend(
+            number, chosen, RowKind("test", predictor, moment, "selected", "accuracy"), share * scores[chosen]
+        )
 
 
 def _measure(rows: RowBuffer, number: int, predictor: str, moment: str, scores: np.ndarray) -> None:
@@ -110,4 +117,4 @@ def _measure(rows: RowBuffer, number: int, predictor: str, moment: str, scores: 
         "mce": 0.7 * (1 - scores),
     }
     for metric, found in values.items():
-        rows.extend(number, range(CLIENTS), "test", predictor, moment, "all", metric, found)
+        rows.extend(number, range(CLIENTS), RowKind("test", predictor, moment, "all", metric), found)

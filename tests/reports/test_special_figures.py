@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from idiolect.errors import UserError
-from idiolect.records import RoundBuffer, RowBuffer, Run, RunWriter, read_run
+from idiolect.records import RoundBuffer, RowBuffer, RowKind, Run, RunWriter, read_run
 from idiolect.reports import (
     bars_figure,
     before_after_data,
@@ -51,7 +51,7 @@ def write(tmp_path: Path) -> Write:
     def make(label: str, told: list[Row], headline: str = "global", seed: int = 0, rounds: int = 3) -> Run:
         rows, costs = RowBuffer(), RoundBuffer()
         for row in told:
-            rows.add(*row)
+            rows.add(*row[:2], RowKind(*row[2:7]), row[7])
         for number in range(1, rounds + 1):
             costs.add(number, 1.0, 2, 1_000_000 * number, 500_000 * number, 0.5)
         facts = {

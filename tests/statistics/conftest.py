@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from idiolect.records import RoundBuffer, RowBuffer, Run
+from idiolect.records import RoundBuffer, RowBuffer, RowKind, Run
 
 MakeRun = Callable[..., Run]
 Key = tuple[int, str, str, str]  # round, predictor, moment, population
@@ -36,9 +36,11 @@ def make_run() -> MakeRun:
     ) -> Run:
         rows, costs = more or RowBuffer(), RoundBuffer()
         for (number, predictor, moment, population), values in (scores or {}).items():
-            rows.extend(number, values, split, predictor, moment, population, metric, values.values())
+            rows.extend(
+                number, values, RowKind(split, predictor, moment, population, metric), values.values()
+            )
         for number, value in (server or {}).items():
-            rows.add(number, -1, "server", "global", "before", "all", metric, value)
+            rows.add(number, -1, RowKind("server", "global", "before", "all", metric), value)
         for number in range(1, rounds + 1):
             costs.add(number, 1.0, 2, 100 * number, 10 * number, 0.5)
         facts = {

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from idiolect.errors import UserError
-from idiolect.records import RowBuffer
+from idiolect.records import RowBuffer, RowKind
 from idiolect.statistics import best_and_last, best_round, best_setting, pick
 
 JUDGED, REPORTED = pd.Series({"a": 0.9, "b": 0.9, "c": 0.1}), pd.Series({"a": 0.2, "b": 0.3, "c": 0.8})
@@ -40,7 +40,7 @@ def both_splits(make_run, test: dict[int, float], valid: dict[int, float], **opt
     rows = RowBuffer()
     for split, values in (("test", test), ("valid", valid)):
         for round, value in values.items():
-            rows.add(round, 0, split, "own", "before", "all", "accuracy", value)
+            rows.add(round, 0, RowKind(split, "own", "before", "all", "accuracy"), value)
     return make_run(more=rows, **options)
 
 

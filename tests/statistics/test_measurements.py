@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from idiolect.errors import UserError
-from idiolect.records import RowBuffer
+from idiolect.records import RowBuffer, RowKind
 from idiolect.statistics import client_scores, curve, higher_is_better, measured, server_curve
 
 
@@ -31,11 +31,11 @@ def test_end_of_the_run_is_no_point_of_the_curve_but_the_final_value(make_run):
 
 def test_other_populations_predictors_splits_and_metrics_stay_out(make_run):
     decoys = RowBuffer()
-    decoys.add(4, 0, "test", "own", "before", "selected", "accuracy", 0.0)
-    decoys.add(4, 0, "test", "other", "before", "all", "accuracy", 0.0)
-    decoys.add(4, 0, "valid", "own", "before", "all", "accuracy", 0.0)
-    decoys.add(4, 0, "test", "own", "before", "all", "loss", 7.0)
-    decoys.add(4, 0, "test", "own", "before", "new", "accuracy", 0.3)
+    decoys.add(4, 0, RowKind("test", "own", "before", "selected", "accuracy"), 0.0)
+    decoys.add(4, 0, RowKind("test", "other", "before", "all", "accuracy"), 0.0)
+    decoys.add(4, 0, RowKind("valid", "own", "before", "all", "accuracy"), 0.0)
+    decoys.add(4, 0, RowKind("test", "own", "before", "all", "loss"), 7.0)
+    decoys.add(4, 0, RowKind("test", "own", "before", "new", "accuracy"), 0.3)
     run = make_run({(4, "own", "before", "all"): {0: 0.6}}, more=decoys, server={4: 0.9})
     assert measured(run)["value"].tolist() == [0.6]
     assert curve(run).to_dict() == {4: 0.6}

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from idiolect.errors import UserError
-from idiolect.records import RowBuffer
+from idiolect.records import RowBuffer, RowKind
 from idiolect.statistics import (
     alpha_profile,
     change_histogram,
@@ -39,11 +39,11 @@ def test_user_table_averages_runs_then_users(final):
 
 
 def test_methods_with_other_seeds_or_clients_are_not_paired(final):
-    with pytest.raises(UserError, match="A and B have not the same seeds and clients"):
+    with pytest.raises(UserError, match="A and B do not have the same seeds and clients"):
         client_table({"A": [final(0.1, seed=0)], "B": [final(0.1, seed=1)]})
-    with pytest.raises(UserError, match="A and B have not the same seeds and clients"):
+    with pytest.raises(UserError, match="A and B do not have the same seeds and clients"):
         client_table({"A": [final(0.1)], "B": [final(0.1, 0.2)]})
-    with pytest.raises(UserError, match="the runs of A have not the same clients"):
+    with pytest.raises(UserError, match="the runs of A do not have the same clients"):
         client_table({"A": [final(0.1, seed=0), final(0.1, 0.2, seed=1)]})
 
 
@@ -124,13 +124,13 @@ def test_teacher_rounds_are_averaged_over_runs(make_run):
     def remarked(*rounds: int):
         rows = RowBuffer()
         for client, number in enumerate(rounds):
-            rows.add(9, client, "valid", "companion", "end", "all", "teacher round", number)
+            rows.add(9, client, RowKind("valid", "companion", "end", "all", "teacher round"), number)
         return make_run(more=rows)
 
     table = teacher_rounds([remarked(3, 9), remarked(5, 4)])
     assert table["round"].to_dict() == {0: 4.0, 1: 6.5}
     assert table["runs"].tolist() == [2, 2]
-    with pytest.raises(UserError, match="plain says nothing of teachers"):
+    with pytest.raises(UserError, match="plain has no teacher rounds"):
         teacher_rounds([make_run(name="plain")])
 
 

@@ -126,7 +126,7 @@ def _squared(array: np.ndarray) -> float:
 
 
 def tolerance(precision: str, device: str) -> float:
-    """Tolerance when the model after one round is compared with the plain loop's.
+    """Returns the tolerance when the model after one round is compared with the plain loop's.
 
     On a GPU the plain loop itself rounds, because PyTorch convolves in TF32 there by default; a CPU has no TF32.
     Leaving out one step of seven gives a difference of about 0.14.
@@ -139,7 +139,7 @@ def tolerance(precision: str, device: str) -> float:
 
 
 def rounding(precision: str, device: str) -> float:
-    """Relative rounding error of one number of the plain loop, which convolves in TF32 on a GPU."""
+    """Returns the relative rounding error of one number of the plain loop, which convolves in TF32 on a GPU."""
     if precision == "float64":
         return 2.0**-52
     return 2.0**-23 if device == "cpu" else 2.0**-11
@@ -159,7 +159,8 @@ def verdict(found: float, limit: float) -> str:
     if found <= limit:
         return ""
     return (
-        f"its model after one round differs from the plain loop's by {found:.1e} of the way, over {limit:.1e}"
+        f"its model after one round differs from the plain loop's by {found:.1e} of the distance that the plain loop's "
+        f"moved, more than the {limit:.1e} allowed"
     )
 
 
@@ -223,7 +224,7 @@ def _first_round(alive: list[BenchRow], running: dict[int, WorkerProcess], folde
 
     @cache
     def sway() -> float | None:
-        say(f"{_title(alive[0])}: how far roundings carry it")
+        say(f"{_title(alive[0])}: effect of rounding on it")
         return _sway(alive[0].cell, base, folder)
 
     for row in alive:

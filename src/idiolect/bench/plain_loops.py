@@ -96,7 +96,7 @@ class PlainLoop:
 
 
 def distilled(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
-    """tau^2 KL(sigma(teacher / tau) || sigma(student / tau)), averaged over rows."""
+    """Returns tau^2 KL(sigma(teacher / tau) || sigma(student / tau)), averaged over rows."""
     log_student, log_teacher = (F.log_softmax(z / temperature, 1) for z in (student, teacher))
     return temperature**2 * F.kl_div(log_student, log_teacher, reduction="batchmean", log_target=True)
 

@@ -199,8 +199,9 @@ def notes_of(report: Report) -> list[str]:
             )
         if line["sway"] is not None and line["phase"] == "round":
             found.append(
-                f"{_cell(line)}, {_runner(line)}: its model after one round is {line['difference']:.1e} of the way "
-                f"from the plain loop's, which roundings of its start carry {line['sway']:.1e} of the way"
+                f"{_cell(line)}, {_runner(line)}: its model after one round differs from the plain loop's by "
+                f"{line['difference']:.1e} of the distance moved; rounding errors in its start move the plain loop's "
+                f"model by {line['sway']:.1e}"
             )
         if line["refused"]:
             found.append(f"{_cell(line)}, {_runner(line)}: {line['refused']}")

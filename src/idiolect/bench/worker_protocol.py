@@ -141,7 +141,7 @@ class BenchConnection:
 
 
 def serve_row(serve: Callable[[BenchCell, str, BenchConnection], None]) -> NoReturn:
-    """Is the main function of a worker: reads the row, lets ``serve`` answer, reports an error, ends the process."""
+    """Runs a worker: reads the row, lets ``serve`` answer, reports an error, and ends the process."""
     connection = BenchConnection.on_standard_streams()
     row = connection.next()
     try:

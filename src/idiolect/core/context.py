@@ -1,4 +1,4 @@
-"""The state of a run: what the server keeps, what a client keeps, and where a client is within a round."""
+"""The context of a client's work: what the server keeps, what the client keeps, and its state within a stage."""
 
 from __future__ import annotations
 

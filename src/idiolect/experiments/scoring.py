@@ -14,7 +14,7 @@ from idiolect.engines.contract import Logits
 from idiolect.evaluation import Scores, choose, score
 from idiolect.experiments.newcomers import JoinedNewcomers
 from idiolect.experiments.setting import Setting
-from idiolect.records import NO_CLIENT, RowBuffer
+from idiolect.records import NO_CLIENT, RowBuffer, RowKind
 
 __all__ = [
     "ClientScores",
@@ -166,7 +166,7 @@ class ResultRecorder:
         """Records numbers about a client that a part wants recorded."""
         headline = self.setting.headline
         for metric, value in remarks.items():
-            self.rows.add(self.round, client, "none", headline, "end", "all", metric, value)
+            self.rows.add(self.round, client, RowKind("none", headline, "end", "all", metric), value)
 
     def _has_shared_model(self) -> bool:
         """Returns whether the server holds a whole model, statistics that belong to it, and data to test it on."""
@@ -195,4 +195,6 @@ class ResultRecorder:
     def _write(self, clients: list[int], split: str, moment: str, population: str, scores: Scores) -> None:
         for predictor, metrics in scores.items():
             for metric, values in metrics.items():
-                self.rows.extend(self.round, clients, split, predictor, moment, population, metric, values)
+                self.rows.extend(
+                    self.round, clients, RowKind(split, predictor, moment, population, metric), values
+                )

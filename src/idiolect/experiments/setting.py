@@ -29,7 +29,7 @@ from idiolect.engines.precision import PRECISIONS
 from idiolect.errors import UserError
 from idiolect.evaluation import METRICS, Metric, per_batch_metrics
 from idiolect.experiments.spec import Experiment
-from idiolect.federation import Federation, cohort_size, federate, select
+from idiolect.federation import Federation, SplitRules, cohort_size, federate, select
 from idiolect.methods import method
 from idiolect.models import Net, build, check_model, is_registered
 from idiolect.options import parse_call
@@ -157,13 +157,15 @@ def prepare(
     federation = federate(
         dataset,
         parted,
-        valid=experiment.valid,
-        test=experiment.test,
-        client_test=experiment.client_test,
+        SplitRules(
+            valid=experiment.valid,
+            test=experiment.test,
+            client_test=experiment.client_test,
+            public=experiment.public,
+            public_in_test=experiment.public_in_test,
+            newcomers=experiment.newcomers,
+        ),
         seed=experiment.seed,
-        public=experiment.public,
-        public_in_test=experiment.public_in_test,
-        newcomers=experiment.newcomers,
         allocate=engine_choice.allocate,
     )
     report, source = parted.report(dataset.train_y), dict(dataset.manifest)

@@ -2,7 +2,7 @@
 
 from idiolect.federation.batches import BatchPlan, batches_per_epoch, plan_batches
 from idiolect.federation.clients import Clients
-from idiolect.federation.federation import Federation, federate
+from idiolect.federation.federation import Federation, SplitRules, federate
 from idiolect.federation.members import Members
 from idiolect.federation.selection import cohort_size, newcomers_last, select
 from idiolect.federation.splits import ClientRows, split_rows
@@ -29,6 +29,7 @@ __all__ = [
     "Members",
     "Placement",
     "RowFormat",
+    "SplitRules",
     "Store",
     "batches_per_epoch",
     "choose_store",

@@ -17,7 +17,7 @@ from idiolect.federation.selection import newcomers_last
 from idiolect.federation.splits import split_rows
 from idiolect.partition import Partition, RowNumbers, allocate_rows
 
-__all__ = ["Federation", "federate"]
+__all__ = ["Federation", "SplitRules", "federate"]
 
 Allocate = Callable[[tuple[int, ...], type[np.generic]], NDArray[Any]]
 
@@ -57,20 +57,9 @@ class Federation:
         return self.clients.class_counts(self.y, self.n_classes, split)
 
 
-def federate(
-    dataset: Dataset,
-    partition: Partition,
-    *,
-    valid: float,
-    test: float,
-    seed: int,
-    client_test: str = "split",
-    public: int = 0,
-    public_in_test: bool = False,
-    newcomers: int = 0,
-    allocate: Allocate = np.empty,
-) -> Federation:
-    """Builds a federation: splits every client's rows, and refuses a client without rows by name.
+@dataclass(frozen=True)
+class SplitRules:
+    """How the rows of clients and the official test set are split.
 
     Args:
         valid, test: shares of each client's rows.
@@ -78,18 +67,35 @@ def federate(
         public: samples of the official test set that the server may use without their labels.
         public_in_test: keeps them in the server's test set as well.
         newcomers: how many clients, drawn by the seed, never train; they are numbered last.
+    """
+
+    valid: float
+    test: float
+    client_test: str = "split"
+    public: int = 0
+    public_in_test: bool = False
+    newcomers: int = 0
+
+
+def federate(
+    dataset: Dataset, partition: Partition, rules: SplitRules, *, seed: int, allocate: Allocate = np.empty
+) -> Federation:
+    """Builds a federation: splits every client's rows, and refuses a client without rows by name.
+
+    Args:
         allocate: (shape, dtype) -> the memory of the pool, for example memory shared with other processes.
     """
-    _refuse_impossible(dataset, partition, valid, test, public)
+    _refuse_impossible(dataset, partition, rules)
+    public, newcomers = rules.public, rules.newcomers
     numbered = newcomers_last(len(partition.clients), newcomers, seed=seed)
     order = np.random.default_rng(derive(seed, "public")).permutation(len(dataset.test_y))
-    seen, kept = np.sort(order[:public]), np.sort(order if public_in_test else order[public:])
+    seen, kept = np.sort(order[:public]), np.sort(order if rules.public_in_test else order[public:])
     split = (
-        split_rows(partition.clients[client], client, valid=valid, test=test, seed=seed)
+        split_rows(partition.clients[client], client, valid=rules.valid, test=rules.test, seed=seed)
         for client in numbered
     )
     pool_x, pool_y = [dataset.train_x, dataset.test_x[seen]], [dataset.train_y, np.zeros(public, np.int64)]
-    if client_test == "official":
+    if rules.client_test == "official":
         shares = _official_shares(dataset, partition, kept, seed)
         first = len(dataset.train_y) + public
         split = (
@@ -112,9 +118,8 @@ def federate(
     )
 
 
-def _refuse_impossible(
-    dataset: Dataset, partition: Partition, valid: float, test: float, public: int
-) -> None:
+def _refuse_impossible(dataset: Dataset, partition: Partition, rules: SplitRules) -> None:
+    valid, test, public = rules.valid, rules.test, rules.public
     if valid < 0 or test < 0 or valid + test >= 1:
         raise UserError(
             f"splits valid={valid} and test={test} must be at least 0 and leave room for training"

@@ -63,8 +63,7 @@ class Convolution(NamedTuple):
 
 def stack(
     *,
-    in_channels: int,
-    image_size: tuple[int, int],
+    image_shape: tuple[int, int, int],
     n_classes: int,
     convolutions: Sequence[Convolution] = (),
     hidden: Sequence[int] = (),
@@ -75,8 +74,7 @@ def stack(
     """Builds a net of convolution blocks, hidden linear layers with ReLU and a linear classifier.
 
     Args:
-        in_channels: C of the images.
-        image_size: height and width of the images.
+        image_shape: channels, height and width of the images.
         n_classes: K, outputs of the classifier.
         convolutions: in order.
         hidden: widths of the hidden linear layers, in order.
@@ -84,7 +82,8 @@ def stack(
         dropout: rate after each hidden layer; None puts no dropout layer there.
         last_activation: whether there is a ReLU between the last hidden layer and the classifier.
     """
-    units, channels, size = [], in_channels, image_size
+    channels, height, width = image_shape
+    units, size = [], (height, width)
     for convolution in convolutions:
         units.append(convolution.unit(channels))
         channels, size = convolution.channels, convolution.size_after(size)

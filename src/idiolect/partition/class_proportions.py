@@ -46,9 +46,9 @@ def partition_by_proportions(
 
 
 def _held_by_somebody(pool: LabelPool, draw: Callable[[], NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Draws again, at most 100 times, while nobody proportions for some class.
+    """Draws proportions again, at most 100 times, while no client has a share of some class.
 
-    A class that nobody proportions for even then goes whole to one client, drawn uniformly.
+    A class that no client has a share of even then goes to one client as a whole, drawn uniformly.
     """
     for _ in range(REDRAWS):
         proportions = draw()

@@ -21,6 +21,7 @@ from idiolect.records.tables import (
     SPLITS,
     RoundBuffer,
     RowBuffer,
+    RowKind,
 )
 from idiolect.records.write_lock import WriteLock
 from idiolect.records.writer import RunWriter
@@ -43,6 +44,7 @@ __all__ = [
     "SPLITS",
     "RoundBuffer",
     "RowBuffer",
+    "RowKind",
     "Run",
     "RunWriter",
     "WriteLock",

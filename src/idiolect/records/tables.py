@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -29,6 +29,7 @@ __all__ = [
     "SPLITS",
     "RoundBuffer",
     "RowBuffer",
+    "RowKind",
     "TableBuffer",
     "write_pieces",
     "write_table",
@@ -67,6 +68,16 @@ SCHEMAS = {ROUNDS_FILE: ROUND_SCHEMA, CLIENTS_FILE: ROW_SCHEMA}
 ROW_GROUP = 1 << 20
 
 
+class RowKind(NamedTuple):
+    """What a row measures, as its columns say it: on which data, with which inference rule, when, on whom, and what."""
+
+    split: str
+    predictor: str
+    moment: str
+    population: str
+    metric: str
+
+
 class RowBuffer:
     """Collects measurements, the rows of `clients.parquet`."""
 
@@ -76,37 +87,17 @@ class RowBuffer:
     def __len__(self) -> int:
         return len(self._buffer)
 
-    def add(
-        self,
-        round: int,
-        client: int,
-        split: str,
-        predictor: str,
-        moment: str,
-        population: str,
-        metric: str,
-        value: float,
-    ) -> None:
+    def add(self, round: int, client: int, kind: RowKind, value: float) -> None:
         """Adds one measurement; `client` is -1 for the server's test set, or where no single client is meant."""
-        self.extend(round, [client], split, predictor, moment, population, metric, [value])
+        self.extend(round, [client], kind, [value])
 
-    def extend(
-        self,
-        round: int,
-        clients: Iterable[int],
-        split: str,
-        predictor: str,
-        moment: str,
-        population: str,
-        metric: str,
-        values: Iterable[float],
-    ) -> None:
+    def extend(self, round: int, clients: Iterable[int], kind: RowKind, values: Iterable[float]) -> None:
         """Adds the same measurement on many clients, one value each."""
-        _refuse_unknown("split", split, SPLITS)
-        _refuse_unknown("moment", moment, MOMENTS)
-        _refuse_unknown("population", population, POPULATIONS)
+        _refuse_unknown("split", kind.split, SPLITS)
+        _refuse_unknown("moment", kind.moment, MOMENTS)
+        _refuse_unknown("population", kind.population, POPULATIONS)
         ids, numbers = [int(client) for client in clients], [float(value) for value in values]
-        same = [[word] * len(ids) for word in (split, predictor, moment, population, metric)]
+        same = [[word] * len(ids) for word in kind]
         self._buffer.extend([[int(round)] * len(ids), ids, *same, numbers])
 
     def table(self) -> pa.Table:

@@ -5,16 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from idiolect.records.atomic_files import replacing
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 __all__ = ["DamagedFile", "export_model", "read_metadata", "read_tensors", "write_tensors"]
 
@@ -86,7 +82,7 @@ def _checksum(tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) 
     return digest.hexdigest()
 
 
-def export_model(path: str | Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> Path:
+def export_model(path: str | Path, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) -> Path:
     """Writes a model's tensors atomically, with the folder where it is missing, and returns the path.
 
     Any reader of safetensors can open the file.

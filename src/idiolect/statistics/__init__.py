@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from idiolect.statistics.bootstrap import Interval, bootstrap_interval, intervals
+from idiolect.statistics.bootstrap import Interval, Resampling, bootstrap_interval, intervals
 from idiolect.statistics.choice import Chosen, best_and_last, best_round, best_setting, pick
 from idiolect.statistics.client_tables import (
     ChangeHistogram,
@@ -51,6 +51,7 @@ __all__ = [
     "Groups",
     "Interval",
     "Ranking",
+    "Resampling",
     "Window",
     "alpha_profile",
     "average_ranks",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from idiolect.errors import refuse_outside, refuse_unknown_choice
 from idiolect.statistics.client_tables import Groups, client_table
 from idiolect.statistics.measurements import client_scores
 
-__all__ = ["Interval", "bootstrap_interval", "intervals"]
+__all__ = ["Interval", "Resampling", "bootstrap_interval", "intervals"]
 
 AT_ONCE = 4_000_000  # draws in memory at a time
 
@@ -32,26 +33,44 @@ class Interval(NamedTuple):
     units: int
 
 
+@dataclass(frozen=True)
+class Resampling:
+    """How an interval is drawn; the same seed gives the same interval.
+
+    Args:
+        level: probability that the interval stands for.
+        resamples: how many times the units are drawn.
+    """
+
+    level: float = 0.95
+    resamples: int = 10_000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        refuse_outside("level", self.level, 0, 1)
+        refuse_outside("resamples", self.resamples, 1)
+
+
+STANDARD = Resampling()
+
+
 def bootstrap_interval(
     values: Sequence[float] | pd.Series | np.ndarray,
+    resampling: Resampling = STANDARD,
     *,
     statistic: Callable[..., Any] = np.mean,
-    level: float = 0.95,
-    resamples: int = 10_000,
-    seed: int = 0,
 ) -> Interval:
-    """Returns the percentile interval of a statistic; the same seed gives the same interval.
+    """Returns the percentile interval of a statistic.
 
     Args:
         statistic: a function of an array and ``axis``, such as ``numpy.mean``.
     """
-    refuse_outside("level", level, 0, 1)
-    refuse_outside("resamples", resamples, 1)
+    level, resamples = resampling.level, resampling.resamples
     numbers = np.asarray(values, float)
     units = len(numbers)
     if units < 2:
         return Interval(float(numbers[0]) if units else math.nan, math.nan, math.nan, units)
-    random, found, chunk = np.random.default_rng(seed), [], max(1, AT_ONCE // units)
+    random, found, chunk = np.random.default_rng(resampling.seed), [], max(1, AT_ONCE // units)
     for first in range(0, resamples, chunk):
         drawn = random.integers(units, size=(min(chunk, resamples - first), units))
         found.append(statistic(numbers[drawn], axis=1))
@@ -66,9 +85,7 @@ def intervals(
     over: str = "clients",
     metric: str = "accuracy",
     population: str = "all",
-    level: float = 0.95,
-    resamples: int = 10_000,
-    seed: int = 0,
+    resampling: Resampling = STANDARD,
 ) -> pd.DataFrame:
     """Returns one row per method: `method`, `over`, `units`, `mean`, `low`, `high`, `level`.
 
@@ -84,6 +101,6 @@ def intervals(
             units = client_table({label: runs}, predictor, **kinds)[label].to_numpy()
         else:
             units = np.array([client_scores(run, predictor, **kinds).mean() for run in runs])
-        found = bootstrap_interval(units, level=level, resamples=resamples, seed=seed)
-        lines.append((label, over, found.units, found.value, found.low, found.high, level))
+        found = bootstrap_interval(units, resampling)
+        lines.append((label, over, found.units, found.value, found.low, found.high, resampling.level))
     return pd.DataFrame(lines, columns=["method", "over", "units", "mean", "low", "high", "level"])

@@ -43,13 +43,15 @@ def client_table(
         found = [client_scores(run, predictor, metric=metric, population=population) for run in runs]
         together = pd.concat(found, axis=1)
         if together.isna().any().any() or together.empty:
-            raise UserError(f"the runs of {label} have not the same clients with the metric {metric!r}")
+            raise UserError(f"the runs of {label} do not have the same clients with the metric {metric!r}")
         columns[label] = together.mean(axis=1)
         seeds[label] = sorted(int(run.manifest["seed"]) for run in runs)
     first = next(iter(columns), "")
     for label, column in columns.items():
         if seeds[label] != seeds[first] or not column.index.equals(columns[first].index):
-            raise UserError(f"{first} and {label} have not the same seeds and clients and cannot be paired")
+            raise UserError(
+                f"{first} and {label} do not have the same seeds and clients and cannot be paired"
+            )
     return pd.DataFrame(columns).rename_axis("client")
 
 
@@ -109,7 +111,7 @@ def teacher_rounds(runs: Sequence[Run]) -> pd.DataFrame:
     for run in runs:
         rows = run.rows[run.rows["metric"] == TEACHER_METRIC]
         if rows.empty:
-            raise UserError(f"{run.manifest['name']} says nothing of teachers; PersFL records them")
+            raise UserError(f"{run.manifest['name']} has no teacher rounds; PersFL records them")
         found.append(rows.set_index("client")["value"])
     rounds = pd.concat(found).groupby(level="client")
     return pd.DataFrame({"round": rounds.mean(), "runs": rounds.size()})

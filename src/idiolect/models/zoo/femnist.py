@@ -25,8 +25,7 @@ _GRID = 4  # the map that enters femnistnet's head is 4x4, whatever the image
 def leaf_cnn(*, in_channels: int, image_size: tuple[int, int], n_classes: int) -> Net:
     """Two convolutions, linear layers 2048-K: 6 603 710 parameters at 1x28x28, 62 classes."""
     return stack(
-        in_channels=in_channels,
-        image_size=image_size,
+        image_shape=(in_channels, *image_size),
         n_classes=n_classes,
         convolutions=(_FIRST, _SECOND),
         hidden=(2048,),

@@ -30,8 +30,7 @@ def lenet_map(
         head_bias: whether the head has a bias; the released code has none.
     """
     return stack(
-        in_channels=in_channels,
-        image_size=image_size,
+        image_shape=(in_channels, *image_size),
         n_classes=n_classes,
         convolutions=_WIDE,
         head_bias=head_bias,
@@ -41,8 +40,7 @@ def lenet_map(
 def lenet_fedrepo(*, in_channels: int, image_size: tuple[int, int], n_classes: int) -> Net:
     """The convolutions of `lenet_map` under linear 120-84-K: 48 686 parameters at 1x28x28, 10 classes."""
     return stack(
-        in_channels=in_channels,
-        image_size=image_size,
+        image_shape=(in_channels, *image_size),
         n_classes=n_classes,
         convolutions=_WIDE,
         hidden=(120, 84),
@@ -56,8 +54,7 @@ def lenet5(*, in_channels: int, image_size: tuple[int, int], n_classes: int) -> 
     same.
     """
     return stack(
-        in_channels=in_channels,
-        image_size=image_size,
+        image_shape=(in_channels, *image_size),
         n_classes=n_classes,
         convolutions=_classic(image_size),
         hidden=(120, 84),
@@ -84,8 +81,7 @@ def lenet_2d(
         head_bias: whether the head has a bias; without one a class is its proxy alone.
     """
     return stack(
-        in_channels=in_channels,
-        image_size=image_size,
+        image_shape=(in_channels, *image_size),
         n_classes=n_classes,
         convolutions=_classic(image_size),
         hidden=(120, 2),
@@ -100,8 +96,7 @@ def lenet_bn(*, in_channels: int, image_size: tuple[int, int], n_classes: int) -
     From no paper: it is here to try things that concern normalisation in seconds.
     """
     return stack(
-        in_channels=in_channels,
-        image_size=image_size,
+        image_shape=(in_channels, *image_size),
         n_classes=n_classes,
         convolutions=(Convolution(4, 5, pool=2, normalised=True), Convolution(8, 5, pool=2, normalised=True)),
     )

@@ -42,8 +42,7 @@ def mlpnet(
     if official and hidden != _PAPER_WIDTH:
         raise UserError(f"mlpnet: official=True fixes the widths, so hidden={hidden} cannot be given with it")
     return stack(
-        in_channels=in_channels,
-        image_size=image_size,
+        image_shape=(in_channels, *image_size),
         n_classes=n_classes,
         hidden=_OFFICIAL_WIDTHS if official else (hidden, hidden),
         head_bias=head_bias,

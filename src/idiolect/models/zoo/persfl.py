@@ -20,8 +20,7 @@ __all__ = ["persfl_cnn", "persfl_dnn"]
 def persfl_cnn(*, in_channels: int, image_size: tuple[int, int], n_classes: int) -> Net:
     """5x5 convolutions of 6 and 16 filters, linear 120-84-K: 62 006 parameters at 3x32x32, 10 classes."""
     return stack(
-        in_channels=in_channels,
-        image_size=image_size,
+        image_shape=(in_channels, *image_size),
         n_classes=n_classes,
         convolutions=(Convolution(6, 5, pool=2), Convolution(16, 5, pool=2)),
         hidden=(120, 84),
@@ -37,4 +36,4 @@ def persfl_dnn(*, in_channels: int, image_size: tuple[int, int], n_classes: int,
         n_classes: K, outputs of the classifier.
         hidden: width of the hidden layer.
     """
-    return stack(in_channels=in_channels, image_size=image_size, n_classes=n_classes, hidden=(hidden,))
+    return stack(image_shape=(in_channels, *image_size), n_classes=n_classes, hidden=(hidden,))

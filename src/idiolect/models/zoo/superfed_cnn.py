@@ -35,8 +35,7 @@ def superfed_cnn(*, in_channels: int, image_size: tuple[int, int], n_classes: in
         raise ImageDoesNotFit(f"it exists for images of {sizes} only")
     kernel, pool = _VERSIONS[height]
     return stack(
-        in_channels=in_channels,
-        image_size=image_size,
+        image_shape=(in_channels, *image_size),
         n_classes=n_classes,
         convolutions=(
             Convolution(32, 5, pool=pool),

@@ -27,8 +27,7 @@ def tfcnn(*, in_channels: int, image_size: tuple[int, int], n_classes: int, head
         head_bias: whether the head has a bias; MAP's released code has none.
     """
     return stack(
-        in_channels=in_channels,
-        image_size=image_size,
+        image_shape=(in_channels, *image_size),
         n_classes=n_classes,
         convolutions=_CONVOLUTIONS,
         head_bias=head_bias,
@@ -38,8 +37,7 @@ def tfcnn(*, in_channels: int, image_size: tuple[int, int], n_classes: int, head
 def tfcnn_fc(*, in_channels: int, image_size: tuple[int, int], n_classes: int) -> Net:
     """The same convolutions under linear layers 128-K: 188 810 parameters at 3x32x32, 10 classes."""
     return stack(
-        in_channels=in_channels,
-        image_size=image_size,
+        image_shape=(in_channels, *image_size),
         n_classes=n_classes,
         convolutions=_CONVOLUTIONS,
         hidden=(128,),
@@ -53,8 +51,7 @@ def tfcnn_tf(*, in_channels: int, image_size: tuple[int, int], n_classes: int) -
     count is for 10 classes.  The net that federated benchmarks call "small CNN".
     """
     return stack(
-        in_channels=in_channels,
-        image_size=image_size,
+        image_shape=(in_channels, *image_size),
         n_classes=n_classes,
         convolutions=(Convolution(32, 3, pool=2), Convolution(64, 3, pool=2), Convolution(64, 3)),
         hidden=(64,),

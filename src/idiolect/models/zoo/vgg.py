@@ -30,8 +30,7 @@ def vgg8(*, in_channels: int, image_size: tuple[int, int], n_classes: int, head_
         head_bias: whether the head has a bias; MAP's released code has none.
     """
     return stack(
-        in_channels=in_channels,
-        image_size=image_size,
+        image_shape=(in_channels, *image_size),
         n_classes=n_classes,
         convolutions=_convolutions(_VGG8),
         head_bias=head_bias,
@@ -41,8 +40,7 @@ def vgg8(*, in_channels: int, image_size: tuple[int, int], n_classes: int, head_
 def vgg8_bn(*, in_channels: int, image_size: tuple[int, int], n_classes: int, head_bias: bool = False) -> Net:
     """`vgg8` with batch normalisation after each convolution: 3 918 848 parameters at 3x32x32, 10 classes."""
     return stack(
-        in_channels=in_channels,
-        image_size=image_size,
+        image_shape=(in_channels, *image_size),
         n_classes=n_classes,
         convolutions=_convolutions(_VGG8, normalised=True),
         head_bias=head_bias,
@@ -67,8 +65,7 @@ def vgg11(
         normalised: whether batch normalisation follows each convolution (MAP's study of a head): 9 231 104 parameters.
     """
     return stack(
-        in_channels=in_channels,
-        image_size=image_size,
+        image_shape=(in_channels, *image_size),
         n_classes=n_classes,
         convolutions=_convolutions(_VGG11, normalised),
         head_bias=head_bias,
@@ -85,8 +82,7 @@ def vgg11_fc(*, in_channels: int, image_size: tuple[int, int], n_classes: int, d
         dropout: rate after both hidden layers, in [0, 1).
     """
     return stack(
-        in_channels=in_channels,
-        image_size=image_size,
+        image_shape=(in_channels, *image_size),
         n_classes=n_classes,
         convolutions=_convolutions(_VGG11),
         hidden=(512, 512),
@@ -99,8 +95,7 @@ def vgg16_bn(
 ) -> Net:
     """Thirteen normalised convolutions, one linear head: 14 728 256 parameters at 3x32x32, 10 classes."""
     return stack(
-        in_channels=in_channels,
-        image_size=image_size,
+        image_shape=(in_channels, *image_size),
         n_classes=n_classes,
         convolutions=_convolutions(_VGG16, normalised=True),
         head_bias=head_bias,

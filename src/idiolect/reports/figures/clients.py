@@ -189,7 +189,7 @@ def teachers_data(runs: Iterable[Run]) -> pd.DataFrame:
         table = pd.DataFrame({"x": found.index, "value": found["round"].to_numpy()})
         tables.append(table.assign(panel="Mean over seeds", line=label))
     if not tables:
-        raise UserError("no run says anything of teachers; PersFL records them")
+        raise UserError("no run has teacher rounds; PersFL records them")
     return pd.concat(tables, ignore_index=True)[["panel", "line", "x", "value"]]
 
 

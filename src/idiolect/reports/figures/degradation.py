@@ -83,7 +83,7 @@ def before_after_data(runs: Iterable[Run], model: str = "shared") -> pd.DataFram
             values = {name: 100 * found[f"{model}_{name}"] for name in ("before", "after")}
             tables.append(found[["client", "round"]].assign(panel=label, seed=run.manifest["seed"], **values))
     if not tables:
-        raise UserError("what clients download and make of it needs runs with observe=always")
+        raise UserError("accuracy before and after local training needs runs with observe=always")
     return pd.concat(tables, ignore_index=True)
 
 

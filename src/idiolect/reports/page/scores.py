@@ -11,6 +11,7 @@ import pandas as pd
 from idiolect import statistics
 from idiolect.statistics import (
     Groups,
+    Resampling,
     bootstrap_interval,
     client_scores,
     curve,
@@ -57,7 +58,7 @@ def leaderboard_part(
         shared = drawn["global"]
         personal = pd.Series([values.mean() for values in found], dtype=float)
         worst = pd.Series([_worst(values, higher) for values in found], dtype=float)
-        interval = bootstrap_interval(mean_over_seeds(found), resamples=RESAMPLES)
+        interval = bootstrap_interval(mean_over_seeds(found), Resampling(resamples=RESAMPLES))
         lines.append(
             {
                 "global": shared["value"][-1] if shared["value"] else None,

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from idiolect.evaluation import proxy_diagnostics
-from idiolect.records import NO_CLIENT, RowBuffer
+from idiolect.records import NO_CLIENT, RowBuffer, RowKind
 from idiolect.reproduction.studies.study import Study
 
 __all__ = ["DISTANCES", "observe_epoch", "observe_features", "target_name"]
@@ -34,17 +34,17 @@ def observe_epoch(
     Accuracy on a target counts the samples of its classes; all classes may be predicted.
     """
     found, classes = proxy_diagnostics(weight, range(study.observed)), range(len(weight))
-    head = (epoch, classes, "none", "head", "after", "all")
-    rows.extend(*head, "proxy norm", found.norms.tolist())
-    rows.extend(*head, "gradient norm", gradient_norms.tolist())
+    head = RowKind("none", "head", "after", "all", "proxy norm")
+    rows.extend(epoch, classes, head, found.norms.tolist())
+    rows.extend(epoch, classes, head._replace(metric="gradient norm"), gradient_norms.tolist())
     for field, name in DISTANCES.items():
         value = getattr(found, field)
         if value == value:
-            rows.add(epoch, NO_CLIENT, "none", "head", "after", "all", f"distance {name}", value)
+            rows.add(epoch, NO_CLIENT, head._replace(metric=f"distance {name}"), value)
     hits = (logits.argmax(1) == labels).double()
     for target in study.targets:
         score = float(hits[labels < target].mean())
-        rows.add(epoch, NO_CLIENT, "test", target_name(target), "after", "all", "accuracy", score)
+        rows.add(epoch, NO_CLIENT, RowKind("test", target_name(target), "after", "all", "accuracy"), score)
 
 
 def observe_features(rows: RowBuffer, study: Study, weight: Tensor, features: Tensor, labels: Tensor) -> None:
@@ -52,7 +52,11 @@ def observe_features(rows: RowBuffer, study: Study, weight: Tensor, features: Te
     kept = torch.nonzero(labels < study.observed).flatten()[:MOST_SAMPLES]
     observed = {"label": labels[kept], **{f"feature {axis}": features[kept, axis] for axis in (0, 1)}}
     for metric, values in observed.items():
-        rows.extend(study.epochs, range(len(kept)), "test", "features", "end", "all", metric, values.tolist())
+        rows.extend(
+            study.epochs, range(len(kept)), RowKind("test", "features", "end", "all", metric), values.tolist()
+        )
     for axis in (0, 1):
         proxies = weight[:, axis].tolist()
-        rows.extend(study.epochs, range(len(weight)), "none", "head", "end", "all", f"proxy {axis}", proxies)
+        rows.extend(
+            study.epochs, range(len(weight)), RowKind("none", "head", "end", "all", f"proxy {axis}"), proxies
+        )

@@ -43,7 +43,7 @@ from idiolect.experiments.execution import Execution
 from idiolect.experiments.progress import Watcher
 from idiolect.experiments.setting import Inputs, Setting, assemble
 from idiolect.experiments.spec import Experiment
-from idiolect.federation import federate
+from idiolect.federation import SplitRules, federate
 from idiolect.partition import Partition
 from idiolect.parts import average
 from idiolect.records import (
@@ -140,7 +140,7 @@ class StudyFederation:
         observed = data.train_y < study.observed
         held, others = np.flatnonzero(observed), np.flatnonzero(~observed)
         parted = Partition((held,), {"missing classes": others})
-        federation = federate(data, parted, valid=0, test=0, seed=study.seed)
+        federation = federate(data, parted, SplitRules(valid=0, test=0), seed=study.seed)
         setting = assemble(_training_of(study), engine, federation, Inputs.of(data))
         test_x = torch.from_numpy(federation.server_x).to(setting.work.x)
         test_y = torch.from_numpy(federation.server_y).to(setting.work.y)

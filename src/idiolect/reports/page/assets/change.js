@@ -45,7 +45,7 @@ function change() {
   const body = section("change", "Change of every client", "The method's value less that of the reference, client by client.", [pick("Method", "method"), pick("Reference", "reference")]);
   drawn(body, (width) => {
     const found = changesOf(view.method, view.reference);
-    if (!found) return [nothing("These two have not the same seeds and clients and cannot be paired.")];
+    if (!found) return [nothing("These two do not have the same seeds and clients and cannot be paired.")];
     if (!found.length) return [nothing("No client was measured.")];
     const { edges, counts } = changeHistogram(found.map(([, value]) => value));
     const { root, sx, sy, box } = frame(width, 260, { x: [edges[0], edges.at(-1)], y: [0, Math.max(...counts) * 1.12], xLabel: `Change of ${metric().title.toLowerCase()}${metric().percent ? " (points)" : ""}`, yLabel: "Clients", xText: tickText(), yText: (tick) => (Number.isInteger(tick) ? String(tick) : "") });

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 NEEDED = {
     "triton": [
         f"src/idiolect/engines/cohort/cuda/kernels/{name}.py"
-        for name in ("batch_copy", "convolution", "overlap")
+        for name in ("batch_copy", "convolution", "dependent_launch")
     ],
     "ray": ["src/idiolect/engines/ray/*"],
     "flwr": [

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from idiolect.bench.batches import blocks_of
+from idiolect.bench.plain_loop_batches import blocks_of
 from idiolect.bench.plain_loops import PlainLoop
 from idiolect.bench.roofline import Work, count_steps
 from idiolect.bench.worker_protocol import BenchConnection, serve_row

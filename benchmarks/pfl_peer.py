@@ -19,9 +19,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from idiolect.bench.batches import blocks_of, cohort_of, round_batches
-from idiolect.bench.machine import cuda_peak, synchronise
+from idiolect.bench.machine_peaks import cuda_peak, synchronise
 from idiolect.bench.native_network import values
+from idiolect.bench.plain_loop_batches import blocks_of, cohort_of, round_batches
 from idiolect.bench.plain_loops import PlainLoop
 from idiolect.bench.roofline import Work, count_steps
 from idiolect.bench.worker_protocol import BenchConnection, WorkerProcess, serve_row

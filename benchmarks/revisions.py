@@ -11,7 +11,7 @@ from pathlib import Path
 import typer
 
 from idiolect.bench import BenchCell, BenchGrid
-from idiolect.bench.measurement import Peer
+from idiolect.bench.interleaved_measurement import Peer
 from idiolect.cli import main
 from idiolect.cli.bench import bench_command_with
 from idiolect.errors import UserError

@@ -3,7 +3,7 @@
 import pytest
 
 from idiolect.errors import UserError
-from idiolect.options import parse_call
+from idiolect.option_parsing import parse_call
 
 
 @pytest.mark.parametrize(

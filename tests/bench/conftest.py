@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from idiolect.bench.measurement import BenchRow, Turn
+from idiolect.bench.interleaved_measurement import BenchRow, Turn
 from idiolect.bench.report import Report, lines_of
 from idiolect.bench.roofline import Peaks
 from idiolect.bench.workloads import WORKLOADS, BenchCell

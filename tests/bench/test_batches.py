@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from idiolect.bench import BenchGrid
-from idiolect.bench.batches import blocks_of, cohort_of, round_batches, steps_of_round
+from idiolect.bench.plain_loop_batches import blocks_of, cohort_of, round_batches, steps_of_round
 from idiolect.bench.plain_loops import PlainLoop, plain_method
 from idiolect.bench.roofline import Work, count_steps
 from idiolect.bench.worker import PlainRunner

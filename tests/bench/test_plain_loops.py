@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from idiolect.bench.measurement import allowed, difference, rounding, verdict
+from idiolect.bench.interleaved_measurement import allowed, difference, rounding, verdict
 from idiolect.bench.native_network import values
 from idiolect.bench.plain_loops import names, plain_method
 from idiolect.bench.worker import EngineRunner, PlainRunner

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from idiolect.bench import notes_of, rows_of_table
-from idiolect.bench.measurement import Peer, Turn, rows_of
+from idiolect.bench.interleaved_measurement import Peer, Turn, rows_of
 from idiolect.bench.report import lines_of
 from idiolect.bench.roofline import Peaks
 from idiolect.bench.workloads import BenchCell

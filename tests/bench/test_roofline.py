@@ -2,7 +2,7 @@
 
 import torch
 
-from idiolect.bench.machine import measure_peaks
+from idiolect.bench.machine_peaks import measure_peaks
 from idiolect.bench.native_network import native
 from idiolect.bench.plain_loops import plain_method
 from idiolect.bench.roofline import Floor, Peaks, Work, activations, count_work, floor_of, traffic

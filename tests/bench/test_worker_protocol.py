@@ -6,8 +6,8 @@ from dataclasses import asdict
 
 import pytest
 
-from idiolect.bench import measurement, worker
-from idiolect.bench.measurement import BenchRow, measure
+from idiolect.bench import interleaved_measurement, worker
+from idiolect.bench.interleaved_measurement import BenchRow, measure
 from idiolect.bench.plain_loops import PlainLoop
 from idiolect.bench.worker import PlainRunner
 from idiolect.bench.worker_protocol import Failed, WorkerProcess
@@ -54,8 +54,10 @@ def test_row_that_fails_does_not_stop_the_others(small):
 def test_cells_take_their_turns_together(small, monkeypatch):
     """No difference is allowed but the sway, which is asked for of each cell; where none is found the others go on."""
     sways, said = {"equal": 1.0, "lognormal": None}, []
-    monkeypatch.setattr("idiolect.bench.measurement.tolerance", lambda precision, device: 0.0)
-    monkeypatch.setattr("idiolect.bench.measurement._sway", lambda cell, base, folder: sways.pop(cell.sizes))
+    monkeypatch.setattr("idiolect.bench.interleaved_measurement.tolerance", lambda precision, device: 0.0)
+    monkeypatch.setattr(
+        "idiolect.bench.interleaved_measurement._sway", lambda cell, base, folder: sways.pop(cell.sizes)
+    )
     cells = [[BenchRow(small(sizes=sizes), runner, 1) for runner in ("plain", "loop")] for sizes in sways]
     measure(cells, repeats=2, warmup=1, say=said.append)
     assert not sways
@@ -77,7 +79,7 @@ def test_sway_is_how_far_roundings_carry_the_plain_loop(small, tmp_path, monkeyp
         process.ask({"do": "save", "path": str(base["start"])})
         process.ask({"do": "turn", "phase": "round"})
         process.ask({"do": "save", "path": str(base["after"])})
-    monkeypatch.setattr("idiolect.bench.measurement.rounding", lambda precision, device: 1e-3)
-    assert 1e-5 < measurement._sway(small(), base, tmp_path) < 1
-    monkeypatch.setattr("idiolect.bench.measurement.rounding", lambda precision, device: "a word")
-    assert measurement._sway(small(), base, tmp_path) is None
+    monkeypatch.setattr("idiolect.bench.interleaved_measurement.rounding", lambda precision, device: 1e-3)
+    assert 1e-5 < interleaved_measurement._sway(small(), base, tmp_path) < 1
+    monkeypatch.setattr("idiolect.bench.interleaved_measurement.rounding", lambda precision, device: "a word")
+    assert interleaved_measurement._sway(small(), base, tmp_path) is None

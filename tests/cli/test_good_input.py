@@ -14,7 +14,7 @@ import pytest
 from idiolect import data, methods
 from idiolect import run as run_method
 from idiolect.experiments import Silent
-from idiolect.options import split_outside_brackets
+from idiolect.option_parsing import split_outside_brackets
 from idiolect.records import WriteLock
 
 from ..child_process import child_process

@@ -19,7 +19,7 @@ import typer
 from idiolect import cli, data, methods, models
 from idiolect import partition as partitions
 from idiolect.experiments import Experiment, compare, run, with_settings
-from idiolect.options import parse_call
+from idiolect.option_parsing import parse_call
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
@@ -150,8 +150,8 @@ def check_whole(words: tuple[str, ...], patch: pytest.MonkeyPatch) -> None:
         raise Understood
 
     patch.setattr("idiolect.cli.report.gather", gather)
-    patch.setattr("idiolect.cli.run.run", run)
-    patch.setattr("idiolect.cli.run.compare", compare)
+    patch.setattr("idiolect.cli.run_and_compare.run", run)
+    patch.setattr("idiolect.cli.run_and_compare.compare", compare)
     patch.setattr(data, "get", get)
     patch.setattr("torch.cuda.is_available", lambda: True)
     patch.setattr(sys, "argv", ["idiolect", *words])

@@ -12,7 +12,7 @@ from torch import Tensor
 from idiolect.core import Program, Tree, broadcast
 from idiolect.engines import Engine
 from idiolect.experiments.setting import Setting
-from idiolect.experiments.simulation import Simulation
+from idiolect.experiments.simulated_clients import Simulation
 
 from .sameness import copied, digest, privates
 from .tiny import make_engine, setting_of

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from idiolect.core.trees import Rows
-from idiolect.experiments.simulation import Simulation
+from idiolect.experiments.simulated_clients import Simulation
 
 __all__ = ["assert_equal", "assert_exact", "copied", "digest", "leaves", "numbers", "privates", "states"]
 

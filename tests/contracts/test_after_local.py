@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from idiolect.core import UPLOAD, Batch, Model, Predictor, Result, Tree
+from idiolect.engines.client_packing import SINGLE
+from idiolect.engines.device_data import in_order
 from idiolect.engines.evaluation import group_context
-from idiolect.engines.packing import SINGLE
 from idiolect.engines.stages import run_round
-from idiolect.engines.workload import in_order
 
 from .midway import Midway, answers, midway
 from .sameness import assert_exact

@@ -18,11 +18,11 @@ import idiolect.engines.cohort.engine as cohort_module
 from idiolect.core import Batch, Loss, Out, Part, Tree, View, broadcast, chain
 from idiolect.engines import CohortEngine, LoopEngine, Workload
 from idiolect.engines.cohort.cuda.compiled_stages import COMPILED
-from idiolect.engines.cohort.cuda.lanes import Layout
-from idiolect.engines.cohort.cuda.stage_plan import Planner
+from idiolect.engines.cohort.cuda.lane_assignment import Layout
+from idiolect.engines.cohort.cuda.lane_batch_plans import Planner
 from idiolect.errors import UserError
 from idiolect.experiments.setting import Setting
-from idiolect.experiments.simulation import Simulation
+from idiolect.experiments.simulated_clients import Simulation
 from idiolect.methods import method as read_method
 from idiolect.parts import average
 
@@ -65,7 +65,8 @@ def test_lane_groups_equal_loop(
     name: str, layout: tuple[int, bool], local_epochs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "idiolect.engines.cohort.cuda.stage_plan.choose_layout", lambda population, n_clients: Layout(*layout)
+        "idiolect.engines.cohort.cuda.lane_batch_plans.choose_layout",
+        lambda population, n_clients: Layout(*layout),
     )
     setting = setting_of(name, participation_rate=1.0, local_epochs=local_epochs)
     cohort, loop = (
@@ -303,7 +304,7 @@ def test_rounds_are_planned_while_the_device_is_busy(
 def test_plans_ahead_hold_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     setting = setting_of("fedavg")
     planner, group = Planner(setting.work), list(range(6))
-    monkeypatch.setattr("idiolect.engines.cohort.cuda.stage_plan.AHEAD_BYTES", 1)
+    monkeypatch.setattr("idiolect.engines.cohort.cuda.lane_batch_plans.AHEAD_BYTES", 1)
     for round in range(3):
         planner.look_ahead(setting.program(round), group)
     assert {round for round, _, _ in planner._ahead} == {0}
@@ -326,7 +327,8 @@ def test_a_group_of_more_steps_than_expected_finds_room(monkeypatch: pytest.Monk
     monkeypatch.setattr(Layout, "most_steps", lambda *_: 0)
     monkeypatch.setattr("idiolect.engines.cohort.cuda.cuda_graphs.TRIALS", 1)
     monkeypatch.setattr(
-        "idiolect.engines.cohort.cuda.stage_plan.choose_layout", lambda population, n_clients: Layout(2, True)
+        "idiolect.engines.cohort.cuda.lane_batch_plans.choose_layout",
+        lambda population, n_clients: Layout(2, True),
     )
     setting = setting_of("fedavg", dataset="tiny", participation_rate=0.5, rounds=4)
     cohort, loop = (

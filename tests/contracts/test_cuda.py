@@ -14,8 +14,8 @@ from idiolect.core import broadcast
 from idiolect.engines import CohortEngine, EngineChoice, LoopEngine
 from idiolect.engines.cohort.cuda.compiled_stages import compiling_quietly
 from idiolect.engines.cohort.cuda.cuda_graphs import BatchCopier, BatchTable
-from idiolect.engines.cohort.cuda.lanes import Layout
-from idiolect.engines.cohort.cuda.stage_plan import Planner
+from idiolect.engines.cohort.cuda.lane_assignment import Layout
+from idiolect.engines.cohort.cuda.lane_batch_plans import Planner
 from idiolect.engines.cohort.pooling import plain as plain_pool
 from idiolect.experiments.setting import Setting, prepare
 from idiolect.models import Net, crop_and_flip, from_module, planned_uniform, register_model
@@ -212,7 +212,8 @@ def test_augmented_views_are_the_same_on_a_gpu() -> None:
 @pytest.mark.parametrize("layout", [(2, True), (6, True), (2, False), (4, False)], ids=str)
 def test_lane_groups_equal_loop_on_a_gpu(layout: tuple[int, bool], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "idiolect.engines.cohort.cuda.stage_plan.choose_layout", lambda population, n_clients: Layout(*layout)
+        "idiolect.engines.cohort.cuda.lane_batch_plans.choose_layout",
+        lambda population, n_clients: Layout(*layout),
     )
     setting = on_gpu("map", participation_rate=1.0, rounds=5)
     cohort, loop = (
@@ -224,7 +225,8 @@ def test_lane_groups_equal_loop_on_a_gpu(layout: tuple[int, bool], monkeypatch: 
 
 def test_compiled_lanes_apart_equal_loop_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "idiolect.engines.cohort.cuda.stage_plan.choose_layout", lambda population, n_clients: Layout(3, True)
+        "idiolect.engines.cohort.cuda.lane_batch_plans.choose_layout",
+        lambda population, n_clients: Layout(3, True),
     )
     setting = on_gpu("map", participation_rate=1.0, rounds=5)
     cohort, loop = play(setting, CohortEngine(setting.work)), play(setting, LoopEngine(setting.work))
@@ -237,7 +239,7 @@ def test_lanes_apart_equal_lanes_in_step_in_tf32(monkeypatch: pytest.MonkeyPatch
     for apart in (True, False):
         layout = Layout(3, apart)
         monkeypatch.setattr(
-            "idiolect.engines.cohort.cuda.stage_plan.choose_layout",
+            "idiolect.engines.cohort.cuda.lane_batch_plans.choose_layout",
             lambda population, n_clients, chosen=layout: chosen,
         )
         found.append(states(play(setting, CohortEngine(setting.work))))
@@ -247,7 +249,8 @@ def test_lanes_apart_equal_lanes_in_step_in_tf32(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("layout", [(3, False), (3, True)], ids=str)
 def test_rounds_repeat_bit_for_bit(layout: tuple[int, bool], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "idiolect.engines.cohort.cuda.stage_plan.choose_layout", lambda population, n_clients: Layout(*layout)
+        "idiolect.engines.cohort.cuda.lane_batch_plans.choose_layout",
+        lambda population, n_clients: Layout(*layout),
     )
     setting = on_gpu("fedavg", model="lenet_map", dataset="tiny(size=28)", precision="tf32")
     one, other = (states(play(setting, CohortEngine(setting.work, compile="trace"))) for _ in range(2))

@@ -11,7 +11,7 @@ import pytest
 import idiolect
 from idiolect.errors import UserError
 from idiolect.experiments.setting import Setting, prepare
-from idiolect.experiments.simulation import Simulation
+from idiolect.experiments.simulated_clients import Simulation
 from idiolect.records import load_checkpoint
 
 from .altered import with_data

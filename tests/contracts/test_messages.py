@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from idiolect.experiments.simulation import Simulation
+from idiolect.experiments.simulated_clients import Simulation
 
 from .declared import declared, kept_names
 from .recorder import Passed, Recorder

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from idiolect.core import UPLOAD, Batch, Context, Program, Stage
 from idiolect.engines import CohortEngine, Workload
+from idiolect.engines.client_packing import BATCHED
 from idiolect.engines.cohort.batches import padded_feed
-from idiolect.engines.packing import BATCHED
-from idiolect.engines.task import make_task
+from idiolect.engines.network_task import make_task
 from idiolect.models import build
 
 from .midway import answers, midway

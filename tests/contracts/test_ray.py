@@ -16,7 +16,7 @@ from idiolect.engines.cohort.cpu.traced_stages import MANY_ROUNDS
 from idiolect.engines.worker_calls import worker_engine
 from idiolect.errors import UserError
 from idiolect.experiments.setting import Setting
-from idiolect.experiments.simulation import Simulation
+from idiolect.experiments.simulated_clients import Simulation
 
 from .cases import spelt
 from .midway import midway

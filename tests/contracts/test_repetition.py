@@ -18,7 +18,7 @@ import torch
 from idiolect.core import Stage
 from idiolect.core.trees import tree_leaves
 from idiolect.experiments.setting import Setting
-from idiolect.experiments.simulation import Simulation
+from idiolect.experiments.simulated_clients import Simulation
 from idiolect.methods import names
 
 from .cases import spelt

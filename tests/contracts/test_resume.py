@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import idiolect
-from idiolect.experiments.private_state import open_private_state, place_private_state
-from idiolect.experiments.progress import Silent
+from idiolect.experiments.private_state_placement import open_private_state, place_private_state
+from idiolect.experiments.progress_watcher import Silent
 from idiolect.records import RunWriter, load_checkpoint
 from idiolect.records.reader import Run
 

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from idiolect.core import UPLOAD, Batch, Part, Tree, View, broadcast, chain
-from idiolect.engines import CohortEngine, LoopEngine, PoolEngine, Workload, packing
+from idiolect.engines import CohortEngine, LoopEngine, PoolEngine, Workload
 from idiolect.engines.cohort.cpu.traced_stages import MANY_ROUNDS, TracedStages
 from idiolect.engines.contract import Outcome
 from idiolect.engines.worker_calls import EngineCall, amounts, worker_engine
 from idiolect.experiments.setting import Setting
-from idiolect.experiments.simulation import Simulation
+from idiolect.experiments.simulated_clients import Simulation
 from idiolect.parts import average
 
 from .cases import spelt
@@ -96,7 +96,7 @@ def test_evaluation_of_uneven_clients_equals_the_loop(monkeypatch: pytest.Monkey
     looked_at = []
     vmap = torch.func.vmap
     monkeypatch.setattr(
-        packing,
+        client_packing,
         "vmap",
         lambda function: lambda *leaves: looked_at.append(len(leaves[0])) or vmap(function)(*leaves),
     )

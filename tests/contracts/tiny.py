@@ -20,7 +20,7 @@ from idiolect.data import Dataset, load
 from idiolect.engines import CohortEngine, Engine, EngineChoice, LoopEngine, PoolEngine
 from idiolect.experiments import Experiment
 from idiolect.experiments.setting import Setting, prepare
-from idiolect.experiments.simulation import Simulation
+from idiolect.experiments.simulated_clients import Simulation
 from idiolect.methods import method as read_method
 
 __all__ = [

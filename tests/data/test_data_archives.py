@@ -14,7 +14,7 @@ from idiolect.data import get
 from idiolect.data.sources import SOURCES, KnownFile
 from idiolect.errors import UserError
 
-Members = dict[str, bytes | str]
+ClientSet = dict[str, bytes | str]
 
 
 def md5(raw: bytes) -> str:
@@ -28,10 +28,10 @@ def everything_in(folder: Path) -> list[str]:
 @pytest.fixture
 def cifar_home(
     home_of: Callable[[dict[str, bytes]], Any], monkeypatch: pytest.MonkeyPatch
-) -> Callable[[Members], Any]:
+) -> Callable[[ClientSet], Any]:
     """Puts an archive in CIFAR-100's place; a member given as str is a link to that path."""
 
-    def make(members: Members) -> Any:
+    def make(members: ClientSet) -> Any:
         packed = io.BytesIO()
         with tarfile.open(fileobj=packed, mode="w:gz") as tar:
             for name, content in members.items():
@@ -55,7 +55,9 @@ def cifar_home(
     return make
 
 
-def test_get_unpacks_only_the_expected_members(tmp_path: Path, cifar_home: Callable[[Members], Any]) -> None:
+def test_get_unpacks_only_the_expected_members(
+    tmp_path: Path, cifar_home: Callable[[ClientSet], Any]
+) -> None:
     home = cifar_home(
         {
             "../outside": b"harm",
@@ -86,7 +88,7 @@ def test_get_unpacks_only_the_expected_members(tmp_path: Path, cifar_home: Calla
     ],
 )
 def test_get_wrong_archive_is_refused_and_leaves_nothing(
-    tmp_path: Path, cifar_home: Callable[[Members], Any], members: Members, message: str
+    tmp_path: Path, cifar_home: Callable[[ClientSet], Any], members: ClientSet, message: str
 ) -> None:
     home = cifar_home(members)
     with pytest.raises(UserError, match=message):

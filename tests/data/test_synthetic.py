@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from idiolect.data import synthetic
-from idiolect.data.synthetic import labelling_models
+from idiolect.data.synthetic_clients import labelling_models
 from idiolect.errors import UserError
 
 SEEDS = st.integers(0, 2**32)

@@ -14,7 +14,7 @@ from idiolect.experiments import Experiment
 
 if TYPE_CHECKING:
     from idiolect.deploy.configuration import Deployment
-    from idiolect.deploy.deployment_folder import DeploymentOptions
+    from idiolect.deploy.create_deployment import DeploymentOptions
 
 torch.set_num_threads(1)
 
@@ -39,7 +39,7 @@ Deploy = Callable[..., "Deployment"]
 @pytest.fixture
 def deploy(tmp_path: Path) -> Iterator[Deploy]:
     """Writes a deployment; whatever it started is ended, and must have ended, when the test is over."""
-    from idiolect.deploy.deployment_folder import DeploymentOptions, create_deployment  # noqa: PLC0415
+    from idiolect.deploy.create_deployment import DeploymentOptions, create_deployment  # noqa: PLC0415
     from idiolect.deploy.processes import deployment_processes, free_port, stop_processes  # noqa: PLC0415
 
     made: list[Deployment] = []

@@ -10,7 +10,7 @@ from typing import Any
 from flwr.app import Message
 from flwr.supercore.task_identity import TaskIdentity
 
-from idiolect.deploy.messages import SignedMessage, from_record, to_record
+from idiolect.deploy.signed_messages import SignedMessage, from_record, to_record
 from idiolect.deploy.site import Site
 
 Change = Callable[[SignedMessage], SignedMessage]

@@ -6,8 +6,8 @@ from typing import Any
 
 from idiolect.deploy.configuration import Deployment, read_plan
 from idiolect.deploy.keys import private_key, public_key
-from idiolect.deploy.messages import OpenedMessage, SignedMessage, sign, verify
 from idiolect.deploy.server import server_setting
+from idiolect.deploy.signed_messages import OpenedMessage, SignedMessage, sign, verify
 from idiolect.deploy.site import Site
 from idiolect.deploy.tensor_names import flatten
 

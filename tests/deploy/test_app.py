@@ -10,7 +10,7 @@ from flwr.app import Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
 from idiolect.deploy.flower_app import client
-from idiolect.deploy.messages import from_record, to_record
+from idiolect.deploy.signed_messages import from_record, to_record
 
 from .conftest import Deploy
 from .server_requests import Server

@@ -13,8 +13,8 @@ import pytest
 pytest.importorskip("flwr", reason="deployment needs the extra flower")
 
 from idiolect.deploy.configuration import read_plan
-from idiolect.deploy.deployment_folder import DeploymentOptions, add_site
-from idiolect.deploy.participants import DeployedSites
+from idiolect.deploy.create_deployment import DeploymentOptions, add_site
+from idiolect.deploy.deployed_sites import DeployedSites
 from idiolect.deploy.progress import read_progress
 from idiolect.deploy.server import run_server
 from idiolect.deploy.site import Site
@@ -95,7 +95,7 @@ def away(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
             whole(self)
 
         monkeypatch.setattr(FederatedRun, "advance", advance)
-        monkeypatch.setattr("idiolect.deploy.connection.NODES_SECONDS", 0.0)
+        monkeypatch.setattr("idiolect.deploy.site_requests.NODES_SECONDS", 0.0)
 
     return arrange
 

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("flwr", reason="deployment needs the extra flower")
 
 from idiolect.deploy.configuration import Deployment, read_site, write_site
-from idiolect.deploy.deployment_folder import DeploymentOptions
+from idiolect.deploy.create_deployment import DeploymentOptions
 from idiolect.deploy.keys import write_certificates, write_key_pair
 from idiolect.deploy.private_store import PrivateStore
 from idiolect.deploy.processes import deployment_processes

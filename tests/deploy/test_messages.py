@@ -10,7 +10,7 @@ import torch
 pytest.importorskip("flwr", reason="deployment needs the extra flower")
 
 from idiolect.deploy.keys import private_key, public_key, write_certificates, write_key_pair
-from idiolect.deploy.messages import SignedMessage, Tampered, from_record, sign, to_record, verify
+from idiolect.deploy.signed_messages import SignedMessage, Tampered, from_record, sign, to_record, verify
 from idiolect.deploy.tensor_names import UnexpectedTensors, flatten, tree_digest, unflatten
 
 TREE = {"params": {"w": torch.arange(6.0).reshape(2, 3)}, "pair": (torch.ones(1, dtype=torch.int64),)}

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("flwr", reason="deployment needs the extra flower")
 
 from idiolect.deploy.configuration import read_plan
-from idiolect.deploy.deployment_folder import DeploymentOptions
+from idiolect.deploy.create_deployment import DeploymentOptions
 from idiolect.deploy.progress import read_progress
 from idiolect.deploy.server import server_setting
 

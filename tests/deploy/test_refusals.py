@@ -12,11 +12,11 @@ import torch
 pytest.importorskip("flwr", reason="deployment needs the extra flower")
 
 from idiolect.deploy.configuration import individual_uploads, read_site, write_site
-from idiolect.deploy.deployment_folder import DeploymentOptions, create_deployment
+from idiolect.deploy.create_deployment import DeploymentOptions, create_deployment
+from idiolect.deploy.guarded_superlink import OnlySitesFromOutside
 from idiolect.deploy.keys import write_key_pair
-from idiolect.deploy.messages import SignedMessage, from_record, to_record
+from idiolect.deploy.signed_messages import SignedMessage, from_record, to_record
 from idiolect.deploy.site import Site
-from idiolect.deploy.superlink import OnlySitesFromOutside
 from idiolect.errors import UserError
 from idiolect.methods import method
 from idiolect.methods.catalogue import METHODS

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("flwr", reason="deployment needs the extra flower")
 
-from idiolect.deploy.deployment_folder import DeploymentOptions
+from idiolect.deploy.create_deployment import DeploymentOptions
 from idiolect.deploy.processes import deployment_processes
 from idiolect.deploy.site import Site
 from idiolect.deploy.status import status

@@ -110,7 +110,7 @@ def test_stage_that_reads_test_data_is_refused(split):
 
 
 PICKING = {"idxmax", "idxmin", "argmax", "argmin", "nlargest"}
-MAY_PICK = {"evaluation/protocol.py", "statistics/choice.py"}  # each names the data it picks on
+MAY_PICK = {"evaluation/predictor_scores.py", "statistics/choice.py"}  # each names the data it picks on
 PREDICTS = {
     "reproduction/studies/head_observations.py"
 }  # the class of a sample, which is no choice between results

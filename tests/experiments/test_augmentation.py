@@ -12,8 +12,8 @@ from idiolect.core import Batch, Context, Stage, broadcast
 from idiolect.core.measures import validation
 from idiolect.data import Dataset
 from idiolect.engines import ENGINES, EngineChoice, make_task
+from idiolect.engines.client_packing import SINGLE
 from idiolect.engines.evaluation import evaluate_group
-from idiolect.engines.packing import SINGLE
 from idiolect.errors import UserError
 from idiolect.experiments import Experiment, Simulation, prepare
 from idiolect.models import build, crop_and_flip

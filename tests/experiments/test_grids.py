@@ -7,7 +7,7 @@ import pytest
 from idiolect.errors import UserError
 from idiolect.experiments.parameter_grids import grid, grids
 from idiolect.methods import method
-from idiolect.options import write_call
+from idiolect.option_parsing import write_call
 
 MAP = {
     "fedprox": [1e-4, 1e-3, 1e-2],

@@ -15,7 +15,7 @@ from idiolect.engines import EngineChoice
 from idiolect.errors import UserError
 from idiolect.experiments import Experiment, prepare, run
 from idiolect.models import Net, zoo
-from idiolect.models.unit import Unit
+from idiolect.models.sharing_unit import Unit
 
 SEEN: list[tuple[torch.dtype, int]] = []
 MASKS: list[torch.dtype] = []

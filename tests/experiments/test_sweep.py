@@ -11,7 +11,7 @@ import pytest
 
 from idiolect.errors import UserError
 from idiolect.experiments.sweep import TrialResult, best_rows, sweep, trial_rows, trial_scores, with_best
-from idiolect.experiments.sweep_trials import parse_axis, trials_of
+from idiolect.experiments.sweep_axes import parse_axis, trials_of
 from idiolect.records import Run, read_runs
 
 LOOP = {"engine": "loop", "device": "cpu"}

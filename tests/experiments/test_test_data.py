@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from idiolect.data import Dataset
-from idiolect.deploy.deployment_folder import DeploymentOptions, create_deployment
+from idiolect.deploy.create_deployment import DeploymentOptions, create_deployment
 from idiolect.engines import EngineChoice
 from idiolect.errors import UserError
 from idiolect.experiments import Experiment, prepare, run, with_settings

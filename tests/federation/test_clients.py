@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from idiolect.federation import ClientRows, Clients, Members
+from idiolect.federation import ClientRows, Clients, ClientSet
 from idiolect.federation.clients import AT_ONCE
 
 SIZES = [(3, 1, 2), (1, 0, 1), (0, 0, 0), (5, 2, 0)]
@@ -49,10 +49,10 @@ def test_class_counts_are_those_of_each_client() -> None:
 
 
 def test_members_are_a_set() -> None:
-    members = Members(11, [3, 10])
+    members = ClientSet(11, [3, 10])
     members.add([0, 3])
     assert members == {0, 3, 10} and len(members) == 3 and min(members) == 0
     assert 10 in members and 1 not in members and 11 not in members and -1 not in members
     assert members.bits().nbytes == 2
-    assert Members.from_bits(11, members.bits()) == members
-    assert list(Members(4)) == []
+    assert ClientSet.from_bits(11, members.bits()) == members
+    assert list(ClientSet(4)) == []

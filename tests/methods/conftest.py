@@ -18,7 +18,7 @@ from idiolect.core import Initial, Method, Model, broadcast, derive
 from idiolect.engines import ENGINES, make_task, place, structure_of
 from idiolect.experiments import Experiment
 from idiolect.experiments.setting import Setting, prepare
-from idiolect.experiments.simulation import Simulation
+from idiolect.experiments.simulated_clients import Simulation
 from idiolect.federation import Federation, plan_batches, select
 from idiolect.federation.splits import ClientRows
 from idiolect.methods import method as read_method

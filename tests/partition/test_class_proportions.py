@@ -6,7 +6,7 @@ import pytest
 from idiolect.errors import UserError
 from idiolect.partition import dirichlet_client, map_incomplete
 from idiolect.partition.class_proportions import partition_by_proportions
-from idiolect.partition.label_pool import open_pool
+from idiolect.partition.labelled_rows import open_pool
 
 CIFAR10 = np.repeat(np.arange(10), 5000)
 

@@ -13,7 +13,7 @@ from idiolect.errors import UserError
 from idiolect.records import Run
 from idiolect.reports import gather, page_data, page_html, summarise, write_page
 from idiolect.reports import write_page as write_page_function
-from idiolect.reports.page.document import as_json
+from idiolect.reports.page.page_data import as_json
 from idiolect.reports.run_groups import group_runs
 from idiolect.statistics import client_table, paired_tests, tradeoff
 

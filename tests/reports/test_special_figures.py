@@ -36,7 +36,7 @@ from idiolect.reports import (
     teachers_figure,
     write_report,
 )
-from idiolect.reports.page.document import extras_part, ranks_part
+from idiolect.reports.page.page_data import extras_part, ranks_part
 
 Row = tuple[
     int, int, str, str, str, str, str, float

@@ -12,7 +12,7 @@ from idiolect.errors import UserError
 from idiolect.experiments import Experiment
 from idiolect.methods import card
 from idiolect.methods.persfl import persfl_gd
-from idiolect.options import parse_call
+from idiolect.option_parsing import parse_call
 from idiolect.parts.optimal_teacher import optimal_teacher
 from idiolect.reproduction import pictures, request
 from idiolect.reproduction.papers import figure, figures, papers, tables

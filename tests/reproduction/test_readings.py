@@ -9,7 +9,6 @@ import pytest
 
 from idiolect.errors import UserError
 from idiolect.records import Run
-from idiolect.reproduction.figure_points import LINE_SUMMARIES, POINTS_OF_RUN, client_gains
 from idiolect.reproduction.papers import MetricReading
 from idiolect.reproduction.papers.metric_reading import (
     chosen_mixture,
@@ -18,6 +17,7 @@ from idiolect.reproduction.papers.metric_reading import (
     read_values,
     round_window,
 )
+from idiolect.reproduction.points_from_runs import LINE_SUMMARIES, POINTS_OF_RUN, client_gains
 
 COLUMNS = ["round", "client", "split", "predictor", "moment", "population", "metric", "value"]
 SELECTED = MetricReading(

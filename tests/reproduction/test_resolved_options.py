@@ -18,7 +18,7 @@ from idiolect.experiments.parameter_grids import combinations, grid, grids
 from idiolect.methods.catalogue import METHODS
 from idiolect.methods.method_text import resolved
 from idiolect.methods.moon import moon
-from idiolect.options import parse_call, with_options, write_call
+from idiolect.option_parsing import parse_call, with_options, write_call
 from idiolect.reproduction.papers import figures, tables
 from idiolect.reproduction.scenarios import Scenario, find_scenario, scenarios
 

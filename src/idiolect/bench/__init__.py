@@ -1,6 +1,6 @@
 """How fast the engines are, beside a plain loop of torch that the bench carries itself."""
 
-from idiolect.bench.grid import BenchGrid, bench
+from idiolect.bench.engine_timing import BenchGrid, bench
 from idiolect.bench.report import Report, notes_of, rows_of_table
 from idiolect.bench.workloads import SIZES, WORKLOADS, BenchCell, workloads
 

@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from idiolect.bench.batches import PlainBatch, PlainBatches
 from idiolect.bench.native_network import fill, native
+from idiolect.bench.plain_loop_batches import PlainBatch, PlainBatches
 from idiolect.bench.workloads import LEARNING_RATE, MOMENTUM, N_CLASSES
 from idiolect.errors import unknown_name
 from idiolect.experiments import Setting

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from idiolect.bench.measurement import BenchRow
+from idiolect.bench.interleaved_measurement import BenchRow
 from idiolect.bench.roofline import Peaks, floor_of
 
 __all__ = ["Report", "Spread", "lines_of", "notes_of", "paired_ratio", "rows_of_table", "spread_of"]

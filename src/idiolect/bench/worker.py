@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from idiolect.bench.batches import PlainBatches, end_batches, round_batches, steps_of_round
-from idiolect.bench.machine import cuda_peak, measure_peaks, synchronise
+from idiolect.bench.machine_peaks import cuda_peak, measure_peaks, synchronise
 from idiolect.bench.native_network import values
+from idiolect.bench.plain_loop_batches import PlainBatches, end_batches, round_batches, steps_of_round
 from idiolect.bench.plain_loops import PlainLoop, PlainMethod, plain_method
 from idiolect.bench.roofline import activations, count_work, traffic
 from idiolect.bench.worker_protocol import BenchConnection, serve_row

@@ -14,7 +14,7 @@ from idiolect.cli.deploy import deploy_app
 from idiolect.cli.methods import TINY, methods_command, tried_pairs
 from idiolect.cli.report import report_command
 from idiolect.cli.reproduce import reproduce_command
-from idiolect.cli.run import compare_command, run_command
+from idiolect.cli.run_and_compare import compare_command, run_command
 from idiolect.cli.scenarios import scenarios_command
 from idiolect.cli.sweep import sweep_command
 from idiolect.errors import UserError

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from idiolect.bench import SIZES, BenchCell, BenchGrid, Report, bench, notes_of, rows_of_table, workloads
-from idiolect.bench.measurement import Peer
+from idiolect.bench.interleaved_measurement import Peer
 from idiolect.cli.app import app
 from idiolect.cli.options import Device, Json, with_option_groups
 from idiolect.cli.terminal import console_of_output, print_table

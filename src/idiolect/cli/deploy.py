@@ -97,7 +97,7 @@ def init_command(
     """Write a Flower app, a folder for the server and one for each site."""
     from idiolect.deploy.code_digest import load_file  # noqa: PLC0415 - needs the extra
     from idiolect.deploy.configuration import individual_uploads  # noqa: PLC0415
-    from idiolect.deploy.deployment_folder import DeploymentOptions, create_deployment  # noqa: PLC0415
+    from idiolect.deploy.create_deployment import DeploymentOptions, create_deployment  # noqa: PLC0415
 
     if options.code is not None:
         load_file(options.code)
@@ -197,7 +197,7 @@ def site_command(folder: SiteFolder) -> None:
 def key_command(folder: SiteFolder) -> None:
     """Make a new key for a site on its own machine; the server gets the public half."""
     from idiolect.deploy.configuration import read_site  # noqa: PLC0415
-    from idiolect.deploy.deployment_folder import replace_key  # noqa: PLC0415
+    from idiolect.deploy.create_deployment import replace_key  # noqa: PLC0415
 
     config = read_site(folder)
     public = replace_key(config.folder)
@@ -225,7 +225,7 @@ def register_command(
 def add_command(folder: Folder, site: Annotated[str, typer.Argument(help="Name of the new site.")]) -> None:
     """Add a site that comes later; it joins by the method's rule for newcomers."""
     from idiolect.deploy.configuration import read_deployment, read_plan  # noqa: PLC0415
-    from idiolect.deploy.deployment_folder import add_site  # noqa: PLC0415
+    from idiolect.deploy.create_deployment import add_site  # noqa: PLC0415
 
     deployment = read_deployment(folder)
     larger = add_site(deployment, read_plan(deployment.server), site)

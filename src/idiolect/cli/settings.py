@@ -10,7 +10,7 @@ from idiolect.cli.options import RUN_OPTIONS, Changes, ScenarioChoice, SceneOpti
 from idiolect.errors import UserError
 from idiolect.experiments import Execution, Experiment
 from idiolect.experiments.spec import unknown_setting
-from idiolect.options import literal_or_text, split_outside_brackets
+from idiolect.option_parsing import literal_or_text, split_outside_brackets
 from idiolect.reproduction.papers import papers
 from idiolect.reproduction.scenarios import find_scenario, refuse_missing_data
 

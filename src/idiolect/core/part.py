@@ -17,7 +17,7 @@ from torch import Tensor
 from idiolect.core.stage import Plan, Result
 from idiolect.core.trees import Flat, Flats, Slot
 from idiolect.errors import UserError
-from idiolect.options import write_call
+from idiolect.option_parsing import write_call
 
 __all__ = [
     "Batch",

@@ -3,7 +3,7 @@
 from idiolect.data.catalogue import DEFAULT, DatasetDescription, describe, load, names, resolved, sizes
 from idiolect.data.dataset import Dataset, normalised
 from idiolect.data.download import get
-from idiolect.data.synthetic import synthetic
+from idiolect.data.synthetic_clients import synthetic
 
 __all__ = [
     "DEFAULT",

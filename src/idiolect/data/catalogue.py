@@ -11,9 +11,9 @@ from idiolect.data.embedded import EMBEDDED, TEST_PER_CLASS, TRAIN_PER_CLASS, lo
 from idiolect.data.location import data_folder, destination, is_present
 from idiolect.data.readers import load_files, reader_of
 from idiolect.data.sources import EMNIST_SPLITS, SOURCES, Source
-from idiolect.data.synthetic import synthetic
+from idiolect.data.synthetic_clients import synthetic
 from idiolect.errors import refuse_unknown_choice, unknown_name
-from idiolect.options import OptionSchema, parse_call
+from idiolect.option_parsing import OptionSchema, parse_call
 
 __all__ = ["DEFAULT", "DatasetDescription", "describe", "load", "names", "resolved", "sizes"]
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from idiolect.data.file_content import Part
+from idiolect.data.reader_result import Part
 from idiolect.data.safe_unpickling import read_pickled_dict
 from idiolect.data.sources import KnownFile
 from idiolect.errors import UserError

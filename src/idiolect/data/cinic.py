@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from idiolect.data.file_content import FileContent, Part
 from idiolect.data.image_files import read_class_folders
 from idiolect.data.location import fetch_again, locate
+from idiolect.data.reader_result import Part, ReaderResult
 from idiolect.data.sources import Source
 
 __all__ = ["read_cinic"]
@@ -21,12 +21,12 @@ __all__ = ["read_cinic"]
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 
-def read_cinic(source: Source, root: Path) -> FileContent:
+def read_cinic(source: Source, root: Path) -> ReaderResult:
     """Reads the parts train and test."""
     folder, advice = locate(source, root), fetch_again(source, root)
     train_x, train_y, train_sums = _read_part(folder / "train", source.shape[1], advice)
     test_x, test_y, test_sums = _read_part(folder / "test", source.shape[1], advice)
-    return FileContent(train_x, train_y, test_x, test_y, train_sums | test_sums)
+    return ReaderResult(train_x, train_y, test_x, test_y, train_sums | test_sums)
 
 
 def _read_part(folder: Path, side: int, advice: str) -> Part:

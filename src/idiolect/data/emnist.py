@@ -12,16 +12,16 @@ from pathlib import Path
 
 import numpy as np
 
-from idiolect.data.file_content import FileContent, Part
 from idiolect.data.idx import read_idx_part
 from idiolect.data.location import fetch_again, locate
+from idiolect.data.reader_result import Part, ReaderResult
 from idiolect.data.sources import EMNIST_SPLITS, KnownFile, Source, emnist_files
 from idiolect.errors import refuse_unknown_choice
 
 __all__ = ["read_emnist"]
 
 
-def read_emnist(source: Source, root: Path, *, split: str = "byclass") -> FileContent:
+def read_emnist(source: Source, root: Path, *, split: str = "byclass") -> ReaderResult:
     """Reads one split.
 
     Args:
@@ -36,7 +36,7 @@ def read_emnist(source: Source, root: Path, *, split: str = "byclass") -> FileCo
     first = 1 if split == "letters" else 0
     train_x, train_y, train_sums = _read_part(chosen.train_files, folder, advice, first)
     test_x, test_y, test_sums = _read_part(chosen.test_files, folder, advice, first)
-    return FileContent(
+    return ReaderResult(
         train_x, train_y, test_x, test_y, train_sums | test_sums, n_classes=EMNIST_SPLITS[split]
     )
 

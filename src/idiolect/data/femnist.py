@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from idiolect.data.dataset import Array
-from idiolect.data.file_content import FileContent
 from idiolect.data.leaf import read_leaf
+from idiolect.data.reader_result import ReaderResult
 from idiolect.data.sources import Source
 
 __all__ = ["read_femnist"]
@@ -24,7 +24,7 @@ _SIDE = 28
 _CLASSES = 62
 
 
-def read_femnist(source: Source, root: Path) -> FileContent:
+def read_femnist(source: Source, root: Path) -> ReaderResult:
     """Reads all samples of all writers; the owner of a sample is its writer."""
     return read_leaf(source, root, _convert, (1, _SIDE, _SIDE), np.uint8)
 

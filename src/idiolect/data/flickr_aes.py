@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from idiolect.data.file_content import FileContent
 from idiolect.data.image_files import decode, read_file
 from idiolect.data.location import fetch_again, locate
+from idiolect.data.reader_result import ReaderResult
 from idiolect.data.sources import Source
 from idiolect.errors import UserError
 
@@ -37,7 +37,7 @@ class _Rating(NamedTuple):
 
 def read_flickr_aes(
     source: Source, root: Path, *, size: int = 224, min_ratings: int = 60, max_ratings: int = 290
-) -> FileContent:
+) -> ReaderResult:
     """Reads one row per rating: the image, and the score minus one.
 
     Args:
@@ -88,7 +88,7 @@ def _ratings(raw: bytes, path: Path, advice: str) -> list[_Rating]:
 
 def _content(
     ratings: list[_Rating], folder: Path, size: int, advice: str, sums: dict[str, str]
-) -> FileContent:
+) -> ReaderResult:
     """Decodes every image once, into the rows of all its ratings."""
     rows_of: dict[str, list[int]] = {}
     for row, rating in enumerate(ratings):
@@ -101,7 +101,7 @@ def _content(
         digest.update(raw)
     owners = tuple(sorted({rating.rater for rating in ratings}))
     number = {rater: k for k, rater in enumerate(owners)}
-    return FileContent(
+    return ReaderResult(
         train_x=x,
         train_y=np.array([rating.label for rating in ratings], np.int64),
         test_x=np.empty((0, 3, size, size), np.uint8),

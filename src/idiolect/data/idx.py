@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from idiolect.data.file_content import Part
 from idiolect.data.location import file_in
+from idiolect.data.reader_result import Part
 from idiolect.data.sources import KnownFile
 from idiolect.errors import UserError
 

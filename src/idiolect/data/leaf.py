@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from idiolect.data.dataset import Array
-from idiolect.data.file_content import FileContent
 from idiolect.data.location import fetch_again, locate
+from idiolect.data.reader_result import ReaderResult
 from idiolect.data.sources import Source
 from idiolect.errors import UserError
 
@@ -41,7 +41,7 @@ Convert = Callable[[Any, Any], "tuple[Array, Array] | str"]  # (x, y) -> arrays,
 
 def read_leaf(
     source: Source, root: Path, convert: Convert, shape: tuple[int, ...], dtype: type
-) -> FileContent:
+) -> ReaderResult:
     """Reads the files one after the other; lists are turned into arrays user by user while a file is parsed.
 
     Args:
@@ -60,7 +60,7 @@ def read_leaf(
 
 def assemble(
     samples: list[UserSamples], shape: tuple[int, ...], dtype: type, sums: dict[str, str]
-) -> FileContent:
+) -> ReaderResult:
     """Joins all samples into one pool without a test part, owners in the order of their names; empties `samples`."""
     owners = tuple(sorted({one.user for one in samples if len(one.y)}))
     number = {user: k for k, user in enumerate(owners)}
@@ -72,7 +72,7 @@ def assemble(
         one = samples.pop()
         x[end - len(one.y) : end] = one.x
         end -= len(one.y)
-    return FileContent(x, y, x[:0], y[:0], sums, np.concatenate([np.empty(0, np.int64), *ids]), owners)
+    return ReaderResult(x, y, x[:0], y[:0], sums, np.concatenate([np.empty(0, np.int64), *ids]), owners)
 
 
 def _files(folder: Path, advice: str) -> list[Path]:

@@ -11,10 +11,10 @@ from idiolect.data.cinic import read_cinic
 from idiolect.data.dataset import Dataset
 from idiolect.data.emnist import read_emnist
 from idiolect.data.femnist import read_femnist
-from idiolect.data.file_content import FileContent, Part
 from idiolect.data.flickr_aes import read_flickr_aes
 from idiolect.data.idx import read_idx_part
 from idiolect.data.location import fetch_again, locate
+from idiolect.data.reader_result import Part, ReaderResult
 from idiolect.data.shakespeare import read_shakespeare_leaf, read_shakespeare_roles
 from idiolect.data.sources import Source
 from idiolect.data.tiny_imagenet import read_tiny_imagenet
@@ -22,17 +22,17 @@ from idiolect.data.tiny_imagenet import read_tiny_imagenet
 __all__ = ["load_files", "reader_of"]
 
 
-def _in_two_parts(read_part: Callable[..., Part]) -> Callable[..., FileContent]:
-    def read(source: Source, root: Path) -> FileContent:
+def _in_two_parts(read_part: Callable[..., Part]) -> Callable[..., ReaderResult]:
+    def read(source: Source, root: Path) -> ReaderResult:
         folder, advice = locate(source, root), fetch_again(source, root)
         train_x, train_y, train_sums = read_part(source.train_files, folder, advice)
         test_x, test_y, test_sums = read_part(source.test_files, folder, advice)
-        return FileContent(train_x, train_y, test_x, test_y, train_sums | test_sums)
+        return ReaderResult(train_x, train_y, test_x, test_y, train_sums | test_sums)
 
     return read
 
 
-_READERS: dict[str, Callable[..., FileContent]] = {
+_READERS: dict[str, Callable[..., ReaderResult]] = {
     "idx": _in_two_parts(read_idx_part),
     "cifar": _in_two_parts(read_cifar_part),
     "emnist": read_emnist,
@@ -45,7 +45,7 @@ _READERS: dict[str, Callable[..., FileContent]] = {
 }
 
 
-def reader_of(source: Source) -> Callable[..., FileContent]:
+def reader_of(source: Source) -> Callable[..., ReaderResult]:
     """Returns the function that reads a dataset's files; its keyword arguments are the dataset's options."""
     return _READERS[source.layout]
 

@@ -18,16 +18,16 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from idiolect.data.character_tokens import LENGTH, tokens
 from idiolect.data.dataset import Array
-from idiolect.data.file_content import FileContent
 from idiolect.data.leaf import UserSamples, assemble, read_leaf
 from idiolect.data.location import fetch_again, locate
+from idiolect.data.reader_result import ReaderResult
 from idiolect.data.sources import Source
 from idiolect.errors import UserError
 
 __all__ = ["read_shakespeare_leaf", "read_shakespeare_roles"]
 
 
-def read_shakespeare_leaf(source: Source, root: Path) -> FileContent:
+def read_shakespeare_leaf(source: Source, root: Path) -> ReaderResult:
     """Reads all samples of all roles as LEAF made them: x is a string of 80 characters, y the one that follows."""
     return read_leaf(source, root, _convert, (LENGTH,), np.int64)
 
@@ -42,7 +42,7 @@ def _are_strings(values: Any, length: int) -> bool:
     return isinstance(values, list) and all(isinstance(v, str) and len(v) == length for v in values)
 
 
-def read_shakespeare_roles(source: Source, root: Path, *, stride: int = 1) -> FileContent:
+def read_shakespeare_roles(source: Source, root: Path, *, stride: int = 1) -> ReaderResult:
     """Reads windows over the speeches of each role, which are joined by line breaks in their order.
 
     Args:

@@ -13,16 +13,16 @@ from pathlib import Path
 
 import numpy as np
 
-from idiolect.data.file_content import FileContent, Part
 from idiolect.data.image_files import read_class_folders, read_file, read_images, sorted_files
 from idiolect.data.location import fetch_again, locate
+from idiolect.data.reader_result import Part, ReaderResult
 from idiolect.data.sources import Source
 from idiolect.errors import UserError
 
 __all__ = ["read_tiny_imagenet"]
 
 
-def read_tiny_imagenet(source: Source, root: Path) -> FileContent:
+def read_tiny_imagenet(source: Source, root: Path) -> ReaderResult:
     """Reads the training part, and the validation part as test set."""
     folder, advice = locate(source, root), fetch_again(source, root)
     wnids = _text(folder / "wnids.txt", advice).split()
@@ -33,7 +33,7 @@ def read_tiny_imagenet(source: Source, root: Path) -> FileContent:
     classes, side = [folder / "train" / wnid / "images" for wnid in wnids], source.shape[1]
     train_x, train_y, digest = read_class_folders(classes, "*.JPEG", side, advice)
     test_x, test_y, sums = _read_val(folder / "val", wnids, side, advice)
-    return FileContent(train_x, train_y, test_x, test_y, {"train": digest} | sums)
+    return ReaderResult(train_x, train_y, test_x, test_y, {"train": digest} | sums)
 
 
 def _read_val(folder: Path, wnids: list[str], side: int, advice: str) -> Part:

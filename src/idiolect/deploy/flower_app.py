@@ -13,8 +13,8 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from idiolect.deploy.messages import from_record, to_record
 from idiolect.deploy.server import run_server
+from idiolect.deploy.signed_messages import from_record, to_record
 from idiolect.deploy.site import Site
 
 __all__ = ["client", "server"]

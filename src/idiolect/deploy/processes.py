@@ -86,7 +86,7 @@ def running(deployment: Deployment) -> dict[str, int]:
     """Returns the server and sites that run on this machine, by name, with their process ids."""
     found = {}
     for process, command in deployment_processes(deployment.folder).items():
-        if "idiolect.deploy.superlink" in command:
+        if "idiolect.deploy.guarded_superlink" in command:
             found["server"] = process
         for site in deployment.sites:
             if f"idiolect.deploy.site_process {deployment.site_folder(site)}" in f"{command} ":
@@ -206,7 +206,7 @@ def _superlink_command(deployment: Deployment) -> list[str]:
     return [
         sys.executable,
         "-m",
-        "idiolect.deploy.superlink",
+        "idiolect.deploy.guarded_superlink",
         *(["--insecure"] if deployment.plain else trust),
         "--host",
         "127.0.0.1" if is_loopback(host) else "0.0.0.0",

@@ -9,11 +9,11 @@ from typing import Any
 from flwr.serverapp import Grid
 
 from idiolect.deploy.configuration import Deployment, DeploymentPlan, read_deployment, read_plan
-from idiolect.deploy.connection import ConnectedSites, SiteConnection
+from idiolect.deploy.deployed_sites import DeployedSites
 from idiolect.deploy.keys import private_key
-from idiolect.deploy.participants import DeployedSites
 from idiolect.deploy.progress import DeploymentProgress
 from idiolect.deploy.site_data import server_federation
+from idiolect.deploy.site_requests import ConnectedSites, SiteConnection
 from idiolect.engines import EngineChoice
 from idiolect.errors import UserError
 from idiolect.experiments.identity import name_of

@@ -15,15 +15,15 @@ from idiolect.core.trees import any_nan, stack
 from idiolect.deploy.code_digest import code_digest
 from idiolect.deploy.configuration import DeploymentPlan, SiteConfig, read_plan, read_site
 from idiolect.deploy.keys import private_key, public_key
-from idiolect.deploy.messages import OpenedMessage, SignedMessage, sign, verify
 from idiolect.deploy.private_store import END, JOIN, MERGED, TRAINED, Position, PrivateStore
+from idiolect.deploy.signed_messages import OpenedMessage, SignedMessage, sign, verify
 from idiolect.deploy.site_data import site_federation
 from idiolect.deploy.tensor_names import flatten, tree_digest, unflatten
 from idiolect.engines import EngineChoice, LoopEngine
 from idiolect.errors import UserError
+from idiolect.experiments.client_scoring import remarks_of, score_clients, score_newcomers, score_outcomes
 from idiolect.experiments.newcomers import join
 from idiolect.experiments.round import broken_rows, refuse_broken
-from idiolect.experiments.scoring import remarks_of, score_clients, score_newcomers, score_outcomes
 from idiolect.experiments.setting import Setting, assemble
 
 __all__ = ["Site", "private_store"]

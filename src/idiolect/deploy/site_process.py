@@ -41,8 +41,8 @@ from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, 
 
 from idiolect.deploy.configuration import SiteConfig, individual_uploads, read_site
 from idiolect.deploy.keys import private_key, write_secret
-from idiolect.deploy.messages import SignedMessage, from_record, to_record
 from idiolect.deploy.processes import flower_environment, flower_program, free_port
+from idiolect.deploy.signed_messages import SignedMessage, from_record, to_record
 from idiolect.deploy.site import Site
 from idiolect.errors import UserError
 

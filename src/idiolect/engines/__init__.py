@@ -3,13 +3,13 @@
 from idiolect.engines.choose import ENGINES, EngineChoice, choose_engine, place, start_early
 from idiolect.engines.cohort.engine import CohortEngine
 from idiolect.engines.contract import Engine, Logits, Outcome, PrivateRows
+from idiolect.engines.device_data import Workload
 from idiolect.engines.dry_round import Forms, dry_round
 from idiolect.engines.evaluation import server_logits
 from idiolect.engines.loop import LoopEngine
+from idiolect.engines.network_task import AUGMENTATIONS, initialiser, make_task, structure_of
 from idiolect.engines.pool import PoolEngine
 from idiolect.engines.stages import serve
-from idiolect.engines.task import AUGMENTATIONS, initialiser, make_task, structure_of
-from idiolect.engines.workload import Workload
 
 __all__ = [
     "AUGMENTATIONS",

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from idiolect.engines.cohort.engine import CohortEngine
 from idiolect.engines.contract import Engine
+from idiolect.engines.device_data import Workload
 from idiolect.engines.loop import LoopEngine
 from idiolect.engines.pool import PoolEngine
 from idiolect.engines.pool.fork_server import fork_server
 from idiolect.engines.pool.shared_memory import shared_empty
 from idiolect.engines.precision import Precision
-from idiolect.engines.workload import Workload
 from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice, unknown_name
 from idiolect.federation import Federation
 

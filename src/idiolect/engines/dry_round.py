@@ -23,7 +23,7 @@ from idiolect.core import (
     server_round,
 )
 from idiolect.core.trees import stack, tree_map
-from idiolect.engines.packing import SINGLE, Feed
+from idiolect.engines.client_packing import SINGLE, Feed
 from idiolect.engines.stages import run_round, run_settling, serve_on
 from idiolect.errors import UserError
 

@@ -13,10 +13,10 @@ from torch import Tensor
 from idiolect.core import Batch, Context, Flats, Model, Program, ServerState, Slot, Tree
 from idiolect.core.measures import recalibration
 from idiolect.core.trees import Rows, tree_leaves, tree_map
+from idiolect.engines.client_packing import SINGLE, Packing
 from idiolect.engines.cohort.batches import blocks_of, of_clients, one_size
 from idiolect.engines.contract import Logits
-from idiolect.engines.packing import SINGLE, Packing
-from idiolect.engines.workload import EVALUATION_ROWS, Workload, in_order, sent
+from idiolect.engines.device_data import EVALUATION_ROWS, Workload, in_order, sent
 from idiolect.federation import BatchPlan
 
 __all__ = ["evaluate_context", "evaluate_group", "group_context", "server_logits"]

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from idiolect.core import Program, ServerState, Tree
+from idiolect.engines.client_packing import SINGLE
 from idiolect.engines.contract import Logits, Outcome
+from idiolect.engines.device_data import Workload
 from idiolect.engines.evaluation import evaluate_group
-from idiolect.engines.packing import SINGLE
 from idiolect.engines.stages import round_of_group, settle_group
-from idiolect.engines.workload import Workload
 from idiolect.federation import Store
 
 __all__ = ["LoopEngine"]

@@ -26,10 +26,10 @@ from idiolect.core import (
     Tree,
 )
 from idiolect.core.trees import Rows, tree_map
+from idiolect.engines.client_packing import SINGLE, Feed, Packing
 from idiolect.engines.contract import Outcome
+from idiolect.engines.device_data import Workload
 from idiolect.engines.evaluation import evaluate_context, group_context
-from idiolect.engines.packing import SINGLE, Feed, Packing
-from idiolect.engines.workload import Workload
 from idiolect.federation import plan_batches
 
 __all__ = ["round_of_group", "run_round", "run_settling", "serve", "serve_on", "settle_group"]

@@ -11,8 +11,8 @@ from idiolect.core import Clock, Program, ServerState, Stage, Tree
 from idiolect.engines.balance import balanced_shares, equal_shares
 from idiolect.engines.cohort.cpu.traced_stages import tracing_pays
 from idiolect.engines.cohort.engine import CohortEngine
+from idiolect.engines.device_data import Workload
 from idiolect.engines.loop import LoopEngine
-from idiolect.engines.workload import Workload
 from idiolect.errors import UserError
 
 __all__ = [

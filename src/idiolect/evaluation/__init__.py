@@ -1,6 +1,7 @@
 """Metrics as functions of predictions, and the protocol that turns logits into scores."""
 
 from idiolect.evaluation.calibration import expected_calibration_error, in_batches, maximum_calibration_error
+from idiolect.evaluation.head_diagnostics import Proxies, accumulated_gradient_norms, proxy_diagnostics
 from idiolect.evaluation.metrics import (
     METRICS,
     Metric,
@@ -11,8 +12,7 @@ from idiolect.evaluation.metrics import (
     top_k,
 )
 from idiolect.evaluation.predictions import Predictions, collect_predictions
-from idiolect.evaluation.protocol import Scores, choose, score
-from idiolect.evaluation.proxies import Proxies, accumulated_gradient_norms, proxy_diagnostics
+from idiolect.evaluation.predictor_scores import Scores, choose, score
 
 __all__ = [
     "METRICS",

@@ -2,10 +2,10 @@
 
 from idiolect.experiments.compare import Comparison, compare
 from idiolect.experiments.execution import Execution
-from idiolect.experiments.progress import Silent, Watcher
+from idiolect.experiments.progress_watcher import Silent, Watcher
 from idiolect.experiments.run import run
 from idiolect.experiments.setting import Setting, prepare
-from idiolect.experiments.simulation import Simulation
+from idiolect.experiments.simulated_clients import Simulation
 from idiolect.experiments.spec import Experiment, with_settings
 from idiolect.experiments.sweep import Sweep, sweep
 

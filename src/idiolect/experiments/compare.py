@@ -11,7 +11,7 @@ from idiolect.engines import start_early
 from idiolect.errors import UserError
 from idiolect.experiments.execution import Execution, split_keywords
 from idiolect.experiments.identity import hash_of
-from idiolect.experiments.private_state import place_private_state
+from idiolect.experiments.private_state_placement import place_private_state
 from idiolect.experiments.run import run, with_public_samples
 from idiolect.experiments.setting import prepare
 from idiolect.experiments.spec import Experiment, with_settings

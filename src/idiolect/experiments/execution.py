@@ -10,11 +10,11 @@ from typing import Any
 
 from idiolect.engines import EngineChoice, place
 from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice
-from idiolect.experiments.progress import Silent, Watcher
+from idiolect.experiments.progress_watcher import Silent, Watcher
 from idiolect.experiments.spec import Experiment, unknown_setting
 from idiolect.experiments.tracking import TRACKERS
 from idiolect.federation import STORES
-from idiolect.options import is_of_kind
+from idiolect.option_parsing import is_of_kind
 
 __all__ = ["Execution", "split_keywords"]
 

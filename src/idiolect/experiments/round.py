@@ -30,7 +30,7 @@ from idiolect.engines import serve
 from idiolect.engines.cpu_tuning import threads_for
 from idiolect.errors import UserError
 from idiolect.evaluation import Scores
-from idiolect.experiments.scoring import ClientScores, NewcomerScores, ResultRecorder
+from idiolect.experiments.client_scoring import ClientScores, NewcomerScores, ResultRecorder
 from idiolect.experiments.setting import Setting
 from idiolect.records import RoundBuffer, RowBuffer
 

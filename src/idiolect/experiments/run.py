@@ -13,9 +13,9 @@ from idiolect.errors import UserError
 from idiolect.experiments.execution import Execution, split_keywords
 from idiolect.experiments.identity import name_of
 from idiolect.experiments.manifest import describe_run, notes_of
-from idiolect.experiments.private_state import announce, open_private_state, place_private_state
+from idiolect.experiments.private_state_placement import announce, open_private_state, place_private_state
 from idiolect.experiments.setting import Setting, prepare
-from idiolect.experiments.simulation import Simulation
+from idiolect.experiments.simulated_clients import Simulation
 from idiolect.experiments.spec import Experiment, with_settings
 from idiolect.experiments.tracking import Log, open_log
 from idiolect.federation import Placement

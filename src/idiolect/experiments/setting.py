@@ -24,7 +24,7 @@ from idiolect.core import (
 )
 from idiolect.data import Dataset, load
 from idiolect.engines import EngineChoice, Forms, Workload, dry_round, initialiser, make_task
-from idiolect.engines.packing import SINGLE
+from idiolect.engines.client_packing import SINGLE
 from idiolect.engines.precision import PRECISIONS
 from idiolect.errors import UserError
 from idiolect.evaluation import METRICS, Metric, per_batch_metrics
@@ -32,7 +32,7 @@ from idiolect.experiments.spec import Experiment
 from idiolect.federation import Federation, SplitRules, cohort_size, federate, select
 from idiolect.methods import method
 from idiolect.models import Net, build, check_model, is_registered
-from idiolect.options import parse_call
+from idiolect.option_parsing import parse_call
 from idiolect.partition import partition
 
 __all__ = ["Inputs", "Setting", "assemble", "pool_of", "prepare", "read_dataset"]

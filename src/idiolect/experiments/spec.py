@@ -11,7 +11,7 @@ from typing import Any
 from idiolect.core import Scene
 from idiolect.engines import AUGMENTATIONS
 from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice
-from idiolect.options import is_of_kind
+from idiolect.option_parsing import is_of_kind
 
 __all__ = ["NEUTRAL", "PRECISIONS", "Experiment", "unknown_setting", "with_settings"]
 

@@ -17,7 +17,7 @@ from idiolect.experiments.execution import Execution, split_keywords
 from idiolect.experiments.identity import hash_of
 from idiolect.experiments.parameter_grids import grid
 from idiolect.experiments.spec import Experiment, with_settings
-from idiolect.experiments.sweep_trials import Trial, parse_axis, trials_of
+from idiolect.experiments.sweep_axes import Trial, parse_axis, trials_of
 from idiolect.records import Run, spec_hash, write_atomically
 from idiolect.reports import image, sweep_figure, to_csv, to_markdown
 from idiolect.statistics import client_scores, headline, server_curve

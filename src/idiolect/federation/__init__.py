@@ -1,9 +1,9 @@
 """Clients as rows of one pool: splits, batch plans, selection of cohorts, the store of private state."""
 
 from idiolect.federation.batches import BatchPlan, batches_per_epoch, plan_batches
+from idiolect.federation.client_set import ClientSet
 from idiolect.federation.clients import Clients
 from idiolect.federation.federation import Federation, SplitRules, federate
-from idiolect.federation.members import Members
 from idiolect.federation.selection import cohort_size, newcomers_last, select
 from idiolect.federation.splits import ClientRows, split_rows
 from idiolect.federation.store import (
@@ -23,10 +23,10 @@ __all__ = [
     "BatchPlan",
     "ByClient",
     "ClientRows",
+    "ClientSet",
     "Clients",
     "Demand",
     "Federation",
-    "Members",
     "Placement",
     "RowFormat",
     "SplitRules",

@@ -14,7 +14,7 @@ from idiolect import parts
 from idiolect.core import Method, Part, chain
 from idiolect.errors import UserError, unknown_name
 from idiolect.methods.catalogue import METHODS, PARTS, identifier
-from idiolect.options import OptionSchema, parse_call, split_outside_brackets, write_call
+from idiolect.option_parsing import OptionSchema, parse_call, split_outside_brackets, write_call
 
 __all__ = ["beyond_defaults", "method", "options_of", "pieces", "resolved", "shortest"]
 

@@ -8,16 +8,16 @@ belong to the rows).
 from idiolect.models.architecture_digest import architecture
 from idiolect.models.augmentation import crop_and_flip
 from idiolect.models.batch_context import BatchContext
-from idiolect.models.batchnorm import MaskedBatchNorm, batch_statistics
 from idiolect.models.catalogue import ModelDescription, build, describe, names, options, resolved
 from idiolect.models.dropout import PlannedDropout, planned_uniform
+from idiolect.models.feedforward_builder import Convolution, stack
 from idiolect.models.from_module import from_module
 from idiolect.models.initialise import SCHEMES, initialise
 from idiolect.models.lstm import LSTM
+from idiolect.models.masked_batchnorm import MaskedBatchNorm, batch_statistics
 from idiolect.models.net import Net
 from idiolect.models.registered_models import check_model, is_registered, register_model
-from idiolect.models.stack import Convolution, stack
-from idiolect.models.unit import Unit
+from idiolect.models.sharing_unit import Unit
 
 __all__ = [
     "LSTM",

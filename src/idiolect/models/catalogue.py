@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import torch
 
 from idiolect.errors import UserError, unknown_name
+from idiolect.models.feedforward_builder import ImageDoesNotFit
 from idiolect.models.initialise import initialise
 from idiolect.models.net import Net
 from idiolect.models.registered_models import REGISTERED, SHAPE, build_registered
-from idiolect.models.stack import ImageDoesNotFit
 from idiolect.models.zoo import ZOO
-from idiolect.options import OptionSchema, parse_call
+from idiolect.option_parsing import OptionSchema, parse_call
 
 __all__ = ["ModelDescription", "build", "describe", "names", "options", "outline", "resolved"]
 

@@ -18,10 +18,10 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 from torch.nn.parameter import UninitializedParameter
 
 from idiolect.errors import UserError
-from idiolect.models.batchnorm import MaskedBatchNorm
 from idiolect.models.dropout import PlannedDropout
+from idiolect.models.masked_batchnorm import MaskedBatchNorm
 from idiolect.models.net import Net
-from idiolect.models.unit import Unit
+from idiolect.models.sharing_unit import Unit
 
 __all__ = ["OwnUnit", "from_module"]
 

@@ -23,8 +23,8 @@ import torch
 from torch import Generator, Tensor, nn
 
 from idiolect.errors import unknown_name
-from idiolect.models.batchnorm import MaskedBatchNorm
 from idiolect.models.lstm import LSTM
+from idiolect.models.masked_batchnorm import MaskedBatchNorm
 from idiolect.models.net import Net
 
 __all__ = ["SCHEMES", "initialise"]

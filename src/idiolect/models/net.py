@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from idiolect.errors import unknown_name
 from idiolect.models.batch_context import BatchContext
-from idiolect.models.batchnorm import MaskedBatchNorm
 from idiolect.models.dropout import PlannedDropout
+from idiolect.models.masked_batchnorm import MaskedBatchNorm
 
 __all__ = ["Net", "Outputs"]
 

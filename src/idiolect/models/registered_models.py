@@ -14,7 +14,7 @@ from idiolect.errors import UserError
 from idiolect.models.batch_context import BatchContext
 from idiolect.models.net import Net
 from idiolect.models.zoo import ZOO
-from idiolect.options import parse_call
+from idiolect.option_parsing import parse_call
 
 __all__ = ["REGISTERED", "SHAPE", "build_registered", "check_model", "is_registered", "register_model"]
 

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from idiolect.errors import UserError
 from idiolect.partition.client_sampling import draw_clients
-from idiolect.partition.label_pool import open_pool
+from idiolect.partition.labelled_rows import open_pool
 from idiolect.partition.option_checks import check_whole
 from idiolect.partition.partition import Partition, RowNumbers
 

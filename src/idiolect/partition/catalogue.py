@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from numpy.typing import ArrayLike
 
 from idiolect.errors import unknown_name
-from idiolect.options import OptionSchema, parse_call
+from idiolect.option_parsing import OptionSchema, parse_call
 from idiolect.partition.by_id import by_id
 from idiolect.partition.dirichlet_class import dirichlet_class
 from idiolect.partition.dirichlet_client import dirichlet_client

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from idiolect.errors import UserError
 from idiolect.partition.allocation import allocate_rows
-from idiolect.partition.label_pool import LabelPool
+from idiolect.partition.labelled_rows import LabelPool
 from idiolect.partition.option_checks import check_real, check_whole
 from idiolect.partition.partition import Partition, RowNumbers
 

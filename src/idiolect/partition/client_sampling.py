@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from idiolect.partition.label_pool import LabelPool
+from idiolect.partition.labelled_rows import LabelPool
 from idiolect.partition.option_checks import check_whole
 from idiolect.partition.partition import Partition, RowNumbers
 

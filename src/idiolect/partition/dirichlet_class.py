@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from idiolect.errors import UserError
 from idiolect.partition.allocation import allocate_rows
-from idiolect.partition.label_pool import open_pool
+from idiolect.partition.labelled_rows import open_pool
 from idiolect.partition.option_checks import check_real, check_whole
 from idiolect.partition.partition import Partition, RowNumbers
 

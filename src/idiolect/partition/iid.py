@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from idiolect.partition.label_pool import open_pool
+from idiolect.partition.labelled_rows import open_pool
 from idiolect.partition.partition import Partition
 
 __all__ = ["iid"]

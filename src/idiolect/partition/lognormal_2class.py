@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from idiolect.errors import UserError
 from idiolect.partition.allocation import allocate_rows
-from idiolect.partition.label_pool import LabelPool, open_pool
+from idiolect.partition.labelled_rows import LabelPool, open_pool
 from idiolect.partition.option_checks import check_real, check_whole
 from idiolect.partition.partition import Partition
 

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from idiolect.errors import UserError
 from idiolect.partition.class_proportions import partition_by_proportions
-from idiolect.partition.label_pool import open_pool
+from idiolect.partition.labelled_rows import open_pool
 from idiolect.partition.partition import Partition
 
 __all__ = ["map_incomplete"]

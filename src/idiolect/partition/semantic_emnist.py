@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from idiolect.errors import UserError
-from idiolect.partition.class_clusters import cut_clusters
-from idiolect.partition.label_pool import open_pool
+from idiolect.partition.cluster_cutting import cut_clusters
+from idiolect.partition.labelled_rows import open_pool
 from idiolect.partition.option_checks import check_whole
 from idiolect.partition.partition import Partition
 

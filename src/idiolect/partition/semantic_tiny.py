@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from idiolect.partition.class_clusters import cut_clusters
-from idiolect.partition.label_pool import open_pool
+from idiolect.partition.cluster_cutting import cut_clusters
+from idiolect.partition.labelled_rows import open_pool
 from idiolect.partition.option_checks import check_whole
 from idiolect.partition.partition import Partition
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from idiolect.errors import UserError
-from idiolect.partition.label_pool import open_pool
+from idiolect.partition.labelled_rows import open_pool
 from idiolect.partition.option_checks import check_whole
 from idiolect.partition.partition import Partition
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from idiolect.records.atomic_files import replacing, write_atomically
 from idiolect.records.manifest import read_manifest
 from idiolect.records.reader import Run, read_run, read_runs
-from idiolect.records.run_folder import finished, finished_folder, partial_folder, run_name, spec_hash
+from idiolect.records.run_naming import finished, finished_folder, partial_folder, run_name, spec_hash
 from idiolect.records.tables import (
     MOMENTS,
     NO_CLIENT,

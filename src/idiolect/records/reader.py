@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from idiolect.errors import UserError
 from idiolect.records.atomic_files import file_digest
 from idiolect.records.manifest import MANIFEST, read_manifest
-from idiolect.records.run_folder import PARTIAL_SUFFIX
+from idiolect.records.run_naming import PARTIAL_SUFFIX
 from idiolect.records.tables import CLIENTS_FILE, ROUNDS_FILE, SCHEMAS
 
 __all__ = ["Run", "read_run", "read_runs"]

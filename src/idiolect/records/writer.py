@@ -17,7 +17,7 @@ import pyarrow as pa
 from idiolect.errors import UserError
 from idiolect.records.atomic_files import sync_folder
 from idiolect.records.manifest import write_manifest
-from idiolect.records.run_folder import finished_folder, partial_folder
+from idiolect.records.run_naming import finished_folder, partial_folder
 from idiolect.records.tables import CLIENTS_FILE, ROUNDS_FILE, SCHEMAS, write_pieces
 from idiolect.records.write_lock import WriteLock
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from idiolect.reports.comparison import intervals_data, pairs_data
-from idiolect.reports.figures.calibration import calibration_data, calibration_figure
+from idiolect.reports.figures.calibration_errors import calibration_data, calibration_figure
 from idiolect.reports.figures.charts import bars_figure, heat_figure, lines_figure
 from idiolect.reports.figures.clients import (
     change_data,
@@ -14,7 +14,7 @@ from idiolect.reports.figures.clients import (
     teachers_data,
     teachers_figure,
 )
-from idiolect.reports.figures.degradation import (
+from idiolect.reports.figures.degradation_between_rounds import (
     before_after_data,
     before_after_figure,
     degradation_data,
@@ -28,8 +28,8 @@ from idiolect.reports.figures.ranks import critical_difference_figure, ranks_dat
 from idiolect.reports.figures.style import IMAGE_FORMATS, image
 from idiolect.reports.figures.sweep import sweep_figure
 from idiolect.reports.figures.tradeoff import scatter_data, scatter_figure, settings_figure
-from idiolect.reports.page.document import page_data
-from idiolect.reports.page.html import page_html, write_page
+from idiolect.reports.page.page_data import page_data
+from idiolect.reports.page.page_file import page_html, write_page
 from idiolect.reports.report_files import refuse_unknown_formats, special_pictures, write_report
 from idiolect.reports.run_discovery import gather
 from idiolect.reports.summary_table import (

@@ -20,7 +20,7 @@ from idiolect.reports.comparison import (
     users_latex,
     users_markdown,
 )
-from idiolect.reports.figures.calibration import calibration_data, calibration_figure
+from idiolect.reports.figures.calibration_errors import calibration_data, calibration_figure
 from idiolect.reports.figures.charts import heat_figure
 from idiolect.reports.figures.clients import (
     change_data,
@@ -31,7 +31,7 @@ from idiolect.reports.figures.clients import (
     teachers_data,
     teachers_figure,
 )
-from idiolect.reports.figures.degradation import (
+from idiolect.reports.figures.degradation_between_rounds import (
     before_after_data,
     before_after_figure,
     degradation_data,

@@ -12,18 +12,18 @@ import pandas as pd
 from idiolect.experiments.campaign import RunOutcome, RunRequest, run_campaign
 from idiolect.experiments.execution import Execution
 from idiolect.experiments.parameter_grids import combinations
-from idiolect.options import with_options
+from idiolect.option_parsing import with_options
 from idiolect.records import Run
 from idiolect.reproduction.compared_number import ORACLE, ComparedNumber, selection_rule
-from idiolect.reproduction.figure_points import (
+from idiolect.reproduction.papers import FIGURE_KINDS, FigureLine, MetricReading, PaperFigure, table
+from idiolect.reproduction.pictures import points_of_tables, write_figure_files
+from idiolect.reproduction.points_from_runs import (
     KINDS_OF_SINGLE_ROUNDS,
     LINE_SUMMARIES,
     ORACLE_KINDS,
     POINTS_OF_RUN,
     client_gains,
 )
-from idiolect.reproduction.papers import FIGURE_KINDS, FigureLine, MetricReading, PaperFigure, table
-from idiolect.reproduction.pictures import points_of_tables, write_figure_files
 from idiolect.reproduction.reproduction_result import Reproduction, write_reproduction
 from idiolect.reproduction.request import ReproductionRequest, refuse_unknown_names
 from idiolect.reproduction.studies.study_figures import STUDY_KINDS, reproduce_study_figure

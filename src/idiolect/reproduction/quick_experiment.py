@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from idiolect.experiments.spec import Experiment
-from idiolect.options import parse_call, split_outside_brackets, write_call
+from idiolect.option_parsing import parse_call, split_outside_brackets, write_call
 from idiolect.reproduction.papers import MetricReading
 
 __all__ = ["QUICK_NOTE", "quick_experiment", "quick_reading"]

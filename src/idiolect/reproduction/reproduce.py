@@ -16,7 +16,7 @@ from idiolect.reproduction.reproduction_result import Reproduction
 from idiolect.reproduction.request import ReproductionRequest
 from idiolect.reproduction.studies.study_figures import STUDY_KINDS
 from idiolect.reproduction.tables import reproduce_table
-from idiolect.statistics.local_degradation import DELTAS
+from idiolect.statistics.degradation_between_rounds import DELTAS
 
 __all__ = ["Reproduction", "ids", "reproduce"]
 

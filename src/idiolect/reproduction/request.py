@@ -8,7 +8,7 @@ from typing import Any
 
 from idiolect.errors import unknown_name
 from idiolect.experiments.spec import Experiment
-from idiolect.options import with_options
+from idiolect.option_parsing import with_options
 from idiolect.reproduction.papers import MetricReading
 from idiolect.reproduction.quick_experiment import QUICK_NOTE, quick_experiment, quick_reading
 from idiolect.reproduction.scenarios import find_scenario

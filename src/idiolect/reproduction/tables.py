@@ -19,7 +19,7 @@ from idiolect.experiments.campaign import RunOutcome, RunRequest, run_campaign
 from idiolect.experiments.execution import Execution
 from idiolect.experiments.setting import prepare
 from idiolect.experiments.spec import Experiment
-from idiolect.options import with_options
+from idiolect.option_parsing import with_options
 from idiolect.reproduction.compared_number import ORACLE, ComparedNumber, selection_rule
 from idiolect.reproduction.papers import MetricReading, PaperTable, TableCell
 from idiolect.reproduction.papers.metric_reading import read_values

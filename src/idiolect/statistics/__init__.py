@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from idiolect.statistics.bootstrap import Interval, Resampling, bootstrap_interval, intervals
 from idiolect.statistics.choice import Chosen, best_and_last, best_round, best_setting, pick
+from idiolect.statistics.client_means import Window, end_mean, personalisation, tradeoff, window_mean
 from idiolect.statistics.client_tables import (
     ChangeHistogram,
     Groups,
@@ -19,8 +20,8 @@ from idiolect.statistics.client_tables import (
     teacher_rounds,
     user_table,
 )
+from idiolect.statistics.degradation_between_rounds import before_and_after, degradation
 from idiolect.statistics.dispersion import fairer, spread, variation, worst_tenth
-from idiolect.statistics.local_degradation import before_and_after, degradation
 from idiolect.statistics.measurements import (
     client_scores,
     curve,
@@ -30,7 +31,6 @@ from idiolect.statistics.measurements import (
     server_curve,
 )
 from idiolect.statistics.mixing_profile import alpha_profile
-from idiolect.statistics.personalisation import Window, end_mean, personalisation, tradeoff, window_mean
 from idiolect.statistics.target_cost import Cost, cost_to_target, round_of_target
 
 if TYPE_CHECKING:

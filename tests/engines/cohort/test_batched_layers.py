@@ -10,7 +10,7 @@ from torch.func import functional_call, grad, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from idiolect.engines.cohort import convolution
-from idiolect.engines.cohort.batched_layers import BatchedLayers
+from idiolect.engines.cohort.batched_layer_dispatch import BatchedLayers
 
 
 class Twice(nn.Module):

@@ -9,7 +9,7 @@ from torch import nn
 
 from idiolect.core import Stage, sgd
 from idiolect.engines.cohort.tracing import fingerprint
-from idiolect.engines.task import make_task
+from idiolect.engines.network_task import make_task
 from idiolect.methods import method
 from idiolect.models import build
 

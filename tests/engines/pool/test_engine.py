@@ -21,8 +21,8 @@ from idiolect.core import Batch, Program, broadcast
 from idiolect.core.trees import tree_leaves
 from idiolect.engines import CohortEngine, EngineChoice, LoopEngine, PoolEngine
 from idiolect.engines.balance import balanced_shares
+from idiolect.engines.client_packing import BATCHED
 from idiolect.engines.cohort.cpu.traced_stages import MANY_ROUNDS, TracedStages
-from idiolect.engines.packing import BATCHED
 from idiolect.engines.worker_calls import TRIES, batches_well
 from idiolect.errors import UserError
 from idiolect.experiments import Experiment, Simulation

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from idiolect.core import Batch, Context, Program, Stage, State
 from idiolect.core.trees import Form, flatten, tree_map, unflatten
-from idiolect.engines.workload import Workload
+from idiolect.engines.device_data import Workload
 
 __all__ = [
     "ClientBlock",

@@ -16,14 +16,14 @@ from typing import TypeVar
 import torch
 
 from idiolect.core import Program, ServerState, Tree
+from idiolect.engines.client_packing import BATCHED_LAYERS, Packing
 from idiolect.engines.cohort.cpu.traced_stages import MANY_ROUNDS, TracedStages
 from idiolect.engines.cohort.cuda.compiled_stages import BACKENDS, CompiledStages, warn_slower
 from idiolect.engines.contract import Logits, Outcome
+from idiolect.engines.device_data import Workload
 from idiolect.engines.evaluation import evaluate_group
 from idiolect.engines.loop import LoopEngine
-from idiolect.engines.packing import BATCHED_LAYERS, Packing
 from idiolect.engines.stages import round_of_group, settle_group
-from idiolect.engines.workload import Workload
 from idiolect.errors import UserError, refuse_unknown_choice
 from idiolect.federation import Store
 

@@ -20,7 +20,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from idiolect.core import Clock, Context, Program, Stage, State, Tree
 from idiolect.core.trees import Form, flatten, tree_leaves, tree_map, unflatten
-from idiolect.engines.packing import BATCHED_LAYERS, Lift, advance, hook_of
+from idiolect.engines.client_packing import BATCHED_LAYERS, Lift, advance, hook_of
 
 __all__ = [
     "ProgramKeys",

@@ -20,9 +20,9 @@ from idiolect.core.trees import Rows, tree_leaves, tree_map
 from idiolect.engines.cohort.engine import CohortEngine
 from idiolect.engines.contract import Logits, Outcome
 from idiolect.engines.cpu_tuning import keep_freed_memory
+from idiolect.engines.device_data import Workload
 from idiolect.engines.pool.worker import ComingRound, PoolWorker, WorkerData, WorkerTask, start_worker
 from idiolect.engines.worker_calls import TRIES, EngineCall, batches_well, shares_for
-from idiolect.engines.workload import Workload
 from idiolect.errors import UserError
 from idiolect.federation import ByClient, Store
 

@@ -23,11 +23,11 @@ import torch
 from idiolect.core import Clock, Program
 from idiolect.engines.cohort.engine import CohortEngine
 from idiolect.engines.cpu_tuning import tune_for_one_core, yield_to_waker
+from idiolect.engines.device_data import Workload
 from idiolect.engines.loop import LoopEngine
 from idiolect.engines.pool.fork_server import ForkServer, fork_server
 from idiolect.engines.pool.shared_memory import Mailbox, Parcel, file_behind, mapped, shared_copy
 from idiolect.engines.worker_calls import EngineCall, answer, answer_or_error, worker_engine
-from idiolect.engines.workload import Workload
 from idiolect.errors import UserError
 from idiolect.federation import ByClient
 

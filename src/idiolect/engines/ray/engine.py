@@ -24,6 +24,7 @@ from idiolect.core import Program, ServerState, Tree
 from idiolect.core.trees import flatten, tree_leaves
 from idiolect.engines.balance import shares_by_owner
 from idiolect.engines.contract import Logits, Outcome
+from idiolect.engines.device_data import Workload
 from idiolect.engines.numpy_trees import copied_tensors, to_arrays
 from idiolect.engines.ray.messages import (
     KeptRow,
@@ -42,7 +43,6 @@ from idiolect.engines.ray.messages import (
 from idiolect.engines.ray.residence import LedgerEntry, ResidentRows, RowLedger
 from idiolect.engines.ray.workers import RayWorkers
 from idiolect.engines.worker_calls import TRIES, EngineCall, amounts
-from idiolect.engines.workload import Workload
 from idiolect.errors import UserError
 from idiolect.federation import Store
 

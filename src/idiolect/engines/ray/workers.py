@@ -20,6 +20,7 @@ from idiolect.core.trees import any_nan, tree_leaves, tree_map
 from idiolect.engines.balance import measured_speed
 from idiolect.engines.cohort.engine import CohortEngine
 from idiolect.engines.cpu_tuning import tune_for_one_core
+from idiolect.engines.device_data import Workload
 from idiolect.engines.loop import LoopEngine
 from idiolect.engines.numpy_trees import to_arrays, to_tensors
 from idiolect.engines.ray.messages import (
@@ -36,7 +37,6 @@ from idiolect.engines.ray.messages import (
     private_of,
 )
 from idiolect.engines.worker_calls import answer, answer_or_error, worker_engine
-from idiolect.engines.workload import Workload
 from idiolect.errors import UserError
 from idiolect.version import __version__
 

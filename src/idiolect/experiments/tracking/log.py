@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from idiolect.errors import UserError, refuse_unknown_choice
-from idiolect.experiments.simulation import Simulation
+from idiolect.experiments.simulated_clients import Simulation
 
 __all__ = ["TRACKERS", "Log", "Tracker", "open_log"]
 

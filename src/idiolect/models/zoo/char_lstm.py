@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from torch import nn
 
+from idiolect.models.feedforward_builder import ImageDoesNotFit
 from idiolect.models.lstm import LSTM, LastStep
 from idiolect.models.net import Net
-from idiolect.models.stack import ImageDoesNotFit
-from idiolect.models.unit import Unit
+from idiolect.models.sharing_unit import Unit
 
 __all__ = ["char_lstm"]
 

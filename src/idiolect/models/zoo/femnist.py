@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from torch import nn
 
+from idiolect.models.feedforward_builder import Convolution, stack
 from idiolect.models.net import Net
-from idiolect.models.stack import Convolution, stack
-from idiolect.models.unit import Unit
+from idiolect.models.sharing_unit import Unit
 
 __all__ = ["femnistnet", "leaf_cnn"]
 

@@ -10,8 +10,8 @@ the framework's default is the default here.
 
 from __future__ import annotations
 
+from idiolect.models.feedforward_builder import Convolution, stack
 from idiolect.models.net import Net
-from idiolect.models.stack import Convolution, stack
 
 __all__ = ["lenet5", "lenet_2d", "lenet_bn", "lenet_fedrepo", "lenet_map"]
 

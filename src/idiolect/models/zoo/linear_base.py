@@ -20,7 +20,7 @@ from torch import nn
 from idiolect.errors import UserError, refuse_unknown_choice
 from idiolect.models.batch_context import BatchContext
 from idiolect.models.net import Net
-from idiolect.models.unit import Unit
+from idiolect.models.sharing_unit import Unit
 from idiolect.models.zoo.mobilenet import mobilenet_v1
 from idiolect.models.zoo.resnet import resnet34
 

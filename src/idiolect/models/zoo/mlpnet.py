@@ -11,8 +11,8 @@ the proxies. The authors initialise by the scheme `map`; the framework's default
 from __future__ import annotations
 
 from idiolect.errors import UserError
+from idiolect.models.feedforward_builder import stack
 from idiolect.models.net import Net
-from idiolect.models.stack import stack
 
 __all__ = ["mlpnet"]
 

@@ -16,9 +16,9 @@ from __future__ import annotations
 from torch import nn
 
 from idiolect.errors import UserError
-from idiolect.models.batchnorm import MaskedBatchNorm
+from idiolect.models.masked_batchnorm import MaskedBatchNorm
 from idiolect.models.net import Net
-from idiolect.models.unit import Unit
+from idiolect.models.sharing_unit import Unit
 
 __all__ = ["mobilenet_v1"]
 

@@ -11,8 +11,8 @@ linear one.
 
 from __future__ import annotations
 
+from idiolect.models.feedforward_builder import Convolution, stack
 from idiolect.models.net import Net
-from idiolect.models.stack import Convolution, stack
 
 __all__ = ["persfl_cnn", "persfl_dnn"]
 

@@ -20,9 +20,9 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from idiolect.errors import refuse_unknown_choice
-from idiolect.models.batchnorm import MaskedBatchNorm
+from idiolect.models.masked_batchnorm import MaskedBatchNorm
 from idiolect.models.net import Net
-from idiolect.models.unit import Unit
+from idiolect.models.sharing_unit import Unit
 
 __all__ = ["Residual", "resnet20", "resnet34", "resnet56"]
 

@@ -12,8 +12,8 @@ layer.
 
 from __future__ import annotations
 
+from idiolect.models.feedforward_builder import Convolution, ImageDoesNotFit, stack
 from idiolect.models.net import Net
-from idiolect.models.stack import Convolution, ImageDoesNotFit, stack
 
 __all__ = ["superfed_cnn"]
 

@@ -9,8 +9,8 @@ framework's default is the default here.
 
 from __future__ import annotations
 
+from idiolect.models.feedforward_builder import Convolution, stack
 from idiolect.models.net import Net
-from idiolect.models.stack import Convolution, stack
 
 __all__ = ["tfcnn", "tfcnn_fc", "tfcnn_tf"]
 

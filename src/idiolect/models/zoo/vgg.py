@@ -9,8 +9,8 @@ MAP's authors initialise by the scheme `map`; the framework's default is the def
 
 from __future__ import annotations
 
+from idiolect.models.feedforward_builder import Convolution, stack
 from idiolect.models.net import Net
-from idiolect.models.stack import Convolution, stack
 
 __all__ = ["vgg8", "vgg8_bn", "vgg11", "vgg11_fc", "vgg16_bn"]
 

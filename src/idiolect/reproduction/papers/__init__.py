@@ -2,7 +2,7 @@
 
 from idiolect.reproduction.papers.catalogue import figure, figures, papers, table, tables
 from idiolect.reproduction.papers.metric_reading import MetricReading
-from idiolect.reproduction.papers.published_results import (
+from idiolect.reproduction.papers.paper_tables_and_figures import (
     FIGURE_KINDS,
     FigureLine,
     FigureNumber,

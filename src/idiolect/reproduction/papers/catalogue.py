@@ -13,7 +13,7 @@ from typing import Any
 
 from idiolect.errors import unknown_name
 from idiolect.reproduction.papers.metric_reading import READING_KEYS, MetricReading
-from idiolect.reproduction.papers.published_results import (
+from idiolect.reproduction.papers.paper_tables_and_figures import (
     FIGURE_KINDS,
     FigureLine,
     FigureNumber,

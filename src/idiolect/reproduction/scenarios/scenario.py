@@ -10,7 +10,7 @@ from idiolect.errors import UserError
 from idiolect.experiments.spec import Experiment
 from idiolect.methods.catalogue import METHODS, identifier
 from idiolect.methods.method_text import beyond_defaults
-from idiolect.options import parse_call, split_outside_brackets, write_call
+from idiolect.option_parsing import parse_call, split_outside_brackets, write_call
 
 __all__ = ["ORIGINS", "SETTINGS", "Scenario", "SettingLayer"]
 

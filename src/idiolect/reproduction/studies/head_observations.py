@@ -7,7 +7,7 @@ from torch import Tensor
 
 from idiolect.evaluation import proxy_diagnostics
 from idiolect.records import NO_CLIENT, RowBuffer, RowKind
-from idiolect.reproduction.studies.study import Study
+from idiolect.reproduction.studies.head_study import Study
 
 __all__ = ["DISTANCES", "observe_epoch", "observe_features", "target_name"]
 

@@ -15,7 +15,7 @@ from idiolect.reproduction.pictures import write_figure_files
 from idiolect.reproduction.reproduction_result import Reproduction, write_reproduction
 from idiolect.reproduction.request import ReproductionRequest, refuse_unknown_names
 from idiolect.reproduction.studies.head_observations import DISTANCES
-from idiolect.reproduction.studies.study import FigureStudy, studies_of
+from idiolect.reproduction.studies.head_study import FigureStudy, studies_of
 from idiolect.reproduction.studies.training import run_study
 
 __all__ = ["STUDY_KINDS", "reproduce_study_figure"]

@@ -40,7 +40,7 @@ from idiolect.data import Dataset, load
 from idiolect.engines import EngineChoice, LoopEngine
 from idiolect.evaluation import accumulated_gradient_norms
 from idiolect.experiments.execution import Execution
-from idiolect.experiments.progress import Watcher
+from idiolect.experiments.progress_watcher import Watcher
 from idiolect.experiments.setting import Inputs, Setting, assemble
 from idiolect.experiments.spec import Experiment
 from idiolect.federation import SplitRules, federate
@@ -58,7 +58,7 @@ from idiolect.records import (
     spec_hash,
 )
 from idiolect.reproduction.studies.head_observations import observe_epoch, observe_features
-from idiolect.reproduction.studies.study import Study
+from idiolect.reproduction.studies.head_study import Study
 
 __all__ = ["Epoch", "StudyFederation", "run_study"]
 

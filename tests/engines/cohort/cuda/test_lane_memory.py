@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from idiolect.engines.cohort.cuda.lanes import LaneMemory
+from idiolect.engines.cohort.cuda.lane_assignment import LaneMemory
 
 KINDS = [
     (torch.Size([]), torch.float64),

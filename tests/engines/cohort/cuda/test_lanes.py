@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from idiolect.engines.cohort.cuda.lanes import Layout, assign, choose_layout
+from idiolect.engines.cohort.cuda.lane_assignment import Layout, assign, choose_layout
 
 LAYOUTS = [Layout(n_lanes, apart) for n_lanes in (1, 2, 3, 7, 12) for apart in (False, True)]
 

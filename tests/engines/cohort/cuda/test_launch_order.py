@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from idiolect.engines.cohort.cuda.cuda_graphs import GRAPH_STEPS, launch_order
-from idiolect.engines.cohort.cuda.lanes import Job
-from idiolect.engines.cohort.cuda.stage_plan import LaneGroup
+from idiolect.engines.cohort.cuda.lane_assignment import Job
+from idiolect.engines.cohort.cuda.lane_batch_plans import LaneGroup
 
 
 def plan(number: int, *starts: int, n_steps: int) -> LaneGroup:

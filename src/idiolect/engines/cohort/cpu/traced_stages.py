@@ -17,6 +17,7 @@ from torch import Tensor, fx
 
 from idiolect.core import Batch, Context, Program, Stage, State, Tree
 from idiolect.core.trees import flatten, unflatten
+from idiolect.engines.client_packing import BATCHED, Feed, Packing
 from idiolect.engines.cohort.batches import (
     ClientBlock,
     CohortBatches,
@@ -42,8 +43,7 @@ from idiolect.engines.cohort.tracing import (
     trace,
     traced_or_none,
 )
-from idiolect.engines.packing import BATCHED, Feed, Packing
-from idiolect.engines.workload import Workload
+from idiolect.engines.device_data import Workload
 
 __all__ = ["MANY_ROUNDS", "TracedStages", "reads_keys", "trace_step", "tracing_pays"]
 

@@ -21,14 +21,14 @@ from torch import Tensor, fx
 
 from idiolect.core import Context, Program, Stage, State
 from idiolect.core.trees import flatten, unflatten
+from idiolect.engines.client_packing import BATCHED_LAYERS, Packing
 from idiolect.engines.cohort.batches import padded_feed
 from idiolect.engines.cohort.cuda.cuda_graphs import Replay
-from idiolect.engines.cohort.cuda.lanes import copy_all
-from idiolect.engines.cohort.cuda.stage_plan import Planner, StagePlan
+from idiolect.engines.cohort.cuda.lane_assignment import copy_all
+from idiolect.engines.cohort.cuda.lane_batch_plans import Planner, StagePlan
 from idiolect.engines.cohort.cuda.traced_step import TracedStep, trace_step_on_lanes
 from idiolect.engines.cohort.tracing import ProgramKeys, TracedHooks, fingerprint, traced_or_none
-from idiolect.engines.packing import BATCHED_LAYERS, Packing
-from idiolect.engines.workload import Workload
+from idiolect.engines.device_data import Workload
 
 __all__ = [
     "BACKENDS",

@@ -22,10 +22,10 @@ from torch import Tensor
 
 from idiolect.core.trees import tree_leaves
 from idiolect.engines.cohort.cuda.kernels import HAS_TRITON
-from idiolect.engines.cohort.cuda.lanes import Job, LaneMemory, copy_all
-from idiolect.engines.cohort.cuda.stage_plan import LaneGroup, StagePlan, StepShape
+from idiolect.engines.cohort.cuda.lane_assignment import Job, LaneMemory, copy_all
+from idiolect.engines.cohort.cuda.lane_batch_plans import LaneGroup, StagePlan, StepShape
 from idiolect.engines.cohort.cuda.traced_step import TracedStep
-from idiolect.engines.workload import Workload
+from idiolect.engines.device_data import Workload
 
 __all__ = ["GRAPH_STEPS", "BatchCopier", "BatchTable", "Replay", "launch_order"]
 

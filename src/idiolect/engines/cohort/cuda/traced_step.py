@@ -13,11 +13,11 @@ from torch import Tensor, fx
 
 from idiolect.core import Batch, Context, Program, Stage, State
 from idiolect.core.trees import Form, flatten, tree_leaves, tree_map
-from idiolect.engines.cohort.cuda.lanes import on_lanes
-from idiolect.engines.cohort.cuda.stage_plan import StagePlan
+from idiolect.engines.client_packing import BATCHED_LAYERS
+from idiolect.engines.cohort.cuda.lane_assignment import on_lanes
+from idiolect.engines.cohort.cuda.lane_batch_plans import StagePlan
 from idiolect.engines.cohort.tracing import RoundInputs, stage_step, trace
-from idiolect.engines.packing import BATCHED_LAYERS
-from idiolect.engines.workload import Workload
+from idiolect.engines.device_data import Workload
 
 __all__ = ["InputRole", "StepGraph", "TracedStep", "step_graph", "trace_step_on_lanes"]
 

@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from idiolect.engines.cohort.cuda.kernels.overlap import follow, overlap
+from idiolect.engines.cohort.cuda.kernels.dependent_launch import follow, overlap
 
 __all__ = ["copy_batch"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from idiolect.options import parse_call
+from idiolect.option_parsing import parse_call
 from idiolect.reproduction.scenarios import find_scenario
 
 __all__ = ["FigureStudy", "Study", "studies_of"]

@@ -12,10 +12,10 @@ from torch.func import grad_and_value, vmap
 from idiolect.core import Batch, Context, Flats, Program, ServerState, Stage, State, Tree
 from idiolect.core.gradient import Differentiate, Objective
 from idiolect.core.trees import Rows, stack, tree_leaves, tree_map, with_leaves
-from idiolect.engines.cohort.batched_layers import BatchedLayers
+from idiolect.engines.cohort.batched_layer_dispatch import BatchedLayers
 from idiolect.engines.cohort.batches import padded_feed
+from idiolect.engines.device_data import Workload
 from idiolect.engines.numpy_trees import aligned
-from idiolect.engines.workload import Workload
 
 __all__ = ["BATCHED", "BATCHED_LAYERS", "SINGLE", "Feed", "Lift", "Packing", "advance", "hook_of"]
 

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from idiolect.errors import UserError
 from idiolect.records import Run, write_atomically
 from idiolect.reports.figures.style import COLOURS, DARK_COLOURS
-from idiolect.reports.page.document import as_json, page_data
+from idiolect.reports.page.page_data import as_json, page_data
 from idiolect.reports.summary_table import EXPLANATION, plain_rows, summarise
 
 __all__ = ["MOST_BYTES", "page_html", "write_page"]

@@ -19,7 +19,7 @@ from idiolect.errors import UserError, unknown_name
 from idiolect.experiments.parameter_grids import combinations
 from idiolect.experiments.spec import Experiment
 from idiolect.methods.catalogue import identifier
-from idiolect.options import literal_or_text, split_outside_brackets, with_options
+from idiolect.option_parsing import literal_or_text, split_outside_brackets, with_options
 
 __all__ = ["Axis", "Trial", "parse_axis", "trials_of"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from idiolect.experiments.execution import Execution
-from idiolect.experiments.progress import Watcher
+from idiolect.experiments.progress_watcher import Watcher
 from idiolect.experiments.setting import Setting
 from idiolect.federation import (
     Demand,

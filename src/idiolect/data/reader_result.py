@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 from idiolect.data.dataset import Array
 
-__all__ = ["FileContent", "Part"]
+__all__ = ["Part", "ReaderResult"]
 
 Part = tuple[Array, Array, dict[str, str]]  # rows, labels, sha256 of each file read
 
 
-class FileContent(NamedTuple):
+class ReaderResult(NamedTuple):
     """The arrays of a `Dataset`, and what its manifest records about the files.
 
     Args:

@@ -14,9 +14,7 @@ from idiolect.core.trees import Rows, any_nan, count_scalars, stack
 from idiolect.engines import Engine, Outcome, PrivateRows
 from idiolect.engines.cpu_tuning import threads_for
 from idiolect.evaluation import Scores
-from idiolect.experiments.newcomers import join
-from idiolect.experiments.round import FederatedRun, FollowUpTasks, broken_rows, refuse_broken
-from idiolect.experiments.scoring import (
+from idiolect.experiments.client_scoring import (
     ClientScores,
     NewcomerScores,
     remarks_of,
@@ -24,8 +22,10 @@ from idiolect.experiments.scoring import (
     score_newcomers,
     score_outcomes,
 )
+from idiolect.experiments.newcomers import join
+from idiolect.experiments.round import FederatedRun, FollowUpTasks, broken_rows, refuse_broken
 from idiolect.experiments.setting import Setting
-from idiolect.federation import ByClient, Members, Store
+from idiolect.federation import ByClient, ClientSet, Store
 
 __all__ = ["SimulatedClients", "Simulation"]
 
@@ -47,10 +47,10 @@ class SimulatedClients:
     engine: Engine
     store: PrivateRows
     joined: bool = False
-    selected: Members = field(init=False)
+    selected: ClientSet = field(init=False)
 
     def __post_init__(self) -> None:
-        self.selected = Members(self.setting.federation.population)
+        self.selected = ClientSet(self.setting.federation.population)
 
     def train(
         self, program: Program, sent: ServerState, cohort: list[int], observe: bool
@@ -89,7 +89,7 @@ class SimulatedClients:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self.store.restore(state["private"])
-        self.selected = Members.from_bits(self.setting.federation.population, state["selected"].numpy())
+        self.selected = ClientSet.from_bits(self.setting.federation.population, state["selected"].numpy())
         self.joined = bool(state["ended"])
 
     def everyone(self) -> Iterator[tuple[list[int], Mapping[int, Tree]]]:
@@ -195,7 +195,7 @@ class Simulation(FederatedRun[SimulatedClients]):
         return self.participants.store
 
     @property
-    def selected(self) -> Members:
+    def selected(self) -> ClientSet:
         return self.participants.selected
 
 

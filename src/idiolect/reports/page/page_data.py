@@ -13,12 +13,12 @@ from idiolect import statistics
 from idiolect.errors import UserError
 from idiolect.records import Run
 from idiolect.reports.figures.clients import teachers_data
-from idiolect.reports.figures.degradation import degradation_data
+from idiolect.reports.figures.degradation_between_rounds import degradation_data
 from idiolect.reports.figures.learning_curves import targets_data
 from idiolect.reports.figures.mixing_profile import profile_data
 from idiolect.reports.figures.ranks import ranks_data
 from idiolect.reports.figures.style import COLOURS, LINES, MARKERS
-from idiolect.reports.page.scores import costs_part, measured_part
+from idiolect.reports.page.metric_numbers import costs_part, measured_part
 from idiolect.reports.run_groups import SCENE, flat, group_runs
 from idiolect.reports.summary_table import notes_of
 from idiolect.statistics import Groups, headline, higher_is_better

@@ -12,10 +12,10 @@ from typing import NamedTuple
 from torch import nn
 
 from idiolect.errors import UserError
-from idiolect.models.batchnorm import MaskedBatchNorm
 from idiolect.models.dropout import PlannedDropout
+from idiolect.models.masked_batchnorm import MaskedBatchNorm
 from idiolect.models.net import Net
-from idiolect.models.unit import Unit
+from idiolect.models.sharing_unit import Unit
 
 __all__ = ["Convolution", "ImageDoesNotFit", "stack"]
 

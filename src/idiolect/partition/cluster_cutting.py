@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from idiolect.errors import UserError
 from idiolect.partition.client_sampling import draw_clients
-from idiolect.partition.label_pool import LabelPool
+from idiolect.partition.labelled_rows import LabelPool
 from idiolect.partition.option_checks import check_whole
 from idiolect.partition.partition import Partition, RowNumbers
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from idiolect.bench.machine import cores
+from idiolect.bench.machine_peaks import cores
 from idiolect.bench.memory import PeakMemory
 from idiolect.bench.worker_protocol import Failed, WorkerProcess
 from idiolect.bench.workloads import BenchCell

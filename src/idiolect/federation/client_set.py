@@ -7,15 +7,15 @@ from collections.abc import Iterable, Iterator, Set
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Members"]
+__all__ = ["ClientSet"]
 
 
-class Members(Set[int]):
+class ClientSet(Set[int]):
     """Clients that were added; none can be removed.
 
-    >>> members = Members(10, [3])
+    >>> members = ClientSet(10, [3])
     >>> members.add([1, 3])
-    >>> list(members), Members.from_bits(10, members.bits()) == {1, 3}
+    >>> list(members), ClientSet.from_bits(10, members.bits()) == {1, 3}
     ([1, 3], True)
     """
 
@@ -24,7 +24,7 @@ class Members(Set[int]):
         self.add(clients)
 
     @classmethod
-    def from_bits(cls, population: int, bits: NDArray[np.uint8]) -> Members:
+    def from_bits(cls, population: int, bits: NDArray[np.uint8]) -> ClientSet:
         return cls(population, np.flatnonzero(np.unpackbits(bits, count=population)).tolist())
 
     def add(self, clients: Iterable[int]) -> None:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
 
-from idiolect.bench.machine import cores, describe_machine
-from idiolect.bench.measurement import BenchRow, Peer, measure, rows_of
+from idiolect.bench.interleaved_measurement import BenchRow, Peer, measure, rows_of
+from idiolect.bench.machine_peaks import cores, describe_machine
 from idiolect.bench.plain_loops import plain_method
 from idiolect.bench.report import Report, lines_of
 from idiolect.bench.roofline import Peaks

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from idiolect.deploy.configuration import DeploymentPlan, SiteEntry
 from idiolect.deploy.keys import public_key
-from idiolect.deploy.messages import MESSAGE_TYPE, OpenedMessage, from_record, sign, to_record, verify
+from idiolect.deploy.signed_messages import MESSAGE_TYPE, OpenedMessage, from_record, sign, to_record, verify
 from idiolect.errors import UserError
 
 __all__ = ["ConnectedSites", "Replies", "SiteConnection"]

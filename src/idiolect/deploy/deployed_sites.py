@@ -15,14 +15,14 @@ import torch
 from idiolect.core import Messages, Program, ServerState, broadcast
 from idiolect.core.trees import stack, tree_leaves
 from idiolect.deploy.configuration import Deployment, SiteEntry
-from idiolect.deploy.connection import Replies, SiteConnection
 from idiolect.deploy.private_store import END, JOIN, MERGED, TRAINED, Position
 from idiolect.deploy.progress import DeploymentProgress
+from idiolect.deploy.site_requests import Replies, SiteConnection
 from idiolect.deploy.tensor_names import UnexpectedTensors, flatten, unflatten
 from idiolect.errors import UserError
 from idiolect.evaluation import Scores
+from idiolect.experiments.client_scoring import ClientScores, NewcomerScores, concatenate
 from idiolect.experiments.round import FollowUpTasks
-from idiolect.experiments.scoring import ClientScores, NewcomerScores, concatenate
 from idiolect.experiments.setting import Setting
 
 __all__ = ["DeployedSites"]

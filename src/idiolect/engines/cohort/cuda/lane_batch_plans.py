@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from idiolect.core import Program, Stage
-from idiolect.engines.cohort.cuda.lanes import Job, Layout, assign, choose_layout
-from idiolect.engines.workload import Workload, sent
+from idiolect.engines.cohort.cuda.lane_assignment import Job, Layout, assign, choose_layout
+from idiolect.engines.device_data import Workload, sent
 from idiolect.federation import BatchPlan
 
 __all__ = ["LaneGroup", "Planner", "StagePlan", "StepShape"]

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from idiolect.models.batchnorm import MaskedBatchNorm
 from idiolect.models.dropout import PlannedDropout
+from idiolect.models.masked_batchnorm import MaskedBatchNorm
 
 __all__ = ["Unit"]
 

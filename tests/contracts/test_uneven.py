@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from idiolect.core import UPLOAD, Batch, Part, Tree, View, broadcast, chain
-from idiolect.engines import CohortEngine, LoopEngine, PoolEngine, Workload
+from idiolect.engines import CohortEngine, LoopEngine, PoolEngine, Workload, client_packing
 from idiolect.engines.cohort.cpu.traced_stages import MANY_ROUNDS, TracedStages
 from idiolect.engines.contract import Outcome
 from idiolect.engines.worker_calls import EngineCall, amounts, worker_engine

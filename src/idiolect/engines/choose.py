@@ -26,19 +26,7 @@ from idiolect.federation import Federation
 __all__ = ["ENGINES", "EngineChoice", "choose_engine", "place", "start_early"]
 
 
-def _ray(work: Workload, **options: Any) -> Engine:
-    """Makes the engine ``ray``, whose package is imported here because it needs Ray."""
-    _require_ray()
-    engine: Engine = import_module("idiolect.engines.ray").RayEngine(work, **options)
-    return engine
-
-
-ENGINES: dict[str, Callable[..., Engine]] = {
-    "loop": LoopEngine,
-    "cohort": CohortEngine,
-    "pool": PoolEngine,
-    "ray": _ray,
-}
+Say = Callable[[str], None]
 WITH_WORKERS = ("pool", "ray")
 
 
@@ -101,6 +89,24 @@ class EngineChoice(NamedTuple):
         return self._replace(engine="loop", reason=f"the model cannot be batched: {cannot_batch}")
 
 
+def _ray(choice: EngineChoice, work: Workload, say: Say) -> Engine:
+    """Makes the engine ``ray``, whose package is imported here because it needs Ray."""
+    _require_ray()
+    options = {"address": choice.ray_address, "gpus_per_worker": choice.gpus_per_worker}
+    engine: Engine = import_module("idiolect.engines.ray").RayEngine(
+        work, workers=choice.workers, say=say, **options
+    )
+    return engine
+
+
+ENGINES: dict[str, Callable[[EngineChoice, Workload, Say], Engine]] = {
+    "loop": lambda choice, work, say: LoopEngine(work),
+    "cohort": lambda choice, work, say: CohortEngine(work),
+    "pool": lambda choice, work, say: PoolEngine(work, workers=choice.workers, say=say),
+    "ray": _ray,
+}
+
+
 def place(
     engine: str,
     device: str,
@@ -155,20 +161,13 @@ def start_early(choice: EngineChoice) -> None:
         fork_server()
 
 
-def choose_engine(
-    choice: EngineChoice, work: Workload, say: Callable[[str], None] = lambda sentence: None
-) -> Engine:
+def choose_engine(choice: EngineChoice, work: Workload, say: Say = lambda sentence: None) -> Engine:
     """Makes the engine of a choice.
 
     Args:
         say: is told what the user should know, such as a worker that was replaced.
     """
-    if choice.engine == "pool":
-        return PoolEngine(work, workers=choice.workers, say=say)
-    if choice.engine == "ray":
-        options = {"address": choice.ray_address, "gpus_per_worker": choice.gpus_per_worker}
-        return _ray(work, workers=choice.workers, say=say, **options)
-    return ENGINES[choice.engine](work)
+    return ENGINES[choice.engine](choice, work, say)
 
 
 def _on_ray(device: str) -> EngineChoice:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from idiolect.core import Batch
-from idiolect.engines import ENGINES, CohortEngine, Engine
+from idiolect.engines import CohortEngine, Engine
 from idiolect.engines.cohort.cpu.traced_stages import MANY_ROUNDS
 from idiolect.engines.worker_calls import worker_engine
 from idiolect.errors import UserError
@@ -35,7 +35,9 @@ CASES = [
 
 
 def on_ray(setting: Setting, workers: int = 2, **options: Any) -> Engine:
-    return ENGINES["ray"](setting.work, workers=workers, **options)
+    from idiolect.engines.ray import RayEngine  # noqa: PLC0415 - needs Ray
+
+    return RayEngine(setting.work, workers=workers, **options)
 
 
 @pytest.mark.parametrize(("name", "workers"), CASES)

@@ -67,3 +67,12 @@ def test_run_of_an_execution_is_that_of_its_keywords(tiny, tmp_path):
     same = run(tiny, engine="loop", device="cpu", out=tmp_path / "b", notes=["of the test"])
     assert made.rows.equals(same.rows) and made.manifest["notes"] == same.manifest["notes"]
     assert "of the test" in made.manifest["notes"]
+
+
+def test_one_tracker_may_be_given_as_a_word():
+    assert Execution(engine="loop", log="tensorboard").log == ("tensorboard",)
+
+
+def test_execution_of_another_kind_is_refused():
+    with pytest.raises(UserError, match="execution must be an Execution, got 'loop'"):
+        split_keywords("loop", {})

@@ -72,7 +72,8 @@ class Execution:
         if self.store_cache is not None:
             refuse_outside("store_cache", self.store_cache, 0)
         for name in ("log", "notes"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
+            given = getattr(self, name)
+            object.__setattr__(self, name, (given,) if isinstance(given, str) else tuple(given))
         for tracker in self.log:
             refuse_unknown_choice("log", tracker, TRACKERS)
         self.engine_choice()
@@ -101,6 +102,8 @@ def split_keywords(
     Raises:
         UserError: a keyword is a field of neither.
     """
+    if execution is not None and not isinstance(execution, Execution):
+        raise UserError(f"execution must be an Execution, got {execution!r}; write Execution(engine=...)")
     settings = {key: value for key, value in keywords.items() if key not in FIELDS}
     known = {field.name for field in dataclasses.fields(Experiment)}
     for key in settings:

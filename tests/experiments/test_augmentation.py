@@ -11,7 +11,7 @@ import torch
 from idiolect.core import Batch, Context, Stage, broadcast
 from idiolect.core.measures import validation
 from idiolect.data import Dataset
-from idiolect.engines import ENGINES, EngineChoice, make_task
+from idiolect.engines import EngineChoice, LoopEngine, choose_engine, make_task
 from idiolect.engines.client_packing import SINGLE
 from idiolect.engines.evaluation import evaluate_group
 from idiolect.errors import UserError
@@ -54,7 +54,9 @@ def bars(monkeypatch: pytest.MonkeyPatch) -> Experiment:
 
 def play(experiment: Experiment, engine: str) -> Simulation:
     setting = prepare(experiment, EngineChoice(engine, "cpu", "as asked"))
-    simulation = Simulation.start(setting, ENGINES[engine](setting.work))
+    simulation = Simulation.start(
+        setting, choose_engine(EngineChoice(engine, "cpu", "as asked"), setting.work)
+    )
     try:
         for _ in range(experiment.rounds):
             simulation.advance()
@@ -108,7 +110,7 @@ def test_teacher_and_student_of_a_step_see_one_view(bars):
 
     setting = replace(setting, task=setting.task._replace(forward=recording))
     sent, work = broadcast(setting.method, setting.first_server()), setting.work
-    ENGINES["loop"](work).round(setting.program(1), sent, {0: setting.first_private(0)}, False)
+    LoopEngine(work).round(setting.program(1), sent, {0: setting.first_private(0)}, False)
     students = [x for train, x in seen if train]
     teachers = [x for train, x in seen if not train]
     assert len(students) == len(teachers) > 1

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import idiolect
-from idiolect.engines import ENGINES, EngineChoice
+from idiolect.engines import EngineChoice, choose_engine
 from idiolect.errors import UserError
 from idiolect.experiments import Silent, Simulation, prepare
 from idiolect.models.registered_models import REGISTERED
@@ -62,7 +62,9 @@ class Listener(Silent):
 
 def play(experiment, engine):
     setting = prepare(experiment, EngineChoice(engine, "cpu", "as asked"))
-    simulation = Simulation.start(setting, ENGINES[engine](setting.work))
+    simulation = Simulation.start(
+        setting, choose_engine(EngineChoice(engine, "cpu", "as asked"), setting.work)
+    )
     for _ in range(experiment.rounds):
         simulation.advance()
     simulation.finish()

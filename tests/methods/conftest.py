@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from idiolect.core import Initial, Method, Model, broadcast, derive
-from idiolect.engines import ENGINES, make_task, place, structure_of
+from idiolect.engines import EngineChoice, choose_engine, make_task, place, structure_of
 from idiolect.experiments import Experiment
 from idiolect.experiments.setting import Setting, prepare
 from idiolect.experiments.simulated_clients import Simulation
@@ -160,7 +160,7 @@ class Lab:
             task=make_task(make()),
             initial=_initial(make, experiment.seed, work.x),
         )
-        return Simulation.start(setting, ENGINES[engine](work))
+        return Simulation.start(setting, choose_engine(EngineChoice(engine, "cpu", "as asked"), work))
 
     def run(self, method: str | Method, **settings: Any) -> Trace:
         simulation = self.start(method, **settings)

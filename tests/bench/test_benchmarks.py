@@ -28,6 +28,7 @@ def test_peers_are_timed_only_where_their_work_is_the_same(change):
     assert not peers.peers_of(BenchGrid(), BenchCell(**change))
 
 
+@pytest.mark.slow
 def test_engines_of_a_checkout_are_timed_beside_these():
     """The other checkout is this one, whose models must be the same."""
     command = [sys.executable, str(ROOT / "benchmarks" / "revisions.py"), str(ROOT), *TINY]

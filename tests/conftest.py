@@ -1,4 +1,4 @@
-"""Ray on this machine, for the tests that ask for it."""
+"""Fixtures of several rooms: an experiment that runs in a blink, and Ray on this machine."""
 
 from __future__ import annotations
 
@@ -6,6 +6,24 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 
 import pytest
+
+from idiolect.experiments import Experiment
+
+
+@pytest.fixture
+def tiny() -> Experiment:
+    return Experiment(
+        dataset="synthetic(n_clients=4, samples_per_client=20, n_features=8, n_classes=3)",
+        partition="by_id",
+        clients=4,
+        model="mlpnet(hidden=8)",
+        rounds=2,
+        participation_rate=1.0,
+        local_epochs=1,
+        batch_size=8,
+        valid=0.2,
+        test=0.2,
+    )
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,10 @@ def package(tmp_path, monkeypatch):
     module._package_digest.cache_clear()
 
 
-@pytest.mark.parametrize("room", module.PACKAGES)
+ROOMS = ("core", "data", "engines", "evaluation", "experiments", "federation", "methods", "models", "parts")
+
+
+@pytest.mark.parametrize("room", ROOMS)
 def test_change_in_a_room_of_the_round_changes_the_digest(package, room, tmp_path):
     before = module.code_digest(tmp_path)
     changed = next((package / room).rglob("*.py"))

@@ -47,7 +47,7 @@ def both_splits(make_run, test: dict[int, float], valid: dict[int, float], **opt
 def test_best_round_looks_at_validation_and_reports_the_test_value(make_run):
     run = both_splits(make_run, {1: 0.2, 2: 0.9, 3: 0.4}, {1: 0.1, 2: 0.2, 3: 0.3})
     assert best_round(run) == (3, 0.4, "validated")
-    assert best_round(run, judged_on="test") == (2, 0.9, "oracle")
+    assert best_round(run, chosen_on="test") == (2, 0.9, "oracle")
 
 
 def test_best_round_without_validation_rows_is_refused_not_made_on_test(make_run):
@@ -61,4 +61,4 @@ def test_best_setting_looks_at_validation_and_says_oracle_otherwise(make_run):
         "y": [both_splits(make_run, {1: 0.8}, {1: 0.1}), both_splits(make_run, {1: 0.9}, {1: 0.2}, seed=1)],
     }
     assert best_setting(settings) == ("x", pytest.approx(0.6), "validated")
-    assert best_setting(settings, judged_on="test") == ("y", pytest.approx(0.85), "oracle")
+    assert best_setting(settings, chosen_on="test") == ("y", pytest.approx(0.85), "oracle")

@@ -41,8 +41,8 @@ def choose(choices: Sequence[Choice], valid: Scores, test: Scores) -> tuple[Scor
         if not family:
             raise UserError(f"no predictor {choice.family}...) to choose {choice.name} from")
         rules = {choice.name: valid} if valid else {}
-        for name, judged_on in (rules | {choice.oracle: test}).items():
-            picks[name] = _best(family, judged_on)
+        for name, chosen_on in (rules | {choice.oracle: test}).items():
+            picks[name] = _best(family, chosen_on)
             found[name] = test[picks[name]]
     return found, picks
 

@@ -30,27 +30,27 @@ class Chosen(NamedTuple):
     rule: str
 
 
-def pick(judged: pd.Series, reported: pd.Series, *, split: str, higher_is_better: bool = True) -> Chosen:
-    """Returns the entry of `reported` where `judged` is best, or the first of equals.
+def pick(criterion: pd.Series, reported: pd.Series, *, split: str, higher_is_better: bool = True) -> Chosen:
+    """Returns the entry of `reported` where `criterion` is best, or the first of equals.
 
     Args:
-        judged: the numbers to choose by, measured on `split`.
+        criterion: the numbers to choose by, measured on `split`.
         reported: the numbers to report, with the same index.
         split: valid, test or server; it determines the name of the rule.
     """
     refuse_unknown_choice("split", split, RULES)
-    if judged.empty:
+    if criterion.empty:
         raise UserError(f"there is nothing measured on the split {split!r} to choose by")
-    which = judged.idxmax() if higher_is_better else judged.idxmin()
+    which = criterion.idxmax() if higher_is_better else criterion.idxmin()
     return Chosen(which, float(reported[which]), RULES[split])
 
 
 def best_round(
-    run: Run, predictor: str | None = None, *, judged_on: str = "valid", metric: str = "accuracy"
+    run: Run, predictor: str | None = None, *, chosen_on: str = "valid", metric: str = "accuracy"
 ) -> Chosen:
-    """Returns a predictor's mean test value over all clients in the round that is best on the split `judged_on`."""
-    judged, reported = (curve(run, predictor, metric=metric, split=split) for split in (judged_on, "test"))
-    return pick(judged, reported, split=judged_on, higher_is_better=higher_is_better(run, metric))
+    """Returns a predictor's mean test value over all clients in the round that is best on the split `chosen_on`."""
+    criterion, reported = (curve(run, predictor, metric=metric, split=split) for split in (chosen_on, "test"))
+    return pick(criterion, reported, split=chosen_on, higher_is_better=higher_is_better(run, metric))
 
 
 def best_and_last(points: pd.Series, *, split: str = "test", higher_is_better: bool = True) -> pd.DataFrame:
@@ -68,11 +68,11 @@ def best_and_last(points: pd.Series, *, split: str = "test", higher_is_better: b
 
 
 def best_setting(
-    settings: Groups, predictor: str | None = None, *, judged_on: str = "valid", metric: str = "accuracy"
+    settings: Groups, predictor: str | None = None, *, chosen_on: str = "valid", metric: str = "accuracy"
 ) -> Chosen:
     """Returns the best of several settings of one method by its final value, mean over clients and seeds.
 
-    MAP's tables report the best of three settings on the test data; ``judged_on="test"`` does so, as an oracle.
+    MAP's tables report the best of three settings on the test data; ``chosen_on="test"`` does so, as an oracle.
     """
 
     def final(split: str) -> pd.Series:
@@ -83,4 +83,4 @@ def best_setting(
         return pd.Series({label: sum(values) / len(values) for label, values in means.items()}).dropna()
 
     better = higher_is_better(next(iter(settings.values()))[0], metric)
-    return pick(final(judged_on), final("test"), split=judged_on, higher_is_better=better)
+    return pick(final(chosen_on), final("test"), split=chosen_on, higher_is_better=better)

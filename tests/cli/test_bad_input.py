@@ -132,7 +132,12 @@ def test_unknown_command_is_refused(idiolect):
     ("words", "piece"),
     [
         (["--methods", "fedavg,fedpre"], "unknown method 'fedpre'; did you mean fedrep or fedper"),
-        (["--methods", ","], "at least one method"),
+        (["--methods", ","], "--methods ',' names no method"),
+        (["--methods", ""], "--methods '' names no method"),
+        (
+            ["--preset", "official", "--methods", "fedavg"],
+            "--preset official is of a scenario; give --scenario",
+        ),
         (["--methods", "fedavg,map(alpha=3)"], "alpha must be in [0, 1], got 3"),
         (["--methods", "fedavg,fedper(count=9)"], "the network has 3 units"),
         (["--methods", "fedavg", "--seed", "-1"], "seed must be in [0, "),
@@ -266,6 +271,12 @@ def test_odd_value_is_refused_in_one_sentence(words, idiolect, refused, small, t
 )
 def test_value_without_meaning_is_refused(words, idiolect, refused, small, tmp_path):
     refused(idiolect(*words, *small, "--out", tmp_path / "out"))
+
+
+@pytest.mark.parametrize("words", [["run"], ["run", "--method", "fedavg"], ["sweep", "--methods", "fedavg"]])
+def test_preset_without_a_scenario_is_refused(words, idiolect, refused, tmp_path):
+    answer = idiolect(*words, "--preset", "paper", "--out", tmp_path / "out")
+    refused(answer, "--preset paper is of a scenario; give --scenario NAME too")
 
 
 def test_method_given_twice_is_refused_before_its_first_run(idiolect, refused, small, tmp_path):

@@ -11,6 +11,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from idiolect.errors import UserError
 from idiolect.experiments import Execution
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "DataDir",
     "Device",
     "Json",
+    "OwnDataOptions",
     "Precision",
     "Preset",
     "ScenarioChoice",
@@ -41,6 +43,9 @@ ScenarioName = Annotated[
     str | None, typer.Option("--scenario", help="A paper's experiment; idiolect scenarios lists them.")
 ]
 Preset = Annotated[str, typer.Option(help="Preset of the scenario: paper, official or clipped.")]
+PresetIfAny = Annotated[
+    str | None, typer.Option("--preset", help="Preset of the scenario: paper, official or clipped.")
+]
 Seed = Annotated[int | None, typer.Option(help="Seed of every random draw.")]
 FirstSeed = Annotated[int, typer.Option(help="The first seed.")]
 NumberOfSeeds = Annotated[int, typer.Option(help="How many seeds.", min=1)]
@@ -74,6 +79,54 @@ Store = Annotated[
 StoreCache = Annotated[float | None, typer.Option(help="Megabytes of a disk store kept in memory.")]
 Log = Annotated[list[str], typer.Option("--log", help="Log to tensorboard or mlflow too; may be repeated.")]
 
+OwnData = Annotated[
+    Path | None,
+    typer.Option(
+        "--data", help="A file or folder of your own, in place of --dataset.", rich_help_panel="Own data"
+    ),
+]
+ClientColumn = Annotated[
+    str | None,
+    typer.Option(help="Column that names the client of each row.", rich_help_panel="Own data"),
+]
+LabelColumn = Annotated[
+    list[str] | None,
+    typer.Option(help="Column to predict; several by commas or repeated.", rich_help_panel="Own data"),
+]
+SplitColumn = Annotated[
+    str | None,
+    typer.Option(help="Column that says train, valid or test of each row.", rich_help_panel="Own data"),
+]
+SplitBy = Annotated[
+    str | None,
+    typer.Option(
+        metavar="time:COL|group:COL",
+        help="Test on each client's last rows, or keep the rows of one group together.",
+        rich_help_panel="Own data",
+    ),
+]
+TaskName = Annotated[
+    str | None,
+    typer.Option(
+        help="classification, binary, multilabel, regression or next_token; by default read from the labels.",
+        rich_help_panel="Own data",
+    ),
+]
+Fill = Annotated[
+    str | None,
+    typer.Option(
+        help="What fills missing values: none (refuses), mean, zero or a number.", rich_help_panel="Own data"
+    ),
+]
+Repartition = Annotated[
+    bool,
+    typer.Option(
+        "--repartition",
+        help="Share the rows out by --partition, though the data name their clients.",
+        rich_help_panel="Own data",
+    ),
+]
+
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
 
 
@@ -82,7 +135,7 @@ class ScenarioChoice:
     """The experiment of a paper that a command starts from, if any."""
 
     scenario: ScenarioName = None
-    preset: Preset = "paper"
+    preset: PresetIfAny = None
 
 
 @dataclass(frozen=True)
@@ -127,6 +180,44 @@ class Changes:
 
     settings: Set = None
     quick: Quick = False
+
+
+@dataclass(frozen=True)
+class OwnDataOptions:
+    """Data of the user's own in place of a dataset by name, and how they are read.
+
+    Options that cannot work are refused when the group is made.
+    """
+
+    data: OwnData = None
+    client_column: ClientColumn = None
+    label_column: LabelColumn = None
+    split_column: SplitColumn = None
+    split_by: SplitBy = None
+    task: TaskName = None
+    fill: Fill = None
+    repartition: Repartition = False
+
+    def __post_init__(self) -> None:
+        given = self.keywords()
+        if self.data is None and given:
+            raise UserError(
+                f"--{next(iter(given)).replace('_', '-')} describes data of your own; give --data PATH too"
+            )
+        if self.split_column is not None and self.split_by is not None:
+            raise UserError("--split-column and --split-by both say how rows are split; give one of them")
+        kind, _, column = (self.split_by or "time:-").partition(":")
+        if kind not in ("time", "group") or not column:
+            raise UserError(f"--split-by must be time:COLUMN or group:COLUMN; got {self.split_by!r}")
+
+    def keywords(self) -> dict[str, Any]:
+        """Returns what is given, as keywords of ``idiolect.run``; several label columns are a tuple."""
+        given = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        names = [name.strip() for text in self.label_column or [] for name in text.split(",")]
+        if "" in names:
+            raise UserError(f"--label-column has an empty name in {','.join(self.label_column or [])!r}")
+        given["label_column"] = names[0] if len(names) == 1 else tuple(names)
+        return {key: value for key, value in given.items() if value not in (None, False, ())}
 
 
 RUN_OPTIONS: dict[str, Any] = {

@@ -12,6 +12,7 @@ from idiolect.cli.app import app
 from idiolect.cli.options import (
     Changes,
     Json,
+    OwnDataOptions,
     ScenarioChoice,
     SceneOptions,
     Seed,
@@ -46,14 +47,15 @@ def run_command(
     method: Annotated[str | None, typer.Option(help="A method, with options: 'map(alpha=0.5)'.")] = None,
     choice: ScenarioChoice,
     scene: SceneOptions,
+    own: OwnDataOptions,
     seed: Seed = None,
     changes: Changes,
     execution: Execution,
     as_json: Json = False,
 ) -> None:
     """Run one method; without --method, a small comparison of nine on the data inside the package."""
-    chosen = settings_of(changes, scene, seed=seed)
-    if method is None and choice.scenario is None:
+    chosen = settings_of(changes, scene, own, seed=seed)
+    if method is None and choice == ScenarioChoice():
         first = chosen.pop("seed", 0)
         execution = watched(execution, len(DEMO_METHODS))
         together = compare(DEMO_METHODS, seeds=[first], execution=execution, **chosen)
@@ -78,17 +80,18 @@ def compare_command(
     ] = None,
     choice: ScenarioChoice,
     scene: SceneOptions,
+    own: OwnDataOptions,
     seeds: SeedRange,
     changes: Changes,
     execution: Execution,
     as_json: Json = False,
 ) -> None:
     """Run several methods on the same clients, splits and batches; write a table and pictures."""
-    chosen = settings_of(changes, scene)
-    names = names_in(methods_ or "all")
-    if methods_ is None and choice.scenario is not None:
+    chosen = settings_of(changes, scene, own)
+    names = names_in(methods_)
+    if not names and choice.scenario is not None:
         names = list(scenario_uses(find_scenario(choice.scenario).name).methods)
-    names = methods.names() if names == ["all"] else names
+    names = methods.names() if names in ([], ["all"]) else names
     base, execution = start_from(choice, chosen, watched(execution, len(names) * len(seeds.all)))
     done = compare(names, seeds=seeds.all, experiment=base, execution=execution, **chosen)
     print_runs(done.runs, done.folder, as_json)

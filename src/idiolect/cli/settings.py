@@ -6,7 +6,14 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from idiolect.cli.options import RUN_OPTIONS, Changes, ScenarioChoice, SceneOptions, SiteSceneOptions
+from idiolect.cli.options import (
+    RUN_OPTIONS,
+    Changes,
+    OwnDataOptions,
+    ScenarioChoice,
+    SceneOptions,
+    SiteSceneOptions,
+)
 from idiolect.errors import UserError
 from idiolect.experiments import Execution, Experiment
 from idiolect.experiments.spec import unknown_setting
@@ -32,11 +39,15 @@ QUICK: dict[str, Any] = {
 
 
 def settings_of(
-    changes: Changes, scene: SceneOptions | SiteSceneOptions, **flags: int | None
+    changes: Changes,
+    scene: SceneOptions | SiteSceneOptions,
+    own: OwnDataOptions | None = None,
+    **flags: int | None,
 ) -> dict[str, Any]:
     """Returns the settings of --quick, then of --set, then of options of their own; the last one wins.
 
     Args:
+        own: data of the user's own, whose keywords are returned too.
         flags: settings whose options only this command has; None where not given.
     """
     known = {field.name for field in dataclasses.fields(Experiment)}
@@ -52,7 +63,11 @@ def settings_of(
             raise unknown_setting(key)
         chosen[key] = literal_or_text(value)
     given = dataclasses.asdict(scene) | flags
-    return chosen | {name: value for name, value in given.items() if value is not None}
+    chosen |= {name: value for name, value in given.items() if value is not None}
+    own_data = own.keywords() if own is not None else {}
+    if own_data and "dataset" in chosen:
+        raise UserError("--data and --dataset both say what to train on; give one of them")
+    return chosen | own_data
 
 
 def start_from(
@@ -64,10 +79,12 @@ def start_from(
     of the scenario is told to the watcher.
     """
     if choice.scenario is None:
+        if choice.preset is not None:
+            raise UserError(f"--preset {choice.preset} is of a scenario; give --scenario NAME too")
         return None, execution
-    found, preset = find_scenario(choice.scenario), choice.preset
+    found, preset = find_scenario(choice.scenario), choice.preset or "paper"
     found.settings(preset)
-    if "dataset" not in settings:
+    if not {"dataset", "data"} & settings.keys():
         refuse_missing_data(found, execution.data_dir)
     notes = [f"scenario {found.name}, preset {preset}"]
     if warning := found.warning_of(preset):
@@ -78,5 +95,8 @@ def start_from(
 
 
 def names_in(text: str | None) -> list[str]:
-    """Returns names that are separated by commas."""
-    return [name for name in split_outside_brackets(text or "", ",") if name]
+    """Returns methods that are separated by commas; none where the option is not given."""
+    names = [name for name in split_outside_brackets(text or "", ",") if name]
+    if text is not None and not names:
+        raise UserError(f"--methods {text!r} names no method; write names separated by commas, or all")
+    return names

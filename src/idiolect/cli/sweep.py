@@ -10,7 +10,15 @@ from typing import Annotated, Any
 import typer
 
 from idiolect.cli.app import app
-from idiolect.cli.options import Changes, Json, ScenarioChoice, SceneOptions, SeedRange, with_option_groups
+from idiolect.cli.options import (
+    Changes,
+    Json,
+    OwnDataOptions,
+    ScenarioChoice,
+    SceneOptions,
+    SeedRange,
+    with_option_groups,
+)
 from idiolect.cli.settings import names_in, settings_of, start_from
 from idiolect.cli.terminal import console_of_output, print_line, print_table, watched
 from idiolect.experiments import Execution
@@ -46,13 +54,14 @@ def sweep_command(
     trials: TrialOptions,
     choice: ScenarioChoice,
     scene: SceneOptions,
+    own: OwnDataOptions,
     seeds: SeedRange,
     changes: Changes,
     execution: Execution,
     as_json: Json = False,
 ) -> None:
     """Try many settings of methods and scene; the best of each method is chosen on validation data."""
-    chosen = settings_of(changes, scene)
+    chosen = settings_of(changes, scene, own)
     base, execution = start_from(choice, chosen, watched(execution))
     done = sweep(
         names_in(trials.methods_),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from idiolect.core.client import call
 from idiolect.core.context import Messages, PrivateState, ServerState
 from idiolect.core.method import Method
 from idiolect.core.part import Clock, Initial, Structure
@@ -22,14 +23,14 @@ def init_server(method: Method, initial: Initial, structure: Structure) -> Serve
     """Returns the server's first state, without the tensors that a part keeps private."""
     shared = pick(initial.params, lambda n: not method.is_private(n, structure))
     buffers = pick(initial.buffers, lambda n: not method.is_private(n, structure))
-    slots = {p.name: p.init_server(shared, initial) for p in method.parts if p.init_server}
+    slots = {p.name: call(p, "init_server", shared, initial) for p in method.parts if p.init_server}
     return {"params": shared, "buffers": buffers, "slots": slots}
 
 
 def init_private(method: Method, initial: Initial, structure: Structure, buffers: str) -> PrivateState:
     """Returns one client's first private state."""
     own = pick(initial.buffers, Sharing(method, structure, buffers).keeps_buffer)
-    slots = {p.name: p.init_client(initial) if p.init_client else {} for p in method.parts}
+    slots = {p.name: call(p, "init_client", initial) if p.init_client else {} for p in method.parts}
     return {"buffers": own, "slots": slots}
 
 
@@ -58,7 +59,7 @@ def server_round(method: Method, server: ServerState, messages: Messages, clock:
     for part in method.parts:
         if part.merge and part.name in messages:
             mean = weighted_mean(*messages[part.name])
-            params, slot = part.merge(params, slots.get(part.name, {}), mean, clock)
+            params, slot = call(part, "merge", params, slots.get(part.name, {}), mean, clock)
             if part.init_server:
                 slots[part.name] = slot
     buffers = server["buffers"]

@@ -65,7 +65,7 @@ def dry_round(
     """
     device = "cpu" if with_numbers else "meta"
     try:
-        return _attempt(program, _moved(initial, device), x, n_classes, device)
+        return _attempt(program, _initial_on(device, initial), x, n_classes, device)
     except UserError:
         raise
     except Exception as error:
@@ -78,7 +78,7 @@ def dry_round(
 
 def _attempt(program: Program, initial: Initial, x: Tensor, n_classes: int, device: str) -> Forms:
     method, structure = program.method, program.task.structure
-    server = init_server(method, initial, structure)
+    server = _moved(init_server(method, initial, structure), device)
     sent = broadcast(method, server)
     private = _moved(init_private(method, initial, structure, program.scene.buffers), device)
     one = next(iter(initial.params.values())).new_ones(())
@@ -115,6 +115,13 @@ def _predict(program: Program, context: Context, batch: Batch) -> list[str]:
     for predictor in found.values():
         program.predict(predictor, batch)
     return list(found)
+
+
+def _initial_on(device: str, initial: Initial) -> Initial:
+    """Returns the initial model on the device, where further initialisations are drawn too."""
+    return _moved(initial, device)._replace(
+        draw=lambda purpose, own: _moved(initial.draw(purpose, own), device)
+    )
 
 
 def _moved(tree: T, device: str) -> T:

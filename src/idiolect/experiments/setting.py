@@ -44,7 +44,7 @@ LEAST_SIDE = 8  # pixels of an augmented image: it is moved by up to four, so th
 class Inputs(NamedTuple):
     """What a network must know of its input: shape, classes and normalisation; it holds no data."""
 
-    shape: tuple[int, int, int]  # (C, H, W), or (1, 1, L) of L tokens
+    shape: tuple[int, ...]  # of a row: (C, H, W), or (1, 1, L) of L tokens
     n_classes: int
     mean: tuple[float, ...]  # by which images were normalised, as by std
     std: tuple[float, ...]

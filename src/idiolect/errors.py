@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Any, TypeVar
 
-__all__ = ["UserError", "refuse_outside", "refuse_unknown_choice", "unknown_name"]
+__all__ = ["UserError", "list_of", "refuse_outside", "refuse_unknown_choice", "unknown_name"]
+
+T = TypeVar("T")
 
 
 class UserError(Exception):
@@ -33,6 +36,21 @@ def refuse_outside(option: str, value: float, low: float, high: float = float("i
     if not (low <= value <= high and math.isfinite(value)):
         allowed = f"in [{low:g}, {high:g}]" if high < float("inf") else f"at least {low:g}"
         raise UserError(f"{option} must be {allowed}, got {value:g}")
+
+
+def list_of(option: str, values: Any, kind: type[T], example: str) -> list[T]:
+    """Returns the values as a list; refuses a single value, and a member of another kind.
+
+    >>> list_of("seeds", range(2), int, "range(3)")
+    [0, 1]
+    """
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise UserError(f"{option} must be a list, got {values!r}; write {option}={example}")
+    found = list(values)
+    for one in found:
+        if not isinstance(one, kind) or isinstance(one, bool):
+            raise UserError(f"{option} must be a list such as {example}; it holds {one!r}")
+    return found
 
 
 def refuse_unknown_choice(option: str, value: str, choices: Iterable[str]) -> None:

@@ -149,6 +149,12 @@ def chain(*pieces: Part | Method, name: str | None = None) -> Method:
     >>> chain(Part("average", headline="global"), Part("proximal")).name
     'average + proximal'
     """
+    for piece in pieces:
+        if not isinstance(piece, Part | Method):
+            advice = (
+                f"write method({piece!r})" if isinstance(piece, str) else "make them with idiolect.method"
+            )
+            raise UserError(f"chain takes parts and methods, got {piece!r}; {advice}")
     found = compose(*pieces)
     joined = " + ".join(piece.name for piece in pieces)
     parts = tuple(placed.part for placed in found.placed)

@@ -169,10 +169,10 @@ class ResultRecorder:
             self.rows.add(self.round, client, RowKind("none", headline, "end", "all", metric), value)
 
     def _has_shared_model(self) -> bool:
-        """Returns whether the server holds a whole model, statistics that belong to it, and data to test it on."""
+        """Returns whether the server trains a whole model, has statistics that belong to it, and data to test it on."""
         structure, federation = self.setting.task.structure, self.setting.federation
         statistics = not structure.buffers or self.setting.experiment.buffers == "average"
-        return statistics and len(federation.server_y) > 0 and self.setting.method.is_complete(structure)
+        return statistics and len(federation.server_y) > 0 and self.setting.trains_shared_model
 
     def _shared_model(self, program: Program) -> float:
         """Records the shared model's scores on the server's test set; returns its accuracy."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from idiolect.engines import start_early
-from idiolect.errors import UserError
+from idiolect.errors import UserError, list_of
 from idiolect.experiments.execution import Execution, split_keywords
 from idiolect.experiments.identity import hash_of
 from idiolect.experiments.private_state_placement import place_private_state
@@ -59,6 +59,8 @@ def compare(
             all; ``valid=0`` given here holds out nothing, and such a method then reports the choice of an oracle,
             named so.
     """
+    methods = list_of("methods", methods, str, "['fedavg', 'fedper']")
+    seeds = list_of("seeds", seeds, int, "range(3)")
     if not methods or not seeds:
         raise UserError("a comparison needs at least one method and one seed")
     execution, chosen = split_keywords(execution, settings)
@@ -69,7 +71,7 @@ def compare(
     _refuse_repeated(methods, hashes := [hash_of(base) for base in bases])
     experiments = [replace(base, seed=seed) for base in bases for seed in seeds]
     execution = _prepared(experiments, execution)
-    identity = spec_hash({"specs": hashes, "seeds": list(seeds)})
+    identity = spec_hash({"specs": hashes, "seeds": seeds})
     name = run_name("compare", bases[0].dataset, bases[0].partition, identity, min(seeds))
     folder = Path(execution.out) / name
     runs = [run(one, execution=replace(execution, out=folder)) for one in experiments]

@@ -55,6 +55,8 @@ def run(method: str | Experiment = "fedavg", *, execution: Execution | None = No
     'composed'
     """
     execution, chosen = split_keywords(execution, settings)
+    if not isinstance(method, str | Experiment):
+        raise UserError(f"method must be a name, a composition or an Experiment, got {method!r}")
     base = method if isinstance(method, Experiment) else Experiment(method=method)
     experiment = with_settings(base, chosen)
     experiment = with_public_samples(experiment, [experiment.method])

@@ -124,6 +124,13 @@ class Setting:
         ]
 
     @property
+    def trains_shared_model(self) -> bool:
+        """Whether the server holds every parameter of the model, and some kind of round replaces one of them."""
+        pairs = [[sent["params"] for sent in forms.broadcasts] for forms in self.forms]
+        moved = any(after[name] is not before[name] for before, after in pairs for name in before)
+        return moved and self.method.is_complete(self.task.structure)
+
+    @property
     def metrics(self) -> dict[str, Metric]:
         """What is measured of every predictor."""
         if self.experiment.calibration == "whole":

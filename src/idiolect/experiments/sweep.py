@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from idiolect.errors import UserError, refuse_outside
+from idiolect.errors import UserError, list_of, refuse_outside
 from idiolect.experiments.campaign import RunOutcome, RunRequest, run_campaign
 from idiolect.experiments.execution import Execution, split_keywords
 from idiolect.experiments.identity import hash_of
@@ -111,7 +111,9 @@ def sweep(
     """
     refuse_outside("draws", draws, 0)
     tried = grid(preset_grid).settings(in_scene=callable(experiment)) if preset_grid else {}
-    methods = list(methods) or list(tried)
+    methods = list_of("methods", methods, str, "['fedavg', 'fedper']") or list(tried)
+    vary = list_of("vary", vary, str, "['learning_rate=0.01,0.03']")
+    seeds = list_of("seeds", seeds, int, "range(3)")
     if not methods or not seeds or not (vary or tried):
         raise UserError("a sweep needs methods, seeds, and something to vary: --vary or --preset-grid")
     execution, chosen = split_keywords(execution, settings)
@@ -129,7 +131,7 @@ def sweep(
             for place, (trial, one) in enumerate(zip(trials, made, strict=True))
         ]
     )
-    identity = spec_hash({"specs": [hash_of(one) for one in made], "seeds": list(seeds)})
+    identity = spec_hash({"specs": [hash_of(one) for one in made], "seeds": seeds})
     folder = Path(execution.out) / f"sweep-{identity[:8]}"
     _write_sweep(folder, found)
     return Sweep(tuple(found), folder)

@@ -59,7 +59,10 @@ def test_dataset_without_test_rows_is_accepted() -> None:
         ({"std": (0.5, 0.0)}, "std must be above 0"),
         ({"train_ids": np.array([1, 2])}, "train_ids has 2 entries for 4 training rows"),
         ({"train_ids": np.zeros(4)}, r"train_ids must be an integer or string array \[N\], not float64"),
-        ({"train_x": np.full((4, 2, 3, 5), np.nan, np.float32)}, "train_x holds NaN: 120 values are missing, 60 of them in channel 0"),
+        (
+            {"train_x": np.full((4, 2, 3, 5), np.nan, np.float32)},
+            "train_x holds NaN: 120 values are missing, 60 of them in channel 0",
+        ),
         ({"train_x": np.zeros((0, 2, 3, 5), np.uint8), "train_y": np.zeros(0, np.int64)}, "no training rows"),
     ],
 )

@@ -1,4 +1,4 @@
-"""A dataset as plain arrays: rows of any shape, targets by task, normalisation constants and a manifest of their origin.
+"""A dataset as plain arrays: rows of any shape, targets by task, normalisation and a manifest of its origin.
 
     x' = (x / 255 - mean) / std        per channel, the first axis of a row; the division by 255 is for uint8 only
 
@@ -38,7 +38,7 @@ class Dataset:
         train_y, test_y: the targets, by task: one class for each row, int64 [N] in 0..n_classes-1; for `multilabel`
             float32 [N, K] of 0 and 1; for `regression` float32 [N, K].  The test part may be empty.
         n_classes: K, the number of classes, of labels or of target numbers: what a network puts out.
-        mean, std: one number per channel, on the 0..1 scale for uint8 rows; none for tokens.  None stands for the values
+        mean, std: one number per channel, on the 0..1 scale for uint8 rows; none for tokens.  None stands for values
             that standardise the clients' training rows.
         manifest: source, licence, sha256 of each file read, counts; plain values that JSON can hold.
         train_ids: [N] integers or strings naming the natural owner of each training row, or None.
@@ -50,7 +50,7 @@ class Dataset:
         splits: [N] int8, the place in `SPLITS` of each training row, where the split is given.
         times: [N] numbers by which a client's rows are ordered, where its last rows are to be its test rows.
         groups: [N] integers; rows of one group never lie in different splits.
-        fill: what replaces a missing value (NaN): `mean` of the training rows, `zero`, or a number; `none` refuses them.
+        fill: what replaces a missing value (NaN): `mean` of the training rows, `zero` or a number; `none` refuses it.
     """
 
     name: str
@@ -182,12 +182,18 @@ class Dataset:
             raise UserError(f"{where} is split by {' and by '.join(given)}; give one of them")
         for key in given:
             values = getattr(self, key)
-            if values.shape != (len(self.train_y),) or values.dtype.kind not in ("iuf" if key == "times" else "iu"):
-                raise UserError(f"{where}: {key} must be {len(self.train_y)} numbers, not {_shape_of(values)}")
+            if values.shape != (len(self.train_y),) or values.dtype.kind not in (
+                "iuf" if key == "times" else "iu"
+            ):
+                raise UserError(
+                    f"{where}: {key} must be {len(self.train_y)} numbers, not {_shape_of(values)}"
+                )
         if self.splits is not None and not np.isin(self.splits, range(len(SPLITS))).all():
             raise UserError(f"{where}: splits holds numbers other than 0 (train), 1 (valid) and 2 (test)")
         if self.times is not None and not np.isfinite(self.times).all():
-            raise UserError(f"{where}: times holds values that are missing or infinite; give every row a time")
+            raise UserError(
+                f"{where}: times holds values that are missing or infinite; give every row a time"
+            )
 
 
 def normalised(

@@ -160,11 +160,8 @@ def read_plan(folder: Path) -> DeploymentPlan:
     load_own_code(folder)
     found = _read(folder / PLAN, json.loads)
     try:
-        inputs: dict[str, Any] = {
-            key: tuple(value) if isinstance(value, list) else value for key, value in found["inputs"].items()
-        }
         experiment = with_settings(Experiment(), found["experiment"])
-        return make_plan(experiment, Inputs(**inputs), bool(found["tokens"]), folder)
+        return make_plan(experiment, Inputs.of_plain(found["inputs"]), bool(found["tokens"]), folder)
     except (KeyError, TypeError) as error:
         raise UserError(f"{folder / PLAN} is not the experiment of a deployment: {error} is wrong") from None
 
@@ -204,7 +201,7 @@ def _toml(values: dict[str, Any]) -> str:
 def _plan_values(experiment: Experiment, inputs: Inputs, tokens: bool) -> dict[str, Any]:
     return {
         "experiment": dataclasses.asdict(experiment),
-        "inputs": inputs._asdict(),
+        "inputs": inputs.plain(),
         "tokens": tokens,
     }
 

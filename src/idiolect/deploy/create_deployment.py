@@ -7,6 +7,7 @@ import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from idiolect.data import Dataset
 from idiolect.deploy.code_digest import OWN_CODE, load_file
 from idiolect.deploy.configuration import (
     Deployment,
@@ -24,9 +25,8 @@ from idiolect.deploy.site_data import DATA, write_rows
 from idiolect.engines import EngineChoice
 from idiolect.errors import UserError, refuse_outside
 from idiolect.experiments import Experiment, prepare
-from idiolect.experiments.setting import Inputs, Setting, pool_of, read_dataset
+from idiolect.experiments.setting import Setting, partition_of, pool_of, read_dataset
 from idiolect.federation.selection import newcomers_last
-from idiolect.partition import partition
 
 __all__ = ["DeploymentOptions", "add_site", "create_deployment", "replace_key"]
 
@@ -116,12 +116,11 @@ def _write(
     dataset = read_dataset(experiment.dataset, data_dir)
     setting = prepare(experiment, EngineChoice("loop", "cpu", "a deployment"), dataset=dataset)
     dataset = pool_of(experiment, dataset)
-    parted = partition(
-        experiment.partition, dataset.train_y, experiment.clients, experiment.seed, ids=dataset.train_ids
-    )
+    _refuse_given_splits(dataset)
+    parted = partition_of(experiment, dataset)
     numbered = newcomers_last(len(parted.clients), experiment.newcomers, seed=experiment.seed)
     experiment = replace(experiment, clients=len(numbered))
-    plan = make_plan(experiment, Inputs.of(dataset), dataset.is_tokens, server)
+    plan = make_plan(experiment, setting.inputs, dataset.is_tokens, server)
     sites = tuple(SiteEntry(f"site-{client}", client, number) for client, number in enumerate(numbered))
     chosen = {
         key: getattr(options, key) for key in ("address", "plain", "deadline", "wait", "grace", "min_sites")
@@ -135,6 +134,15 @@ def _write(
             where = deployment.site_folder(site) / "data" / DATA
             write_rows(where, x=dataset.train_x[rows], y=dataset.train_y[rows])
     return deployment
+
+
+def _refuse_given_splits(dataset: Dataset) -> None:
+    """Refuses data whose own split a site, which splits its rows at random, would not follow."""
+    if any(column is not None for column in (dataset.splits, dataset.times, dataset.groups)):
+        raise UserError(
+            f"dataset {dataset.name!r} says how its rows are split, and sites of a deployment split theirs at random; "
+            "give it without split, time and group"
+        )
 
 
 def add_site(deployment: Deployment, plan: DeploymentPlan, name: str) -> Deployment:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from idiolect.data import normalised
+from idiolect.data import CLASS_TASKS
 from idiolect.deploy.configuration import DeploymentPlan, SiteConfig
 from idiolect.errors import UserError
 from idiolect.federation import ClientRows, Clients, Federation, split_rows
@@ -43,7 +43,7 @@ def server_federation(plan: DeploymentPlan, folder: Path) -> Federation:
     arrays = _arrays(path, ("test_x", "test_y", "public_x")) if path.exists() else _no_rows(plan)
     x = arrays["public_x"]
     clients = [ClientRows(NO_ROWS, NO_ROWS, NO_ROWS)] * plan.experiment.clients
-    labels = np.zeros(len(x), np.int64)
+    labels = _blank_targets(plan, len(x))
     return _federation(plan, x, labels, arrays["test_x"], arrays["test_y"], clients, np.arange(len(x)))
 
 
@@ -57,12 +57,31 @@ def _federation(
     public: np.ndarray,
 ) -> Federation:
     newcomers = tuple(range(plan.population, len(clients)))
-    return Federation(x, y, server_x, server_y, plan.inputs.n_classes, Clients(clients), public, newcomers)
+    inputs = plan.inputs
+    return Federation(
+        x,
+        y,
+        server_x,
+        server_y,
+        inputs.n_classes,
+        Clients(clients),
+        public,
+        newcomers,
+        inputs.task,
+        inputs.preprocessing,
+    )
 
 
 def _no_rows(plan: DeploymentPlan) -> dict[str, np.ndarray]:
     rows = np.empty((0, *_row_shape(plan)), np.int64 if plan.tokens else np.float32)
-    return {"test_x": rows, "test_y": np.empty(0, np.int64), "public_x": rows}
+    return {"test_x": rows, "test_y": _blank_targets(plan, 0), "public_x": rows}
+
+
+def _blank_targets(plan: DeploymentPlan, rows: int) -> np.ndarray:
+    """Returns targets of rows that have none."""
+    if plan.inputs.task in CLASS_TASKS:
+        return np.zeros(rows, np.int64)
+    return np.zeros((rows, plan.inputs.n_classes), np.float32)
 
 
 def _row_shape(plan: DeploymentPlan) -> tuple[int, ...]:
@@ -83,11 +102,17 @@ def _checked(plan: DeploymentPlan, path: Path, x: np.ndarray, y: np.ndarray) -> 
         raise UserError(
             f"{path} holds rows {list(x.shape)} for {len(y)} labels; this experiment reads rows of {_row_shape(plan)}"
         )
-    if len(y) and not 0 <= y.min() <= y.max() < plan.inputs.n_classes:
-        raise UserError(f"{path} holds labels outside 0..{plan.inputs.n_classes - 1}")
-    y = y.astype(np.int64)
+    inputs = plan.inputs
+    if inputs.task in CLASS_TASKS:
+        if len(y) and not 0 <= y.min() <= y.max() < inputs.n_classes:
+            raise UserError(f"{path} holds labels outside 0..{inputs.n_classes - 1}")
+        y = y.astype(np.int64)
+    elif y.shape != (len(y), inputs.n_classes) or not np.isfinite(y).all():
+        raise UserError(
+            f"{path} holds targets {list(y.shape)}; {inputs.task} here has {inputs.n_classes} numbers a row"
+        )
     if plan.tokens:
-        return x.astype(np.int64), y
+        return x.astype(np.int64), inputs.preprocessing.targets(y)
     if x.dtype not in (np.uint8, np.float32):
-        raise UserError(f"{path} holds images of {x.dtype}; give uint8 or float32")
-    return normalised(x, plan.inputs.mean, plan.inputs.std), y
+        raise UserError(f"{path} holds rows of {x.dtype}; give uint8 or float32")
+    return inputs.preprocessing.rows(x), inputs.preprocessing.targets(y)

@@ -29,30 +29,65 @@ from idiolect.engines.precision import PRECISIONS
 from idiolect.errors import UserError
 from idiolect.evaluation import METRICS, Metric, per_batch_metrics
 from idiolect.experiments.spec import Experiment
-from idiolect.federation import Federation, SplitRules, cohort_size, federate, select
+from idiolect.federation import Federation, Preprocessing, SplitRules, cohort_size, federate, select
 from idiolect.methods import method
 from idiolect.models import Net, build, check_model, is_registered
 from idiolect.option_parsing import parse_call
-from idiolect.partition import partition
+from idiolect.partition import Partition, partition
 
-__all__ = ["Inputs", "Setting", "assemble", "pool_of", "prepare", "read_dataset"]
+__all__ = ["Inputs", "Setting", "assemble", "partition_of", "pool_of", "prepare", "read_dataset"]
 
 BY_OWNER = ("natural", "by_id")  # partitions into the owners that the data name
 LEAST_SIDE = 8  # pixels of an augmented image: it is moved by up to four, so that half of it stays
 
 
 class Inputs(NamedTuple):
-    """What a network must know of its input: shape, classes and normalisation; it holds no data."""
+    """What a network must know of its inputs and outputs; it holds no data.
 
-    shape: tuple[int, ...]  # of a row: (C, H, W), or (1, 1, L) of L tokens
+    Args:
+        shape: of a row: (C, H, W) of an image, (1, 1, L) of L tokens.
+        n_classes: what the network puts out: classes, labels or target numbers.
+        preprocessing: what was done to the rows.
+        task: what the targets are, one of ``data.TASKS``.
+        dtype: the type of raw rows.
+        class_names, feature_names: what the data call outputs and columns; empty if unknown.
+        named: (name, shape) of several inputs that lie one after the other in a flat row.
+    """
+
+    shape: tuple[int, ...]
     n_classes: int
-    mean: tuple[float, ...]  # by which images were normalised, as by std
-    std: tuple[float, ...]
+    preprocessing: Preprocessing
+    task: str = "classification"
+    dtype: str = "float32"
+    class_names: tuple[str, ...] = ()
+    feature_names: tuple[str, ...] = ()
+    named: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
     @classmethod
-    def of(cls, dataset: Dataset) -> Inputs:
+    def of(cls, dataset: Dataset, preprocessing: Preprocessing) -> Inputs:
         """Returns the inputs that a dataset gives."""
-        return cls(dataset.shape, dataset.n_classes, dataset.mean, dataset.std)
+        return cls(
+            dataset.shape,
+            dataset.n_classes,
+            preprocessing,
+            dataset.task,
+            dataset.train_x.dtype.name,
+            dataset.class_names,
+            dataset.feature_names,
+            dataset.inputs,
+        )
+
+    def plain(self) -> dict[str, Any]:
+        """Returns values that JSON can hold."""
+        return self._asdict() | {"preprocessing": self.preprocessing.plain()}
+
+    @classmethod
+    def of_plain(cls, values: dict[str, Any]) -> Inputs:
+        """Returns what ``plain`` wrote down."""
+        found: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+        found["named"] = tuple((name, tuple(shape)) for name, shape in values["named"])
+        found["preprocessing"] = Preprocessing.of_plain(values["preprocessing"])
+        return cls(**found)
 
 
 @dataclass(frozen=True)
@@ -60,6 +95,7 @@ class Setting:
     """Everything that an experiment runs on.
 
     Args:
+        inputs: what the network knows of the data.
         work: the clients' data on the engine's device.
         partition_report: what the partition dropped.
         dataset_manifest: where the data come from.
@@ -70,6 +106,7 @@ class Setting:
     experiment: Experiment
     method: Method
     federation: Federation
+    inputs: Inputs
     work: Workload
     task: Task
     partition_report: dict[str, Any]
@@ -158,9 +195,7 @@ def prepare(
         dataset: replaces the one that the experiment names.
     """
     dataset = pool_of(experiment, dataset or read_dataset(experiment.dataset, data_dir))
-    parted = partition(
-        experiment.partition, dataset.train_y, experiment.clients, experiment.seed, ids=dataset.train_ids
-    )
+    parted = partition_of(experiment, dataset)
     federation = federate(
         dataset,
         parted,
@@ -175,8 +210,22 @@ def prepare(
         seed=experiment.seed,
         allocate=engine_choice.allocate,
     )
-    report, source = parted.report(dataset.train_y), dict(dataset.manifest)
-    return assemble(experiment, engine_choice, federation, Inputs.of(dataset), report=report, source=source)
+    report, source = parted.report(dataset.train_labels), dict(dataset.manifest)
+    inputs = Inputs.of(dataset, federation.preprocessing)
+    return assemble(experiment, engine_choice, federation, inputs, report=report, source=source)
+
+
+def partition_of(experiment: Experiment, dataset: Dataset) -> Partition:
+    """Shares the rows of a dataset out among clients; a partition by class is refused where there are no classes."""
+    name = parse_call(experiment.partition)[0]
+    if not dataset.has_classes and name not in (*BY_OWNER, "iid"):
+        raise UserError(
+            f"partition {experiment.partition} shares rows out by class and the task {dataset.task} of {dataset.name} has "
+            "none; set partition to iid, or to natural where the data name owners"
+        )
+    return partition(
+        experiment.partition, dataset.train_labels, experiment.clients, experiment.seed, ids=dataset.train_ids
+    )
 
 
 def assemble(
@@ -216,7 +265,7 @@ def assemble(
     initial = initialiser(experiment.model, image_shape, inputs.n_classes, scheme, seed, work.like)
     origin = (report or {}, source or {})
     setting = Setting(
-        experiment, chosen, federation, work, task, *origin, n_parameters, initial, cannot_batch
+        experiment, chosen, federation, inputs, work, task, *origin, n_parameters, initial, cannot_batch
     )
     setting.forms  # noqa: B018 - tries the method
     return setting
@@ -225,7 +274,8 @@ def assemble(
 def _task_of(experiment: Experiment, net: Net, inputs: Inputs) -> Task:
     """Returns the network's training task; black, with which augmentation fills images, is normalised as they are."""
     precision = PRECISIONS[experiment.precision]
-    black = [-mean / std for mean, std in zip(inputs.mean, inputs.std, strict=True)]
+    scaled = inputs.preprocessing
+    black = [-mean / std for mean, std in zip(scaled.mean, scaled.std, strict=True)]
     compute = precision.compute if precision.compute != precision.storage else None
     return make_task(net, experiment.augmentation, black, compute)
 
@@ -295,7 +345,7 @@ def _refuse_inputs(experiment: Experiment, federation: Federation, net: Net) -> 
             f"model {experiment.model} reads images and {experiment.dataset} holds tokens; use char_lstm or another "
             "model with an embedding"
         )
-    if augmented and (net.takes_tokens or min(x.shape[2:]) < LEAST_SIDE):
+    if augmented and (net.takes_tokens or x.ndim != 4 or min(x.shape[2:]) < LEAST_SIDE):
         raise UserError(
             f"augmentation {experiment.augmentation} moves images and these are {experiment.dataset}'s "
             f"inputs of {'x'.join(map(str, x.shape[1:]))} for {experiment.model}; set augmentation to none"

@@ -4,6 +4,7 @@ from idiolect.federation.batches import BatchPlan, batches_per_epoch, plan_batch
 from idiolect.federation.client_set import ClientSet
 from idiolect.federation.clients import Clients
 from idiolect.federation.federation import Federation, SplitRules, federate
+from idiolect.federation.preprocessing import Preprocessing
 from idiolect.federation.selection import cohort_size, newcomers_last, select
 from idiolect.federation.splits import ClientRows, split_rows
 from idiolect.federation.store import (
@@ -28,6 +29,7 @@ __all__ = [
     "Demand",
     "Federation",
     "Placement",
+    "Preprocessing",
     "RowFormat",
     "SplitRules",
     "Store",

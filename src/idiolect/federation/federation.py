@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from idiolect.core.seeds import derive
-from idiolect.data import Dataset, normalised
+from idiolect.data import CLASS_TASKS, Dataset
 from idiolect.errors import UserError
 from idiolect.federation.clients import Clients
+from idiolect.federation.preprocessing import Preprocessing, fit_preprocessing
 from idiolect.federation.selection import newcomers_last
-from idiolect.federation.splits import split_rows
+from idiolect.federation.splits import split_client
 from idiolect.partition import Partition, RowNumbers, allocate_rows
 
 __all__ = ["Federation", "SplitRules", "federate"]
@@ -27,22 +28,29 @@ class Federation:
     """The data of all clients and of the server.
 
     Args:
-        x, y: the pool that rows point into; x is normalised images, float32, or tokens, int64.
+        x, y: the pool that rows point into; x is preprocessed rows, float32, or tokens, int64; y is classes, int64, or
+            labels or standardised targets, float32 [N, K].
         server_x, server_y: the official test set, which no client trains on; where the data have none, the test
             parts of all clients together.
         clients: any sequence of ``ClientRows``; kept packed.
         newcomers: the partition's numbers of the clients that never train; they come last and are not part of the
             population.
+        task: what the targets are, one of ``data.TASKS``.
+        preprocessing: what was done to rows and targets.
+        names: by client, what the data call it; empty where they name no owners.
     """
 
-    x: NDArray[Any]  # [N, C, H, W] or [N, L]
-    y: NDArray[np.int64]  # [N]
+    x: NDArray[Any]  # [N, ...]
+    y: NDArray[Any]  # [N] or [N, K]
     server_x: NDArray[Any]
-    server_y: NDArray[np.int64]
+    server_y: NDArray[Any]
     n_classes: int
     clients: Clients
     public: RowNumbers  # rows of the pool without labels, for the server to train on
     newcomers: tuple[int, ...] = ()
+    task: str = "classification"
+    preprocessing: Preprocessing = Preprocessing()
+    names: tuple[int | str, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.clients, Clients):
@@ -53,8 +61,13 @@ class Federation:
         return len(self.clients) - len(self.newcomers)
 
     def class_counts(self, split: str = "train") -> NDArray[np.int64]:
-        """Counts the labels of each client's rows in a split: [clients, classes]."""
-        return self.clients.class_counts(self.y, self.n_classes, split)
+        """Counts the labels of each client's rows in a split: [clients, classes]; zeros where the task has none."""
+        if self.task in CLASS_TASKS:
+            return self.clients.class_counts(self.y, self.n_classes, split)
+        if self.task == "multilabel":
+            rows = (getattr(client, split) for client in self.clients)
+            return np.stack([self.y[held].sum(axis=0).astype(np.int64) for held in rows])
+        return np.zeros((len(self.clients), self.n_classes), np.int64)
 
 
 @dataclass(frozen=True)
@@ -91,10 +104,21 @@ def federate(
     order = np.random.default_rng(derive(seed, "public")).permutation(len(dataset.test_y))
     seen, kept = np.sort(order[:public]), np.sort(order if rules.public_in_test else order[public:])
     split = (
-        split_rows(partition.clients[client], client, valid=rules.valid, test=rules.test, seed=seed)
+        split_client(
+            dataset,
+            partition.clients[client],
+            client,
+            valid=rules.valid,
+            test=rules.test,
+            seed=seed,
+            name=_name(partition, client),
+        )
         for client in numbered
     )
-    pool_x, pool_y = [dataset.train_x, dataset.test_x[seen]], [dataset.train_y, np.zeros(public, np.int64)]
+    pool_x, pool_y = (
+        [dataset.train_x, dataset.test_x[seen]],
+        [dataset.train_y, np.zeros_like(dataset.test_y[seen])],
+    )
     if rules.client_test == "official":
         shares = _official_shares(dataset, partition, kept, seed)
         first = len(dataset.train_y) + public
@@ -103,19 +127,28 @@ def federate(
         )
         pool_x, pool_y = [*pool_x, dataset.test_x[kept]], [*pool_y, dataset.test_y[kept]]
     clients = Clients(split)
-    x, y = _ready(dataset, *pool_x, allocate=allocate), np.concatenate(pool_y)
+    fitted = fit_preprocessing(dataset, clients, len(clients) - newcomers)
+    x, y = _ready(dataset, fitted, *pool_x, allocate=allocate), fitted.targets(np.concatenate(pool_y))
     official = len(dataset.test_y) > 0
     tested = kept if official else np.concatenate([rows.test for rows in clients])
     return Federation(
         x=x,
         y=y,
-        server_x=_ready(dataset, dataset.test_x[tested]) if official else x[tested],
-        server_y=dataset.test_y[tested] if official else y[tested],
+        server_x=_ready(dataset, fitted, dataset.test_x[tested]) if official else x[tested],
+        server_y=fitted.targets(dataset.test_y[tested]) if official else y[tested],
         n_classes=dataset.n_classes,
         clients=clients,
         public=np.arange(len(dataset.train_y), len(dataset.train_y) + public),
         newcomers=tuple(numbered[len(numbered) - newcomers :]),
+        task=dataset.task,
+        preprocessing=fitted,
+        names=tuple(partition.ids[client] for client in numbered) if partition.ids else (),
     )
+
+
+def _name(partition: Partition, client: int) -> str:
+    """Returns what an error calls a client."""
+    return f"client {partition.ids[client]!r}" if partition.ids else f"client {client}"
 
 
 def _refuse_impossible(dataset: Dataset, partition: Partition, rules: SplitRules) -> None:
@@ -137,6 +170,10 @@ def _official_shares(dataset: Dataset, partition: Partition, kept: RowNumbers, s
     """Returns each client's places in ``kept``, the rows of the official test set."""
     if not len(dataset.test_y):
         raise UserError(f"dataset {dataset.name!r} has no official test set; set client_test to split")
+    if not dataset.has_classes:
+        raise UserError(
+            f"the official test set is shared out by class and {dataset.task} has none; set client_test to split"
+        )
     if partition.ids:
         raise UserError(
             f"the clients are the owners that dataset {dataset.name!r} names, and its official test set names none; "
@@ -177,14 +214,16 @@ def _share_official_test(
     return [np.sort(rows) for rows in clients]
 
 
-def _ready(dataset: Dataset, *parts: NDArray[Any], allocate: Allocate = np.empty) -> NDArray[Any]:
-    """Normalises the parts one after the other into one array, without a second copy of the pool."""
+def _ready(
+    dataset: Dataset, fitted: Preprocessing, *parts: NDArray[Any], allocate: Allocate = np.empty
+) -> NDArray[Any]:
+    """Preprocesses the parts one after the other into one array, without a second copy of the pool."""
     filled = [part for part in parts if len(part)]
     if dataset.is_tokens:
         return filled[0] if len(filled) == 1 else np.concatenate(filled)
     ready = allocate((sum(map(len, filled)), *dataset.shape), np.float32)
     done = 0
     for part in filled:
-        normalised(part, dataset.mean, dataset.std, out=ready[done : done + len(part)])
+        fitted.rows(part, out=ready[done : done + len(part)])
         done += len(part)
     return ready

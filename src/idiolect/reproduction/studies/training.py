@@ -141,7 +141,7 @@ class StudyFederation:
         held, others = np.flatnonzero(observed), np.flatnonzero(~observed)
         parted = Partition((held,), {"missing classes": others})
         federation = federate(data, parted, SplitRules(valid=0, test=0), seed=study.seed)
-        setting = assemble(_training_of(study), engine, federation, Inputs.of(data))
+        setting = assemble(_training_of(study), engine, federation, Inputs.of(data, federation.preprocessing))
         test_x = torch.from_numpy(federation.server_x).to(setting.work.x)
         test_y = torch.from_numpy(federation.server_y).to(setting.work.y)
         return cls(study, dataclasses.replace(setting, method=METHOD), test_x, test_y)

@@ -220,8 +220,8 @@ def partition_of(experiment: Experiment, dataset: Dataset) -> Partition:
     name = parse_call(experiment.partition)[0]
     if not dataset.has_classes and name not in (*BY_OWNER, "iid"):
         raise UserError(
-            f"partition {experiment.partition} shares rows out by class and the task {dataset.task} of {dataset.name} has "
-            "none; set partition to iid, or to natural where the data name owners"
+            f"partition {experiment.partition} shares rows out by class and the task {dataset.task} of {dataset.name} "
+            "has none; set partition to iid, or to natural where the data name owners"
         )
     return partition(
         experiment.partition, dataset.train_labels, experiment.clients, experiment.seed, ids=dataset.train_ids

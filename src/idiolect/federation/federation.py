@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -49,7 +49,7 @@ class Federation:
     public: RowNumbers  # rows of the pool without labels, for the server to train on
     newcomers: tuple[int, ...] = ()
     task: str = "classification"
-    preprocessing: Preprocessing = Preprocessing()
+    preprocessing: Preprocessing = field(default_factory=Preprocessing)
     names: tuple[int | str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -62,7 +62,9 @@ class Preprocessing:
         """Returns targets as a network is trained on them; labels stay as they are."""
         if not self.target_mean:
             return y
-        return ((y - np.asarray(self.target_mean)) / np.asarray(self.target_std)).astype(np.float32)
+        standard = (y - np.asarray(self.target_mean)) / np.asarray(self.target_std)
+        found: NDArray[Any] = standard.astype(np.float32)
+        return found
 
     def plain(self) -> dict[str, Any]:
         """Returns values that JSON can hold, from which `Preprocessing(**values)` is made again."""
@@ -117,8 +119,8 @@ def _refuse_unknown_fill(dataset: Dataset, count: Vector) -> None:
     for channel in np.flatnonzero(count == 0):
         name = repr(dataset.feature_names[channel]) if dataset.feature_names else f"channel {channel}"
         raise UserError(
-            f"dataset {dataset.name!r}: no training row has a value of {name}, so that its mean is unknown; remove it, or "
-            "fill with zero or a number"
+            f"dataset {dataset.name!r}: no training row has a value of {name}, so that its mean is unknown; remove it, "
+            "or fill with zero or a number"
         )
 
 

@@ -102,8 +102,8 @@ def _by_group(
     shares = [share for share in (test, valid) if share > 0]
     if len(known) <= len(shares):
         raise UserError(
-            f"{name} has {len(known)} group{'s' if len(known) > 1 else ''}, too few for {len(shares) + 1} splits that share "
-            "none; use finer groups, or leave the client out"
+            f"{name} has {len(known)} group{'s' if len(known) > 1 else ''}, too few for {len(shares) + 1} splits that "
+            "share none; use finer groups, or leave the client out"
         )
     order = np.random.default_rng(derive(seed, "split", client)).permutation(known)
     size_of = dict(zip(*np.unique(groups, return_counts=True), strict=True))

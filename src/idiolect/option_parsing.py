@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from inspect import Parameter
 from typing import Any
 
-from idiolect.errors import UserError
+from idiolect.errors import UserError, unknown_name
 
 __all__ = [
     "OptionSchema",
     "is_of_kind",
     "literal_or_text",
     "parse_call",
+    "read_choice",
     "split_outside_brackets",
     "with_options",
     "write_call",
@@ -226,6 +227,31 @@ class OptionSchema:
             for key, value in given.items()
             if (p := self.parameters.get(key)) is None or _plain(value, p) != _plain(p.default, p)
         }
+
+
+def read_choice(
+    kind: str,
+    text: str,
+    functions: Mapping[str, Callable[..., Any]],
+    is_option: Callable[[Parameter], bool] = lambda parameter: True,
+) -> tuple[str, dict[str, Any], OptionSchema]:
+    """Reads which of several functions a text chooses; returns its name, the given options and all that it takes.
+
+    Args:
+        kind: what an error sentence calls the functions, for example ``optimiser``.
+        is_option: as in ``OptionSchema.of``.
+
+    >>> def adam(epsilon: float = 1e-8): ...
+    >>> read_choice("optimiser", "adam(epsilon=1)", {"adam": adam})[:2]
+    ('adam', {'epsilon': 1})
+    """
+    name, given = parse_call(text)
+    if name not in functions:
+        raise unknown_name(kind, name, functions)
+    schema = OptionSchema.of(f"{kind} {name}", functions[name], is_option)
+    schema.refuse_unknown(given)
+    schema.refuse_wrong_kinds(given)
+    return name, given, schema
 
 
 def is_of_kind(value: Any, kind: str) -> bool:

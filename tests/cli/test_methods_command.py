@@ -62,7 +62,9 @@ def test_explanation_names_companions_shared_parts_and_overrides(idiolect):
     assert found["predictors"] == ["global", "after-local", "companion(ditto)", "companion(fedphp)"]
     assert found["headline"] == "companion(ditto)"
     assert found["reason"] == "written before companion(fedphp), which is as personal"
-    assert len(found["overrides"]) == 1 and "local momentum 0 before the upload" in found["overrides"][0]
+    assert (
+        len(found["overrides"]) == 1 and "local SGD of momentum 0 before the upload" in found["overrides"][0]
+    )
 
 
 def test_explanation_does_without_predictors_on_a_network_too_small(idiolect):

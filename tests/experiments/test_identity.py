@@ -70,10 +70,30 @@ def small(rate=0.25, activation=nn.ReLU):
         ({"dataset": "synthetic"}, {"dataset": "synthetic(skew=1)"}),
         ({"local_epochs": 2}, {"local_epochs": 2.0}),
         ({"clip_norm": None}, {"lr_decay": 1}),
+        ({"optimiser": "sgd()"}, {"schedule": "constant()", "local_schedule": " constant"}),
+        ({"optimiser": "adam"}, {"optimiser": "adam(beta_one=0.9, epsilon=1e-08)"}),
+        ({"schedule": "step"}, {"schedule": "step(factor=0.1)"}),
+        ({"local_schedule": "cosine"}, {"local_schedule": "cosine(final=0)"}),
     ],
 )
 def test_spellings_of_one_run_share_a_hash(one, other):
     assert hash_of(Experiment(**one)) == hash_of(Experiment(**other))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"optimiser": "adam"},
+        {"optimiser": "adamw"},
+        {"optimiser": "adam(beta_one=0.8)"},
+        {"schedule": "cosine"},
+        {"local_schedule": "cosine"},
+        {"local_schedule": "cosine(final=0.5)"},
+    ],
+)
+def test_optimiser_and_schedules_are_covered(changed):
+    others = [Experiment(), Experiment(optimiser="adam(epsilon=1)"), Experiment(local_schedule="linear")]
+    assert hash_of(Experiment(**changed)) not in [hash_of(other) for other in others]
 
 
 def test_finished_run_is_found_under_another_spelling_and_shown_as_it_was_written(tiny, tmp_path):

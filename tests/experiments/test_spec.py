@@ -120,9 +120,53 @@ def test_warm_up_and_decay_multiply():
     assert [experiment.learning_rate_at(r) for r in range(5)] == [0.25, 0.25, 0.1875, 0.125, 0.0625]
 
 
+@pytest.mark.parametrize(
+    ("schedule", "rates"),
+    [
+        ("constant", [0.5, 1.0, 1.0, 1.0, 1.0, 1.0]),
+        ("linear", [0.5, 1.0, 1.0, 0.75, 0.5, 0.25]),
+        ("linear(final=0.5)", [0.5, 1.0, 1.0, 0.875, 0.75, 0.625]),
+        ("cosine(final=0.2)", [0.5, 1.0, 1.0, 0.6 + 0.4 * 0.5**0.5, 0.6, 0.6 - 0.4 * 0.5**0.5]),
+        ("step(every=2, factor=0.5)", [0.5, 1.0, 1.0, 1.0, 0.5, 0.5]),
+    ],
+)
+def test_schedule_starts_after_the_warm_up_and_decay_is_a_further_factor(schedule, rates):
+    experiment = Experiment(learning_rate=1.0, warmup_rounds=2, rounds=6, schedule=schedule)
+    assert [experiment.learning_rate_at(r) for r in range(6)] == pytest.approx(rates, rel=1e-12)
+    decayed = replace(experiment, lr_decay=0.9)
+    assert [decayed.learning_rate_at(r) for r in range(6)] == pytest.approx(
+        [rate * 0.9**r for r, rate in enumerate(rates)], rel=1e-12
+    )
+
+
+def test_warm_up_longer_than_the_run_leaves_nothing_to_the_schedule():
+    experiment = Experiment(learning_rate=1.0, warmup_rounds=10, rounds=2, schedule="linear")
+    assert [experiment.learning_rate_at(r) for r in range(2)] == [0.1, 0.2]
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"schedule": "cosin"}, "unknown schedule 'cosin'; did you mean cosine?"),
+        ({"schedule": "step(each=3)"}, "schedule step has no option 'each'; known: every, factor"),
+        ({"schedule": "step(every=0)"}, "every must be at least 1, got 0"),
+        ({"schedule": "linear(final=-1)"}, "final must be in [0, 1], got -1"),
+        ({"local_schedule": "step"}, "unknown local_schedule 'step'; known: constant, cosine, linear"),
+        ({"optimiser": "adamx"}, "unknown optimiser 'adamx'; did you mean adam or adamw?"),
+    ],
+)
+def test_unusable_schedule_or_optimiser_is_refused_at_once(settings, sentence):
+    with pytest.raises(UserError) as refused:
+        Experiment(**settings)
+    assert str(refused.value) == sentence
+
+
 # ---- hash
 
 OTHER = {
+    "optimiser": "adam",
+    "schedule": "cosine",
+    "local_schedule": "linear",
     "method": "fedper",
     "dataset": "mnist",
     "partition": "iid",

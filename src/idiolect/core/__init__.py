@@ -3,7 +3,7 @@
 from idiolect.core.client import Program
 from idiolect.core.context import UPLOAD, Context, Messages, PrivateState, ServerState, State
 from idiolect.core.method import Composition, Method, Placed, chain, compose
-from idiolect.core.optimiser import Optimiser, adam, sgd
+from idiolect.core.optimiser import Optimiser, adam, adamw, sgd
 from idiolect.core.part import (
     Batch,
     CarryingGradient,
@@ -73,6 +73,7 @@ __all__ = [
     "Trees",
     "View",
     "adam",
+    "adamw",
     "as_received",
     "broadcast",
     "chain",

@@ -23,8 +23,9 @@ from idiolect.core.gradient import (
     wrapped_gradient,
 )
 from idiolect.core.method import Method
-from idiolect.core.optimiser import Optimiser, sgd
+from idiolect.core.optimiser import Optimiser, local_optimiser
 from idiolect.core.part import Batch, Clock, Model, Part, Predictor, Scene, Task, View
+from idiolect.core.schedule import local_schedule
 from idiolect.core.sharing import Sharing
 from idiolect.core.stage import Result, Stage
 from idiolect.core.trees import Flats, Slot, pick, tree_leaves, tree_structure, where
@@ -96,10 +97,11 @@ class Program:
         """
         if self.task.augment is not None:
             batches = tuple(self.task.augment(batch) for batch in batches)
-        gradient = self._gradient(stage, context)
+        program = self._at_step(state)
+        gradient = program._gradient(stage, context)
         grads, buffers, carry, loss = gradient(state.params, state.buffers, batches, state.carry)
         trained, fixed = split_trained(state.params, stage, self.task.structure)
-        lr = self.clock.learning_rate * stage.lr_scale
+        lr = program.clock.learning_rate * stage.lr_scale
         trained, memory = self._optimiser(stage).update(grads, state.memory, trained, lr)
         new = State(
             join_trained(trained, fixed, state.params),
@@ -109,6 +111,7 @@ class Program:
             state.loss + loss,
             state.steps + 1,
             state.measured,
+            state.planned,
         )
         return new if active is None else where(active, new, state)
 
@@ -230,7 +233,17 @@ class Program:
 
     def _optimiser(self, stage: Stage) -> Optimiser:
         scene = self.scene
-        return stage.optimiser or sgd(scene.momentum, scene.weight_decay, scene.clip_norm)
+        return stage.optimiser or local_optimiser(
+            scene.optimiser, scene.momentum, scene.weight_decay, scene.clip_norm
+        )
+
+    def _at_step(self, state: State) -> Program:
+        """Returns the program at the learning rate of the coming step, which parts then read from the clock."""
+        factor = local_schedule(self.scene.local_schedule) if state.planned else None
+        if factor is None:
+            return self
+        rate: Any = self.clock.learning_rate * factor(state.steps / state.planned["steps"])
+        return replace(self, clock=self.clock._replace(learning_rate=rate))
 
     def _gradient(self, stage: Stage, context: Context) -> Gradient:
         task = self.task

@@ -51,3 +51,4 @@ class State(NamedTuple):
     loss: Tensor  # summed over steps
     steps: Tensor
     measured: Slot
+    planned: Slot = {}  # {"steps": all that the client makes in this stage} where its schedule needs them

@@ -17,7 +17,7 @@ from torch import Tensor
 from idiolect.core.stage import Plan, Result
 from idiolect.core.trees import Flat, Flats, Slot
 from idiolect.errors import UserError
-from idiolect.option_parsing import write_call
+from idiolect.option_parsing import parse_call, write_call
 
 __all__ = [
     "Batch",
@@ -121,6 +121,18 @@ class Scene(NamedTuple):
     clip_norm: float | None = None  # of the gradient of each tree
     min_local_steps: int = 0
     buffers: str = "average"  # average | private | frozen
+    optimiser: str = "sgd"  # sgd | adam | adamw, with options: adam(beta_two=0.99)
+    local_schedule: str = "constant"  # of the learning rate over the steps of a stage
+
+    @property
+    def uses_sgd(self) -> bool:
+        """Whether local steps are those of SGD, whose length the learning rate and momentum say."""
+        return parse_call(self.optimiser)[0] == "sgd"
+
+    @property
+    def has_local_schedule(self) -> bool:
+        """Whether the learning rate changes from step to step within a stage."""
+        return parse_call(self.local_schedule)[0] != "constant"
 
 
 Mode: TypeAlias = bool | tuple[bool, ...]  # whether the network trains, as a whole or unit by unit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -34,6 +34,13 @@ from idiolect.federation import plan_batches
 
 __all__ = ["round_of_group", "run_round", "run_settling", "serve", "serve_on", "settle_group"]
 
+Planned: TypeAlias = Callable[[Stage], Slot]
+
+
+def nothing_planned(stage: Stage) -> Slot:
+    """The learning rate is the same in all steps of a stage, so that their number is not asked for."""
+    return {}
+
 
 def run_stages(
     program: Program,
@@ -42,16 +49,18 @@ def run_stages(
     context: Context,
     feed: Callable[[Stage], Any],
     previous: Result | None = None,
+    planned: Planned = nothing_planned,
 ) -> tuple[Context, Result | None]:
     """Runs stages one after the other and adds their results to the context.
 
     Args:
         feed: returns the batches of a stage in the form that the packing folds over.
         previous: the result that the first stage starts from, unless it has a start of its own.
+        planned: returns how many steps each client makes in a stage, if its learning rate depends on it.
     """
     for stage in stages:
         before = [previous] if previous is not None and stage.start is None else []
-        state = packing.call(program, "begin", stage, context, *before)
+        state = packing.call(program, "begin", stage, context, *before)._replace(planned=planned(stage))
         state = packing.fold(program, stage, context, state, feed(stage))
         previous = program.end(state)  # it works element by element, on stacked clients too
         context = context._replace(results={**context.results, stage.name: previous})
@@ -59,15 +68,19 @@ def run_stages(
 
 
 def run_round(
-    program: Program, packing: Packing, context: Context, feed: Callable[[Stage], Any]
+    program: Program,
+    packing: Packing,
+    context: Context,
+    feed: Callable[[Stage], Any],
+    planned: Planned = nothing_planned,
 ) -> tuple[Context, Messages]:
     """Runs the stages before and after the upload; returns the context with new private state, and the messages."""
     plan = program.method.plan(program.scene, program.clock)
-    context, last = run_stages(program, packing, plan.before, context, feed)
+    context, last = run_stages(program, packing, plan.before, context, feed, planned=planned)
     trained = [context.results[stage.name] for stage in plan.before if stage.measure is None]
     context = context._replace(results={**context.results, UPLOAD: trained[-1]})
     messages = packing.call(program, "upload", None, context)
-    context, _ = run_stages(program, packing, plan.after, context, feed, last)
+    context, _ = run_stages(program, packing, plan.after, context, feed, last, planned)
     return context._replace(private=packing.call(program, "finish", None, context)), messages
 
 
@@ -77,11 +90,12 @@ def run_settling(
     phase: str,
     context: Context,
     feed: Callable[[Stage], Any],
+    planned: Planned = nothing_planned,
 ) -> PrivateState:
     """Runs the stages of the phase ``merged`` or ``end``; returns the private state after them."""
     plan = program.method.plan(program.scene, program.clock)
     stages = plan.merged if phase == "merged" else plan.end
-    context, _ = run_stages(program, packing, stages, context, feed)
+    context, _ = run_stages(program, packing, stages, context, feed, planned=planned)
     hook = "score" if phase == "merged" else "personalise"
     private: PrivateState = packing.call(program, hook, None, context)
     return private
@@ -100,7 +114,13 @@ def round_of_group(
     clients = list(privates)
     context = group_context(work, packing, server, privates)
     before = evaluate_context(program, work, packing, context, clients, "test") if observe else None
-    context, messages = run_round(program, packing, context, _feed(work, packing, program, clients))
+    context, messages = run_round(
+        program,
+        packing,
+        context,
+        _feed(work, packing, program, clients),
+        _planned(work, packing, program, clients),
+    )
     after = evaluate_context(program, work, packing, context, clients, "test") if observe else None
     chooses = (
         observe
@@ -139,11 +159,27 @@ def settle_group(
     clients = list(privates)
     context = group_context(work, packing, server, privates)
     feed = _feed(work, packing, program, clients)
-    return packing.unpack(run_settling(program, packing, phase, context, feed), len(clients))
+    planned = _planned(work, packing, program, clients)
+    return packing.unpack(run_settling(program, packing, phase, context, feed, planned), len(clients))
 
 
 def _feed(work: Workload, packing: Packing, program: Program, clients: list[int]) -> Callable[[Stage], Any]:
     return lambda stage: packing.feed(work, program, stage, clients)
+
+
+def _planned(work: Workload, packing: Packing, program: Program, clients: list[int]) -> Planned:
+    """Returns the number of steps of each client in a stage as a slot for its state, if there is a schedule."""
+    if not program.scene.has_local_schedule:
+        return nothing_planned
+
+    def planned(stage: Stage) -> Slot:
+        if stage.measure is not None:
+            return {}
+        counts = [work.steps(program, stage, client) for client in clients]
+        slots: Slot = packing.pack([{"steps": work.like.new_tensor(max(count, 1))} for count in counts])
+        return slots
+
+    return planned
 
 
 def serve(program: Program, work: Workload, server: ServerState, messages: Messages) -> ServerState:

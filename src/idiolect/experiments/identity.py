@@ -11,11 +11,20 @@ from collections.abc import Callable
 from typing import Any
 
 from idiolect import data, methods, models, partition
+from idiolect.core.optimiser import resolved_optimiser
+from idiolect.core.schedule import resolved_local_schedule
 from idiolect.errors import UserError
+from idiolect.experiments.schedules import resolved_schedule
 from idiolect.experiments.spec import NEUTRAL, Experiment
 from idiolect.records import run_name, spec_hash
 
 __all__ = ["architecture", "hash_of", "identity", "name_of"]
+
+WITH_OPTIONS: dict[str, Callable[[str], tuple[str, dict[str, Any]]]] = {
+    "optimiser": resolved_optimiser,
+    "schedule": resolved_schedule,
+    "local_schedule": resolved_local_schedule,
+}  # settings that are written as a call, by name
 
 
 def name_of(experiment: Experiment) -> str:
@@ -34,6 +43,10 @@ def identity(experiment: Experiment) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for field in dataclasses.fields(experiment):
         value = getattr(experiment, field.name)
+        if field.name in WITH_OPTIONS:
+            value = WITH_OPTIONS[field.name](value)
+            if value == WITH_OPTIONS[field.name](NEUTRAL[field.name]):
+                continue
         if field.name not in NEUTRAL or value != NEUTRAL[field.name]:
             found[field.name] = float(value) if "float" in str(field.type) and value is not None else value
     del found["seed"]

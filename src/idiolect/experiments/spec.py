@@ -9,8 +9,11 @@ from difflib import get_close_matches
 from typing import Any
 
 from idiolect.core import Scene
+from idiolect.core.optimiser import local_optimiser
+from idiolect.core.schedule import local_schedule
 from idiolect.engines import AUGMENTATIONS
 from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice
+from idiolect.experiments.schedules import rate_factor
 from idiolect.option_parsing import is_of_kind
 
 __all__ = ["NEUTRAL", "PRECISIONS", "Experiment", "unknown_setting", "with_settings"]
@@ -38,8 +41,18 @@ class Experiment:
             leave the test set unless ``public_in_test``.
         weighting: ``uniform`` or ``samples``.
         buffers: running statistics are ``average``d, kept ``private`` or left ``frozen``.
+        optimiser: of the clients' local steps: ``sgd``, ``adam`` or ``adamw``, with options as in
+            ``adam(beta_one=0.9, beta_two=0.999, epsilon=1e-8)``; the memory starts anew in every stage.  A method whose
+            mathematics need steps of its own keeps them, as its card says, or is refused.
+        momentum: of ``sgd``; the others do not read it.
+        weight_decay: added to the gradient by ``sgd`` and ``adam``, decoupled from it by ``adamw``.
+        clip_norm: the largest norm of a gradient, before weight decay enters; None is off.
         warmup_rounds: number of rounds over which the learning rate grows linearly.
         lr_decay: factor on the learning rate after every round.
+        schedule: a further factor over the rounds after the warm-up: ``constant``, ``cosine(final=0.0)``,
+            ``linear(final=0.0)`` or ``step(every=10, factor=0.1)``; ``final`` is reached after the last round.
+        local_schedule: of the learning rate over the steps of a stage, each client by its own number of steps:
+            ``constant``, ``cosine(final=0.0)`` or ``linear(final=0.0)``, from the round's rate to ``final`` times it.
         augmentation: ``crop_flip`` trains on images moved by up to four pixels and mirrored at random; measuring
             and evaluating always see them as they are.
         evaluate_every: rounds between evaluations of all clients; the last round is always evaluated.
@@ -64,12 +77,15 @@ class Experiment:
     local_epochs: float = 2
     batch_size: int = 32
     learning_rate: float = 0.03
+    optimiser: str = "sgd"
     momentum: float = 0.9
     weight_decay: float = 0.0
     clip_norm: float | None = None
     min_local_steps: int = 0
     warmup_rounds: int = 0
     lr_decay: float = 1.0
+    schedule: str = "constant"
+    local_schedule: str = "constant"
     weighting: str = "uniform"
     buffers: str = "average"
     pool: str = "train"
@@ -97,6 +113,9 @@ class Experiment:
         if not 0 < self.lr_decay < float("inf"):
             raise UserError(f"lr_decay must be above 0, got {self.lr_decay:g}")
         refuse_outside("seed", self.seed, 0, 2**63 - 1)
+        local_optimiser(self.optimiser, self.momentum, self.weight_decay, self.clip_norm)
+        local_schedule(self.local_schedule)
+        self.learning_rate_at(0)
         self._check_test_data()
         refuse_unknown_choice("weighting", self.weighting, ("uniform", "samples"))
         refuse_unknown_choice("buffers", self.buffers, ("average", "private", "frozen"))
@@ -139,9 +158,13 @@ class Experiment:
         return round % self.evaluate_every == 0 or round == self.rounds
 
     def learning_rate_at(self, round: int) -> float:
-        """Returns the learning rate of a round counted from 0: linear warm-up, times a constant factor per round."""
+        """Returns the learning rate of a round counted from 0.
+
+        It grows linearly in the warm-up and follows the schedule after it, times a constant factor per round.
+        """
         warm = min((round + 1) / self.warmup_rounds, 1.0) if self.warmup_rounds else 1.0
-        return self.learning_rate * warm * self.lr_decay**round
+        falling = rate_factor(self.schedule, round - self.warmup_rounds, self.rounds - self.warmup_rounds)
+        return self.learning_rate * warm * self.lr_decay**round * falling
 
 
 NEUTRAL: dict[str, Any] = {
@@ -152,6 +175,9 @@ NEUTRAL: dict[str, Any] = {
     "min_local_steps": 0,
     "warmup_rounds": 0,
     "lr_decay": 1.0,
+    "optimiser": "sgd",
+    "schedule": "constant",
+    "local_schedule": "constant",
     "pool": "train",
     "client_test": "split",
     "public": 0,

@@ -86,7 +86,8 @@ def control_variates(
         momentum: of the corrected local SGD, in [0, 1]; 0 in the paper, whatever the scene says.
         lr_scale: eta_l as a multiple of the scene's learning rate.  None makes up for momentum that the scene has and
             these steps lack, by ((1 - own momentum) / (1 - scene's))^(1/4): 1.8 for 0 and 0.9, and 1 where both agree.
-            Longer steps, such as the square root gives, were less accurate on the demo scene.
+            Longer steps, such as the square root gives, were less accurate on the demo scene.  With Adam in the scene
+            it must be given, since Adam's rates say nothing about plain steps.
         clip_norm: > 0, the largest norm of a corrected gradient; None is the paper's.  Controls of clients that were
             not selected for long point the wrong way, and what they do to the model makes the next controls larger:
             without a bound one of three runs of the demo scene diverged even with lr_scale=1.
@@ -110,6 +111,13 @@ def control_variates(
         return math.sqrt(scale_without_momentum(scene.momentum, momentum)) if lr_scale is None else lr_scale
 
     def check(structure: Structure, scene: Scene) -> None:
+        if not scene.uses_sgd and lr_scale is None:
+            raise UserError(
+                f"{NAME} makes plain steps, about whose length a learning rate for {scene.optimiser} says nothing; "
+                "set optimiser to sgd, or lr_scale"
+            )
+        if control == "option_two" and scene.has_local_schedule:
+            raise UserError("control=option_two holds for steps of one rate; set local_schedule to constant")
         altered = momentum > 0 or scene.weight_decay > 0 or bound(scene) is not None
         if control == "option_two" and altered:
             raise UserError(
@@ -171,5 +179,7 @@ def control_variates(
         merge=merge,
         broadcasts=True,
         roles=("gradient rule",),
-        overrides=(f"local momentum {momentum:g} before the upload, steps {longer} the scene's{clipped}",),
+        overrides=(
+            f"local SGD of momentum {momentum:g} before the upload, steps {longer} the scene's{clipped}",
+        ),
     )

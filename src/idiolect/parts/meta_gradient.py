@@ -62,7 +62,7 @@ def meta_gradient(
         difference: d > 0 of the Hessian-vector product.
         adapt_steps: gradient steps with rate a, on training data, that make the personal model at the end.
 
-    Deviations: none.  Inner steps are stateless, outer steps plain SGD whatever the scene's momentum; an epoch
+    Deviations: none.  Inner steps are stateless, outer steps plain SGD whatever the scene's optimiser; an epoch
     has as many steps as it has pairs (or triples) of batches.
     """
     refuse_unknown_choice("form", form, BATCHES)
@@ -84,6 +84,11 @@ def meta_gradient(
     def check(structure: Structure, scene: Scene) -> None:
         if scene.learning_rate == 0:
             raise UserError(f"{NAME} has rates of its own and needs a scene whose learning_rate is above 0")
+        if not scene.uses_sgd and None in (inner_rate, outer_rate):
+            raise UserError(
+                f"{NAME} makes plain steps, about whose length a learning rate for {scene.optimiser} says nothing; "
+                "set optimiser to sgd, or inner_rate and outer_rate"
+            )
 
     def stages(plan: Plan, scene: Scene, clock: Clock) -> Plan:
         outer = (

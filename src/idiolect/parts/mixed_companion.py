@@ -20,13 +20,15 @@ from idiolect.core import (
     Part,
     Predictor,
     Results,
+    Scene,
     Slot,
+    Structure,
     View,
     sgd,
 )
 from idiolect.core.part import keeps_options
 from idiolect.core.trees import inner_product, interpolate, zeros_like
-from idiolect.errors import refuse_outside
+from idiolect.errors import UserError, refuse_outside
 
 __all__ = ["mixed_companion"]
 
@@ -42,9 +44,18 @@ def mixed_companion(alpha: float = 0.5, learned: bool = False, shared_first: boo
         learned: each client learns its own alpha.
         shared_first: the mixture takes the shared model after its step, not before.
 
+    The scene's optimiser moves both models; alpha is learned by plain steps.  ``shared_first`` needs SGD.
+
     Deviations: none.  The mixture's normalisation statistics are its own.
     """
     refuse_outside("alpha", alpha, 0, 1)
+
+    def check(structure: Structure, scene: Scene) -> None:
+        if shared_first and not scene.uses_sgd:
+            raise UserError(
+                f"{NAME}: shared_first looks ahead by a step of SGD, and the scene has optimiser={scene.optimiser}; "
+                "set optimiser to sgd or shared_first to False"
+            )
 
     def init_client(initial: Initial) -> Slot:
         weight = torch.full_like(next(iter(initial.params.values())).sum(), alpha)
@@ -103,6 +114,7 @@ def mixed_companion(alpha: float = 0.5, learned: bool = False, shared_first: boo
     return Part(
         NAME,
         init_client=init_client,
+        check=check,
         start=start,
         carry=carry,
         gradient=gradient,

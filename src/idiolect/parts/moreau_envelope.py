@@ -55,7 +55,7 @@ def moreau_envelope(
         steps: R local steps; None makes the scene's local epochs.
 
     Deviations: the personal model goes on from step to step and starts from the received model in each round.
-    Plain steps, whatever the scene's momentum and weight decay.
+    Plain steps, whatever the scene's optimiser, momentum and weight decay.
     """
     refuse_outside("weight (lambda)", weight, 0)
     refuse_outside("inner_steps (K)", inner_steps, 1)
@@ -73,6 +73,11 @@ def moreau_envelope(
     def check(structure: Structure, scene: Scene) -> None:
         if scene.learning_rate == 0:
             raise UserError(f"{NAME} has rates of its own and needs a scene whose learning_rate is above 0")
+        if not scene.uses_sgd and inner_rate is None:
+            raise UserError(
+                f"{NAME} makes plain steps, about whose length a learning rate for {scene.optimiser} says nothing; "
+                "set optimiser to sgd, or inner_rate"
+            )
 
     def stages(plan: Plan, scene: Scene, clock: Clock) -> Plan:
         scale = outer_rate / clock.learning_rate

@@ -26,12 +26,14 @@ from idiolect.core import (
     Out,
     Part,
     Results,
+    Scene,
     Slot,
+    Structure,
     View,
 )
 from idiolect.core.part import keeps_options
 from idiolect.core.trees import squared_distance, zeros_like
-from idiolect.errors import refuse_outside
+from idiolect.errors import UserError, refuse_outside
 from idiolect.parts.average import average
 
 __all__ = ["normalised_average"]
@@ -47,11 +49,21 @@ def normalised_average(proximal_weight: float = 0.0, global_momentum: float = 0.
         proximal_weight: mu >= 0 of a proximal term mu/2 ||w - theta_t||^2, which shortens steps.
         global_momentum: gmf in [0, 1] on the server's step.
 
+    The normaliser counts steps of SGD at one rate, so that another optimiser and a schedule within a round are refused.
+
     Deviations: ||a_k||_1 is used in both places; the authors' code takes tau_eff from the step count when there
     is a proximal term.
     """
     refuse_outside("proximal_weight (mu)", proximal_weight, 0)
     refuse_outside("global_momentum (gmf)", global_momentum, 0, 1)
+
+    def check(structure: Structure, scene: Scene) -> None:
+        if not scene.uses_sgd or scene.has_local_schedule:
+            changed = f"optimiser={scene.optimiser}" if not scene.uses_sgd else scene.local_schedule
+            raise UserError(
+                f"{NAME} counts steps of SGD at one rate and cannot weigh those of {changed}; "
+                "set optimiser to sgd and local_schedule to constant"
+            )
 
     def init_server(shared: Flat, initial: Initial) -> Flat:
         return zeros_like(shared) if global_momentum else {}
@@ -97,6 +109,7 @@ def normalised_average(proximal_weight: float = 0.0, global_momentum: float = 0.
     return average()._replace(
         name=NAME,
         init_server=init_server,
+        check=check,
         loss=loss if proximal_weight else None,
         carry=carry,
         gradient=gradient,

@@ -1,8 +1,11 @@
-"""Datasets by name: arrays, and a manifest of their origin.  Knows nothing of clients."""
+"""Datasets by name or of the user's own: arrays, and a manifest of their origin."""
 
 from idiolect.data.catalogue import DEFAULT, DatasetDescription, describe, load, names, resolved, sizes
 from idiolect.data.dataset import CLASS_TASKS, SPLITS, TASKS, Dataset, normalised
 from idiolect.data.download import get
+from idiolect.data.own_data import from_arrays, from_clients
+from idiolect.data.own_files import read_path
+from idiolect.data.own_tables import encode_frame, from_frame
 from idiolect.data.synthetic_clients import synthetic
 
 __all__ = [
@@ -13,10 +16,15 @@ __all__ = [
     "Dataset",
     "DatasetDescription",
     "describe",
+    "encode_frame",
+    "from_arrays",
+    "from_clients",
+    "from_frame",
     "get",
     "load",
     "names",
     "normalised",
+    "read_path",
     "resolved",
     "sizes",
     "synthetic",

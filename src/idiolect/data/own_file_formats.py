@@ -1,0 +1,185 @@
+"""Reads one file of the user's own: the arrays of an .npz file, or the columns of a Parquet or text file."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from idiolect.data.dataset import Array
+from idiolect.data.image_files import read_file
+from idiolect.data.own_columns import SPLIT_WORDS
+from idiolect.data.own_tables import CLIENT_COLUMNS, MISSING, refuse_duplicates
+from idiolect.errors import UserError
+
+__all__ = ["AGAIN", "ENDINGS", "FORMS", "kind_of", "read_archive", "read_table"]
+
+ENDINGS = {
+    **dict.fromkeys((".csv", ".tsv", ".data"), "text"),
+    **dict.fromkeys((".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"), "images"),
+    ".parquet": "parquet",
+    ".npz": "npz",
+}
+FORMS = "give a .npz, .parquet, .csv, .tsv or .data file, or a folder of such files or of images"
+AGAIN = "check that it is whole and that you may read it, or write it again"
+
+
+def kind_of(path: Path) -> str | None:
+    """Returns what a file is by its ending, or else by its first bytes: text, images, parquet, npz, or None."""
+    if path.suffix.lower() in ENDINGS:
+        return ENDINGS[path.suffix.lower()]
+    with path.open("rb") as file:
+        return {b"PAR1": "parquet", b"PK\x03\x04": "npz"}.get(file.read(4))
+
+
+def read_archive(path: Path) -> dict[str, Array]:
+    """Returns the arrays of an .npz file; train_x, test_x and so on become x, y and split."""
+    raw = io.BytesIO(read_file(path, AGAIN))
+    try:
+        with np.load(raw, allow_pickle=False) as stored:
+            arrays = {key: stored[key] for key in stored.files}
+    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, AttributeError) as problem:
+        if "allow_pickle" in str(problem) or "Object arrays" in str(problem):
+            raise UserError(
+                f"{path} holds Python objects, which are not loaded as they could run code; save arrays of numbers "
+                "or words"
+            ) from problem
+        raise UserError(f"{path} is no whole .npz file ({problem}); {AGAIN}") from problem
+    arrays = _split_parts(path, arrays)
+    if "x" not in arrays:
+        raise UserError(f"{path} has no array x; it has {', '.join(arrays) or 'none'}: save x, y and client")
+    for key, values in arrays.items():
+        if values.ndim == 0 or len(values) != len(arrays["x"]):
+            raise UserError(
+                f"{path}: {key} is an array {list(values.shape)} but x has {len(np.atleast_1d(arrays['x']))} rows; "
+                "give one "
+                "entry for each row"
+            )
+    return arrays
+
+
+def _split_parts(path: Path, arrays: dict[str, Array]) -> dict[str, Array]:
+    """Returns arrays such as train_x and test_x (or x_train and x_test) as x with its split."""
+    found: dict[str, dict[str, Array]] = {}
+    for name, values in arrays.items():
+        words = re.fullmatch(r"([^_]+)_(.+)", name)
+        first, second = (words[1], words[2]) if words else (name, "")
+        split, key = (first, second) if first.lower() in SPLIT_WORDS else (second, first)
+        if split.lower() in SPLIT_WORDS:
+            found.setdefault(split, {})[key.lower()] = values
+    if not found:
+        return {("x" if name == "X" else name): values for name, values in arrays.items()}
+    keys = set(next(iter(found.values())))
+    for split, part in found.items():
+        if "x" not in part or set(part) != keys:
+            raise UserError(
+                f"{path}: {split} has the arrays {', '.join(sorted(part))}; give x and the same others for each split"
+            )
+    try:
+        joined = {key: np.concatenate([part[key] for part in found.values()]) for key in sorted(keys)}
+    except ValueError as problem:
+        raise UserError(f"{path}: its splits have rows of different shapes; give all one shape") from problem
+    joined["split"] = np.repeat(list(found), [len(part["x"]) for part in found.values()])
+    return joined
+
+
+def read_table(path: Path, words: Sequence[str]) -> tuple[Any, int]:
+    """Returns a table, and the line of its first row where lines can be counted, else 0.
+
+    Args:
+        words: columns that are read as words, whatever they look like.
+    """
+    if kind_of(path) == "text":
+        return _read_text(path, words)
+    try:
+        table = pyarrow.parquet.read_table(pa.BufferReader(read_file(path, AGAIN)))
+    except (pa.ArrowException, OSError) as problem:
+        raise UserError(f"{path} is no whole Parquet file ({_first_line(problem)}); {AGAIN}") from problem
+    refuse_duplicates(table.column_names, str(path))
+    return table, 0
+
+
+def _read_text(path: Path, words: Sequence[str]) -> tuple[Any, int]:
+    raw = read_file(path, AGAIN).removeprefix(b"\xef\xbb\xbf")
+    try:
+        raw.decode()
+    except UnicodeDecodeError as problem:
+        raise UserError(f"{path} is not UTF-8 at byte {problem.start}; save it as UTF-8") from problem
+    raw = raw.lstrip(b"\r\n")
+    if not raw.strip():
+        raise UserError(f"{path} is empty; give it a header and at least one row")
+    first = raw.split(b"\n", 1)[0].decode().rstrip("\r")
+    delimiter = "\t" if path.suffix.lower() == ".tsv" else max(",;\t", key=first.count)
+    fields = [field.strip() for field in next(csv.reader([first], delimiter=delimiter))]
+    is_header = not all(_is_number(field) or field in MISSING for field in fields)
+    names = fields if is_header else [str(i) for i in range(len(fields))]
+    if "" in names:
+        raise UserError(
+            f"{path}: column {names.index('')} has no name in the header; name it, or write the file without the row "
+            "numbers"
+        )
+    refuse_duplicates(names, str(path))
+    body = raw[len(first.encode()) :].lstrip(b"\r\n") if is_header else raw
+    if not body.strip():
+        raise UserError(f"{path} has a header but no rows; give at least one")
+    as_words = [name for name in names if name in words or name.lower() in CLIENT_COLUMNS]
+    return _parse(path, body, names, delimiter, as_words, 2 if is_header else 1), 2 if is_header else 1
+
+
+def _parse(
+    path: Path, body: bytes, names: list[str], delimiter: str, words: Sequence[str], first_line: int
+) -> Any:
+    """Returns rows of text as a table; a row with too few or too many fields is refused by line."""
+    wrong: list[Any] = []
+
+    def keep(row: Any) -> str:
+        wrong.append(row)
+        return "skip"
+
+    def parse(threads: bool) -> Any:
+        wrong.clear()
+        return pyarrow.csv.read_csv(
+            pa.BufferReader(body),
+            pyarrow.csv.ReadOptions(column_names=names, use_threads=threads),
+            pyarrow.csv.ParseOptions(delimiter=delimiter, invalid_row_handler=keep),
+            pyarrow.csv.ConvertOptions(
+                null_values=list(MISSING),
+                strings_can_be_null=True,
+                column_types=dict.fromkeys(words, pa.string()),
+            ),
+        )
+
+    try:
+        table = parse(threads=True)
+        if wrong:
+            parse(threads=False)
+    except pa.ArrowException as problem:
+        raise UserError(f"{path} is no table of text ({_first_line(problem)}); {AGAIN}") from problem
+    if wrong:
+        row = wrong[0]
+        raise UserError(
+            f"{path}, line {row.number + first_line - 1}: it has {row.actual_columns} fields but the table has "
+            f"{row.expected_columns} columns; correct the line"
+        )
+    return table
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _first_line(problem: Exception) -> str:
+    return str(problem).split("\n", 1)[0]

@@ -1,0 +1,245 @@
+"""Files and folders of the user's own as a `Dataset`.
+
+    one file                 .npz (x, y, client, ...), .parquet, .csv, .tsv or .data with a client column
+    a folder of such files   one for each client, or for each client and split: client/train.csv or train/client.csv
+    a folder of images       client/class/image.png, with or without train, valid and test above or below the client
+    Hugging Face             a dataset saved on disk, or hf:NAME from the hub
+
+A file's name without what all names share is its client: processed.cleveland.data and processed.va.data are those of
+cleveland and va.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from idiolect.data.dataset import Array, Dataset
+from idiolect.data.own_columns import SPLIT_WORDS
+from idiolect.data.own_data import from_arrays
+from idiolect.data.own_file_formats import AGAIN, ENDINGS, FORMS, kind_of, read_archive, read_table
+from idiolect.data.own_tables import column_roles, from_frame, label_values
+from idiolect.errors import UserError
+
+__all__ = ["read_path"]
+
+
+class _File(NamedTuple):
+    """A file, and what its place in a folder says about its rows."""
+
+    path: Path
+    parts: tuple[str, ...] = ()
+    split: str | None = None
+
+
+def read_path(
+    path: str | Path,
+    *,
+    client_column: str | None = None,
+    label_column: str | Sequence[str] | None = None,
+    split_column: str | None = None,
+    split_by: str | None = None,
+    task: str | None = None,
+    fill: str | float = "none",
+    vocabulary: int | None = None,
+    like: Mapping[str, Any] | None = None,
+) -> Dataset:
+    """Returns the dataset in a file or folder of the user's own.
+
+    Args:
+        path: a file or folder as listed above.
+        vocabulary: number of different tokens, where x of an .npz file holds tokens.
+
+    The other arguments are those of `from_frame`; in an .npz file, columns are arrays.
+    """
+    options: dict[str, Any] = {
+        "client_column": client_column,
+        "label_column": label_column,
+        "split_column": split_column,
+    }
+    options |= {"split_by": split_by, "task": task, "fill": fill, "like": like}
+    folder = Path(path)
+    if not folder.exists():
+        raise UserError(f"there is no file or folder {path}; {FORMS}")
+    files = _files_of(folder) if folder.is_dir() else [_File(folder)]
+    kinds = sorted({str(kind_of(file.path)) for file in files})
+    if kinds == ["None"]:
+        raise UserError(f"{path} is of a kind that cannot be read; {FORMS}")
+    if len(kinds) > 1:
+        raise UserError(f"{path} holds files of several kinds ({', '.join(kinds)}); keep those of one kind")
+    sha256 = {str(file.path): _sha256(file.path) for file in files}
+    given = {key: value for key, value in options.items() if value is not None and key != "like"}
+    manifest = {"source": str(path), "sha256": sha256, "options": given}
+    name = folder.resolve().stem
+    if kinds == ["npz"]:
+        return _from_archives(files, name, options, vocabulary, manifest)
+    if vocabulary is not None:
+        raise UserError(f"{path} is no .npz file, so that it cannot hold tokens; leave out the vocabulary")
+    return _from_tables(files, name, options, manifest)
+
+
+def _from_tables(files: list[_File], name: str, options: dict[str, Any], manifest: dict[str, Any]) -> Dataset:
+    """Reads tables with the same columns and joins them."""
+    words = [one for one in (options["client_column"], options["split_column"]) if one is not None]
+    tables = [read_table(file.path, words) for file in files]
+    columns = tables[0][0].column_names
+    for file, (table, _) in zip(files, tables, strict=True):
+        if table.column_names != columns:
+            other = sorted(set(table.column_names) ^ set(columns))
+            raise UserError(
+                f"{file.path} has other columns than {files[0].path} ({', '.join(other) or 'in another order'}); "
+                "give all files "
+                "the same columns in one order"
+            )
+    try:
+        frame = pa.concat_tables([table for table, _ in tables], promote_options="permissive")
+    except pa.ArrowInvalid as problem:
+        raise UserError(
+            f"{name}: its files have columns of different types ({problem}); give them one"
+        ) from problem
+    starts = np.cumsum([0, *(len(table) for table, _ in tables)])
+
+    def place(row: int) -> str:
+        which = int(np.searchsorted(starts, row, side="right")) - 1
+        first_line = tables[which][1]
+        kind = "line" if first_line else "row"
+        return f"{files[which].path}, {kind} {row - int(starts[which]) + first_line}"
+
+    return from_frame(
+        frame.to_pandas(date_as_object=False),
+        name=name,
+        place=place,
+        manifest=manifest,
+        **options | _of_files(files, np.diff(starts), options),
+    )
+
+
+def _from_archives(
+    files: list[_File], name: str, options: dict[str, Any], vocabulary: int | None, manifest: dict[str, Any]
+) -> Dataset:
+    """Reads .npz files with the same arrays and joins them."""
+    archives = [read_archive(file.path) for file in files]
+    for file, arrays in zip(files, archives, strict=True):
+        shapes = {key: values.shape[1:] for key, values in arrays.items()}
+        first = {key: values.shape[1:] for key, values in archives[0].items()}
+        if shapes != first:
+            raise UserError(
+                f"{file.path} holds {_shown(shapes)} but {files[0].path} {_shown(first)}; give all files the same"
+            )
+    arrays = {key: np.concatenate([one[key] for one in archives]) for key in archives[0]}
+    sizes = np.array([len(one["x"]) for one in archives])
+    starts = np.cumsum([0, *sizes])
+
+    def place(row: int) -> str:
+        which = int(np.searchsorted(starts, row, side="right")) - 1
+        return f"{files[which].path}, row {row - int(starts[which])}"
+
+    x, known = arrays.pop("x"), _of_files(files, sizes, options)
+    roles = column_roles(
+        list(arrays),
+        name,
+        options["client_column"],
+        options["label_column"],
+        options["split_column"],
+        options["split_by"] or next((f"{key}:{key}" for key in ("time", "group") if key in arrays), None),
+        "client" in known,
+        "split" in known,
+    )
+    y, classes = label_values({key: arrays[key] for key in roles.label_columns(arrays)}, roles, name)
+    like = options["like"]
+    return from_arrays(
+        x,
+        y,
+        client=known.get("client", arrays.get(roles.client or "")),
+        split=known.get("split", arrays.get(roles.split or "")),
+        time=arrays.get(roles.time or ""),
+        group=arrays.get(roles.group or ""),
+        task=options["task"],
+        fill=options["fill"],
+        vocabulary=vocabulary,
+        name=name,
+        class_names=(like.get("class_names") or None) if like else classes,
+        manifest=manifest,
+        place=place,
+    )
+
+
+def _of_files(files: list[_File], sizes: Array, options: dict[str, Any]) -> dict[str, Array]:
+    """Returns client and split of each row, where the files name them and no option says otherwise."""
+    known = {}
+    if files[0].parts and options["client_column"] is None:
+        known["client"] = np.repeat(["/".join(file.parts) for file in files], sizes)
+    if files[0].split is not None:
+        if options["split_column"] or options["split_by"]:
+            raise UserError(
+                f"{files[0].path}: its place already says its split; leave out split_column and split_by"
+            )
+        known["split"] = np.repeat([file.split for file in files], sizes)
+    return known
+
+
+def _files_of(folder: Path) -> list[_File]:
+    """Returns the files of a folder in the order of their names, each with its client and split."""
+    found = [
+        path
+        for path in sorted(folder.rglob("*"))
+        if path.suffix.lower() in ENDINGS and path.is_file() and not path.name.startswith((".", "_"))
+    ]
+    if not found:
+        raise UserError(f"{folder} holds no file that can be read; {FORMS}")
+    places = [list(path.relative_to(folder).with_suffix("").parts) for path in found]
+    in_splits = [[part for part in place if part.lower() in SPLIT_WORDS] for place in places]
+    for path, words in zip(found, in_splits, strict=True):
+        if len(words) > 1 or len(words) != len(in_splits[0]):
+            raise UserError(
+                f"{path}: expected one of train, valid and test in the names of all files or of none"
+            )
+    dotted = [
+        [word for part in place if part.lower() not in SPLIT_WORDS for word in part.split(".")]
+        for place in places
+    ]
+    clients = _without_common(dotted)
+    files = [
+        _File(path, tuple(client), words[0] if words else None)
+        for path, client, words in zip(found, clients, in_splits, strict=True)
+    ]
+    twice: dict[Any, Path] = {}
+    for file in files:
+        other = twice.setdefault((file.parts, file.split), file.path)
+        if other != file.path:
+            raise UserError(
+                f"{other} and {file.path} would both be of client {'/'.join(file.parts)!r}; rename one of them"
+            )
+    return files
+
+
+def _without_common(names: list[list[str]]) -> list[list[str]]:
+    """Returns names without the first and last words that all of them share, of which at least one word stays.
+
+    >>> _without_common([["processed", "va", "data"], ["processed", "cleveland", "data"]])
+    [['va'], ['cleveland']]
+    """
+    different = {tuple(name) for name in names}
+    if len(different) > 1:
+        while min(map(len, names)) > 1 and len({name[0] for name in names}) == 1:
+            names = [name[1:] for name in names]
+        while min(map(len, names)) > 1 and len({name[-1] for name in names}) == 1:
+            names = [name[:-1] for name in names]
+    return names
+
+
+def _sha256(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as problem:
+        raise UserError(f"cannot read {path} ({problem.strerror or problem}); {AGAIN}") from problem
+
+
+def _shown(shapes: Mapping[str, tuple[int, ...]]) -> str:
+    return ", ".join(f"{key} {list(shape)}" for key, shape in shapes.items())

@@ -1,0 +1,255 @@
+"""The same federation in every form a user may have it, and how arrays, labels and columns are understood."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from idiolect.data import Dataset, encode_frame, from_arrays, from_clients, from_frame, read_path
+from idiolect.errors import UserError
+
+CLIENTS = {
+    "north": (np.array([[0.5, 1], [1.5, 2], [2.5, 3]], np.float32), np.array([0, 2, 0])),
+    "south": (np.array([[4.5, 5], [5.5, 6]], np.float32), np.array([2, 0])),
+}
+X = np.concatenate([x for x, _ in CLIENTS.values()])
+Y = np.concatenate([y for _, y in CLIENTS.values()])
+OWNERS = np.array(["north"] * 3 + ["south"] * 2)
+SPLIT = np.array(["train", "train", "test", "train", "test"])
+
+
+def frame_of(**more: object) -> pd.DataFrame:
+    return pd.DataFrame({"client": OWNERS, "a": X[:, 0], "b": X[:, 1], "label": Y, **more})
+
+
+def as_arrays(folder: Path) -> Dataset:
+    return from_arrays(X, Y, client=OWNERS)
+
+
+def as_mixed_arrays(folder: Path) -> Dataset:
+    order = [3, 0, 4, 1, 2]  # clients by turns, each one's rows in their order
+    return from_arrays(X[order].astype(np.float64), Y[order].astype(np.uint8), client=OWNERS[order])
+
+
+def as_clients(folder: Path) -> Dataset:
+    return from_clients(CLIENTS)
+
+
+def as_frame(folder: Path) -> Dataset:
+    return from_frame(frame_of())
+
+
+def as_npz(folder: Path) -> Dataset:
+    np.savez(folder / "all.npz", x=X, y=Y, client=OWNERS)
+    return read_path(folder / "all.npz")
+
+
+def as_parquet(folder: Path) -> Dataset:
+    frame_of().to_parquet(folder / "all.parquet")
+    return read_path(folder / "all.parquet")
+
+
+def as_csv(folder: Path) -> Dataset:
+    frame_of().to_csv(folder / "all.csv", index=False)
+    return read_path(folder / "all.csv")
+
+
+def as_semicolons(folder: Path) -> Dataset:
+    frame_of().to_csv(folder / "all.csv", index=False, sep=";", encoding="utf-8-sig")
+    return read_path(folder / "all.csv")
+
+
+def as_folder_of_csv(folder: Path) -> Dataset:
+    for name, rows in frame_of().groupby("client"):
+        rows.drop(columns="client").to_csv(folder / f"part.{name}.tsv", index=False, sep="\t")
+    return read_path(folder)
+
+
+def as_folder_of_npz(folder: Path) -> Dataset:
+    for name, (x, y) in CLIENTS.items():
+        np.savez(folder / f"{name}.npz", x=x, y=y)
+    return read_path(folder)
+
+
+FORMS = [
+    as_arrays,
+    as_mixed_arrays,
+    as_clients,
+    as_frame,
+    as_npz,
+    as_parquet,
+    as_csv,
+    as_semicolons,
+    as_folder_of_csv,
+    as_folder_of_npz,
+]
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__)
+def test_one_federation_has_one_digest_in_every_form(form, tmp_path):
+    found = form(tmp_path)
+    np.testing.assert_array_equal(found.train_x, X)
+    np.testing.assert_array_equal(found.train_y, [0, 1, 0, 1, 0])
+    assert found.train_ids.tolist() == OWNERS.tolist()
+    assert found.class_names == ("0", "2") and found.task == "classification" and not len(found.test_y)
+    assert found.digest == as_arrays(tmp_path).digest
+
+
+def split_by_column(folder: Path) -> Dataset:
+    frame_of(split=SPLIT).to_csv(folder / "all.csv", index=False)
+    return read_path(folder / "all.csv")
+
+
+def split_by_client_folders(folder: Path) -> Dataset:
+    for (name, part), rows in frame_of(split=SPLIT).groupby(["client", "split"]):
+        (folder / name).mkdir(exist_ok=True)
+        rows[["a", "b", "label"]].to_csv(folder / name / f"{part}.csv", index=False)
+    return read_path(folder)
+
+
+def split_by_split_folders(folder: Path) -> Dataset:
+    for (name, part), rows in frame_of(split=SPLIT).groupby(["client", "split"]):
+        (folder / part).mkdir(exist_ok=True)
+        rows[["a", "b", "label"]].to_parquet(folder / part / f"{name}.parquet")
+    return read_path(folder)
+
+
+def split_in_archive(folder: Path) -> Dataset:
+    arrays = {}
+    for part in ("train", "test"):
+        rows = part == SPLIT
+        arrays |= {f"{part}_x": X[rows], f"{part}_y": Y[rows], f"{part}_client": OWNERS[rows]}
+    np.savez(folder / "all.npz", **arrays)
+    return read_path(folder / "all.npz")
+
+
+def split_by_numbers(folder: Path) -> Dataset:
+    return from_arrays(X, Y, client=OWNERS, split=[0, 0, 2, 0, 2])
+
+
+def split_by_client(folder: Path) -> Dataset:
+    (x, y), (v, w) = CLIENTS.values()
+    north = {"train": (x[:2], y[:2]), "test": (x[2:], y[2:])}
+    return from_clients({"south": {"test": (v[1:], w[1:]), "train": (v[:1], w[:1])}, "north": north})
+
+
+SPLIT_FORMS = [
+    split_by_column,
+    split_by_client_folders,
+    split_by_split_folders,
+    split_in_archive,
+    split_by_numbers,
+    split_by_client,
+]
+
+
+@pytest.mark.parametrize("form", SPLIT_FORMS, ids=lambda form: form.__name__)
+def test_one_split_has_one_digest_in_every_form(form, tmp_path):
+    found = form(tmp_path)
+    assert found.splits.tolist() == [0, 0, 2, 0, 2]
+    assert found.digest == from_arrays(X, Y, client=OWNERS, split=SPLIT).digest != as_arrays(tmp_path).digest
+
+
+@pytest.mark.parametrize("dtype", [bool, np.int8, np.uint16, np.int64, np.float16, np.float64])
+def test_numbers_of_any_type_become_float32(dtype):
+    found = from_arrays(np.array([[0, 1], [1, 1]], dtype), [0, 1])
+    assert found.train_x.dtype == np.float32 and found.train_x.tolist() == [[0, 1], [1, 1]]
+
+
+def test_rows_keep_their_shape_and_images_their_bytes():
+    assert from_arrays([1, 2], [0, 1]).shape == (1,)
+    assert from_arrays(np.zeros((2, 3, 4, 5, 6)), [0, 1]).shape == (3, 4, 5, 6)
+    assert from_arrays(np.zeros((2, 3, 4), np.uint8), [0, 1]).train_x.dtype == np.uint8
+    assert from_arrays(np.zeros((2, 3), np.uint8), [0, 1]).train_x.dtype == np.float32
+
+
+def test_tokens_need_a_vocabulary():
+    found = from_arrays(np.array([[1, 2], [3, 0]], np.int32), [0, 3], vocabulary=4, task="next_token")
+    assert found.train_x.dtype == np.int64 and found.n_classes == 4 and found.mean == ()
+
+
+def test_several_inputs_lie_one_after_the_other():
+    found = from_arrays({"picture": np.arange(8).reshape(2, 2, 2), "age": [30, 40]}, [0, 1])
+    assert found.inputs == (("picture", (2, 2)), ("age", (1,)))
+    assert found.train_x.tolist() == [[0, 1, 2, 3, 30], [4, 5, 6, 7, 40]]
+
+
+@pytest.mark.parametrize(
+    ("labels", "task", "names"),
+    [
+        ([10, 9, 10], "classification", ("9", "10")),
+        (["10", "9", "10"], "classification", ("9", "10")),
+        (["no", "yes", "no"], "classification", ("no", "yes")),
+        ([True, False, True], "classification", ("False", "True")),
+        ([1.0, 3.0, 1.0], "classification", ("1", "3")),
+        ([0.5, 3.0, 1.0], "regression", ()),
+        ([[0, 1], [1, 1], [0, 0]], "multilabel", ()),
+        ([[0, 1], [1, 2], [0, 0]], "regression", ()),
+    ],
+)
+def test_task_is_read_from_the_labels(labels, task, names):
+    found = from_arrays([1, 2, 3], labels)
+    assert (found.task, found.class_names) == (task, names)
+    assert found.train_y.dtype == (np.int64 if names else np.float32)
+
+
+def test_dates_order_rows_and_groups_are_numbered():
+    dates = ["2024-03-01", "2024-01-01", "2024-02-01"]
+    for given in (dates, np.array(dates, "datetime64[D]"), pd.to_datetime(dates)):
+        assert np.argsort(from_arrays([1, 2, 3], [0, 1, 0], time=given).times).tolist() == [1, 2, 0]
+    assert from_arrays([1, 2, 3], [0, 1, 0], group=["b", "a", "b"]).groups.tolist() == [1, 0, 1]
+
+
+def test_words_are_encoded_alike_in_further_rows():
+    frame = pd.DataFrame(
+        {"sex": ["m", "f", "?"], "age": [1, 2, 3], "ok": [True, False, True], "y": list("aba")}
+    )
+    found = from_frame(frame, fill="mean")
+    assert found.feature_names == ("sex=f", "sex=m", "age", "ok")
+    np.testing.assert_array_equal(found.train_x, encode_frame(frame, found.manifest))
+    further = encode_frame(pd.DataFrame({"ok": [False], "age": ["7"], "sex": ["m"]}), found.manifest)
+    assert further.tolist() == [[0, 1, 7, 0]]
+    with pytest.raises(UserError, match="row 0: column 'sex' holds 'x', which is none of f, m"):
+        encode_frame(frame.assign(sex="x"), found.manifest)
+    alike = from_frame(frame.iloc[:1], fill="mean", like=found.manifest)
+    assert alike.class_names == ("a", "b") and alike.train_x.tolist() == [[0, 1, 1, 1]]
+
+
+def test_columns_of_lists_are_arrays(tmp_path):
+    pd.DataFrame({"signal": [[1.0, 2.0], [3.0, 4.0]], "y": [0, 1]}).to_parquet(tmp_path / "all.parquet")
+    assert read_path(tmp_path / "all.parquet").train_x.tolist() == [[1, 2], [3, 4]]
+
+
+def heart(folder: Path) -> Path:
+    header = "age,thal,target\n"
+    (folder / "processed.cleveland.data").write_text(header + "63.0,6.0,0\n67.0,?,2\n")
+    (folder / "processed.va.data").write_text(header + "40,,1\n50,,0\n")
+    return folder
+
+
+def test_hospitals_with_missing_values(tmp_path):
+    found = read_path(heart(tmp_path), label_column="target>0", task="binary", fill="mean")
+    assert found.train_ids.tolist() == ["cleveland", "cleveland", "va", "va"]
+    assert found.class_names == ("target<=0", "target>0") and found.train_y.tolist() == [0, 1, 1, 0]
+    assert np.isnan(found.train_x).tolist() == [[False, False], [False, True], [False, True], [False, True]]
+    assert found.feature_names == ("age", "thal") and len(found.manifest["sha256"]) == 2
+
+
+def test_table_without_a_header_has_numbered_columns(tmp_path):
+    (tmp_path / "a.data").write_text("1,2,0\n3,4,1\n")
+    found = read_path(tmp_path / "a.data", label_column="2")
+    assert found.train_x.tolist() == [[1, 2], [3, 4]] and found.train_ids is None
+
+
+def test_split_by_takes_its_column_out_of_the_features():
+    frame = frame_of(visit=[3, 1, 2, 9, 8])
+    assert from_frame(frame, split_by="time:visit").times.tolist() == [3, 1, 2, 9, 8]
+    assert from_frame(frame, split_by="group:visit").feature_names == ("a", "b")
+
+
+def test_clients_007_and_7_are_different(tmp_path):
+    (tmp_path / "a.csv").write_text("user,a,y\n007,1,0\n7,2,1\n")
+    assert read_path(tmp_path / "a.csv").train_ids.tolist() == ["007", "7"]

@@ -57,8 +57,7 @@ def run_command(
     chosen = settings_of(changes, scene, own, seed=seed)
     if method is None and choice == ScenarioChoice():
         first = chosen.pop("seed", 0)
-        execution = watched(execution, len(DEMO_METHODS))
-        together = compare(DEMO_METHODS, seeds=[first], execution=execution, **chosen)
+        together = compare(DEMO_METHODS, seeds=[first], execution=watched(execution), **chosen)
         print_runs(together.runs, together.folder, as_json)
         return
     base, execution = start_from(choice, chosen, watched(execution))
@@ -92,6 +91,6 @@ def compare_command(
     if not names and choice.scenario is not None:
         names = list(scenario_uses(find_scenario(choice.scenario).name).methods)
     names = methods.names() if names in ([], ["all"]) else names
-    base, execution = start_from(choice, chosen, watched(execution, len(names) * len(seeds.all)))
+    base, execution = start_from(choice, chosen, watched(execution))
     done = compare(names, seeds=seeds.all, experiment=base, execution=execution, **chosen)
     print_runs(done.runs, done.folder, as_json)

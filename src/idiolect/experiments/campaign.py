@@ -55,6 +55,7 @@ def run_campaign(requests: Sequence[RunRequest], execution: Execution) -> dict[H
     by_experiment: dict[Experiment, list[RunRequest]] = {}
     for request in sorted(requests, key=lambda request: request.experiment.dataset):
         by_experiment.setdefault(request.experiment, []).append(request)
+    execution.watcher.expect(len(by_experiment))
     found: dict[Hashable, RunOutcome] = {}
     for experiment, wanted in by_experiment.items():
         data = availability(experiment.dataset, execution.data_dir)

@@ -74,6 +74,7 @@ def compare(
     identity = spec_hash({"specs": hashes, "seeds": seeds})
     name = run_name("compare", bases[0].dataset, bases[0].partition, identity, min(seeds))
     folder = Path(execution.out) / name
+    execution.watcher.expect(len(experiments))
     runs = [run(one, execution=replace(execution, out=folder)) for one in experiments]
     write_report(runs, folder)
     return Comparison(folder, runs)

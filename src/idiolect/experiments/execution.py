@@ -10,7 +10,7 @@ from typing import Any
 
 from idiolect.engines import EngineChoice, place
 from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice
-from idiolect.experiments.progress_watcher import Silent, Watcher
+from idiolect.experiments.progress_watcher import Silent, Watcher, progress_on_stderr
 from idiolect.experiments.spec import Experiment, unknown_setting
 from idiolect.experiments.tracking import TRACKERS
 from idiolect.federation import STORES
@@ -40,7 +40,8 @@ class Execution:
         checkpoint_every: rounds between two checkpoints.
         log: trackers that receive the numbers of every round, ``tensorboard`` and ``mlflow``; they write below ``out``.
         notes: sentences that are kept in the record of the run.
-        watcher: receives the progress of the run; equality of two executions ignores it.
+        watcher: receives the progress of the run; a bar on a terminal by default, lines on standard error elsewhere,
+            and ``Silent()`` for nothing.  Equality of two executions ignores it.
 
     >>> Execution(engine="loop", workers=2)
     Traceback (most recent call last):
@@ -60,7 +61,7 @@ class Execution:
     checkpoint_every: int = 10
     log: Sequence[str] = ()
     notes: Sequence[str] = ()
-    watcher: Watcher = field(default_factory=Silent, compare=False, repr=False)
+    watcher: Watcher = field(default_factory=progress_on_stderr, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         for one in dataclasses.fields(self):
@@ -97,17 +98,23 @@ def split_keywords(
 
     Args:
         execution: the base, or None for the defaults; a keyword wins over its field.
-        keywords: fields of ``Execution`` and of ``Experiment``, by name.
+        keywords: fields of ``Execution`` and of ``Experiment``, by name; ``quiet=True`` is the watcher ``Silent()``.
 
     Raises:
         UserError: a keyword is a field of neither.
     """
     if execution is not None and not isinstance(execution, Execution):
         raise UserError(f"execution must be an Execution, got {execution!r}; write Execution(engine=...)")
+    keywords = dict(keywords)
+    quiet = keywords.pop("quiet", False)
+    if not isinstance(quiet, bool):
+        raise UserError(f"quiet must be True or False, got {quiet!r}")
+    if quiet:
+        keywords["watcher"] = Silent()
     settings = {key: value for key, value in keywords.items() if key not in FIELDS}
     known = {field.name for field in dataclasses.fields(Experiment)}
     for key in settings:
         if key not in known:
-            raise unknown_setting(key, also=FIELDS)
+            raise unknown_setting(key, also=(*FIELDS, "quiet"))
     changed = {key: value for key, value in keywords.items() if key in FIELDS}
     return Execution(**changed) if execution is None else dataclasses.replace(execution, **changed), settings

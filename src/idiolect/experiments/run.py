@@ -10,10 +10,12 @@ from typing import Any
 
 from idiolect.engines import EngineChoice, choose_engine, start_early
 from idiolect.errors import UserError
+from idiolect.experiments.end_stages import EndStages, end_stages
 from idiolect.experiments.execution import Execution, split_keywords
 from idiolect.experiments.identity import name_of
 from idiolect.experiments.manifest import describe_run, notes_of
 from idiolect.experiments.private_state_placement import announce, open_private_state, place_private_state
+from idiolect.experiments.progress_watcher import Watcher, written_duration
 from idiolect.experiments.setting import Setting, prepare
 from idiolect.experiments.simulated_clients import Simulation
 from idiolect.experiments.spec import Experiment, with_settings
@@ -36,6 +38,7 @@ from idiolect.records import (
 
 __all__ = ["run", "with_public_samples"]
 
+LONG_END = 5.0  # seconds from which on the user is told that the end begins
 PUBLIC = 500  # samples of the server's test set, where a method trains on public data
 
 
@@ -46,7 +49,7 @@ def run(method: str | Experiment = "fedavg", *, execution: Execution | None = No
         method: a name, a composition, or a whole experiment.
         execution: how the run is made: engine, device, output folder and so on; the defaults unless given.
         settings: fields of ``Experiment``, such as ``rounds=5``, and of ``Execution``, such as ``engine="loop"``; a
-            keyword wins over the field of the experiment or execution that is given.
+            keyword wins over the field of the experiment or execution that is given.  ``quiet=True`` shows no progress.
 
     >>> import tempfile, idiolect
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -111,6 +114,9 @@ def _carry_out(
     store = open_private_state(setting, placement, writer.folder)
     try:
         announce(placement, watcher)
+        ending = end_stages(setting)
+        if ending is not None and ending.is_long:
+            watcher.say(ending.announcement(label(setting.experiment.method)))
         simulation = Simulation.start(setting, engine, store)
         found = find_checkpoint(writer.folder, watcher.say)
         if found is not None:
@@ -118,7 +124,7 @@ def _carry_out(
             began -= _seconds_until(writer.folder, found[0])
         watcher.begin(label(setting.experiment.method), setting.experiment.rounds, simulation.round)
         with log.of_run(writer.final.name, writer.manifest, simulation.round):
-            last = _train(simulation, execution, writer, log, found[0] if found else None)
+            last = _train(simulation, execution, writer, log, found[0] if found else None, ending)
     except (UserError, KeyboardInterrupt) as problem:
         kept = any(writer.folder.glob("checkpoint-*.safetensors"))
         if not kept:
@@ -138,14 +144,21 @@ def _carry_out(
 
 
 def _train(
-    simulation: Simulation, execution: Execution, writer: RunWriter, log: Log, last: int | None
+    simulation: Simulation,
+    execution: Execution,
+    writer: RunWriter,
+    log: Log,
+    last: int | None,
+    ending: EndStages | None,
 ) -> int:
     """Makes all rounds and the end of the run; returns the round of the last checkpoint.
 
     Args:
         last: the round of the checkpoint that the run continues from.
+        ending: what the end of the run will cost.
     """
     rounds = simulation.setting.experiment.rounds
+    began, first = time.perf_counter(), simulation.round
 
     def reported(step: Callable[[], None]) -> None:
         log.before(simulation)
@@ -157,8 +170,18 @@ def _train(
         reported(simulation.advance)
         if simulation.round % execution.checkpoint_every == 0 or simulation.round == rounds:
             last = _checkpoint(writer, simulation, last)
+    if ending is not None and not simulation.ended:
+        seconds = (time.perf_counter() - began) / max(rounds - first, 1) * ending.rounds
+        _announce_end(execution.watcher, label(simulation.setting.experiment.method), seconds, rounds > first)
     reported(simulation.finish)
     return _checkpoint(writer, simulation, last)
+
+
+def _announce_end(watcher: Watcher, name: str, seconds: float, has_rate: bool) -> None:
+    """Says that the stages of the end begin, and how long they may take; a short end is a hint."""
+    takes = f", about {written_duration(seconds)}" if has_rate else ""
+    tell = watcher.say if seconds >= LONG_END else watcher.hint
+    tell(f"{name}: the rounds are done and the stages at the end of the run begin{takes}")
 
 
 def _seconds_until(folder: Path, round: int) -> float:

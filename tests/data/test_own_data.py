@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
+from PIL import Image
 
 from idiolect.data import Dataset, encode_frame, from_arrays, from_clients, from_frame, read_path
+from idiolect.data.hugging_face import from_hub
 from idiolect.errors import UserError
 
 CLIENTS = {
@@ -253,3 +257,107 @@ def test_split_by_takes_its_column_out_of_the_features():
 def test_clients_007_and_7_are_different(tmp_path):
     (tmp_path / "a.csv").write_text("user,a,y\n007,1,0\n7,2,1\n")
     assert read_path(tmp_path / "a.csv").train_ids.tolist() == ["007", "7"]
+
+
+def write_saved(folder: Path, frame: pd.DataFrame, features: dict[str, object]) -> None:
+    """Writes what `datasets.Dataset.save_to_disk` writes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    described = json.dumps({"info": {"features": features}})
+    table = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(
+        {"huggingface": described}
+    )
+    with (
+        pa.OSFile(str(folder / "data-00000-of-00001.arrow"), "wb") as sink,
+        pa.ipc.new_stream(sink, table.schema) as out,
+    ):
+        out.write_table(table)
+    (folder / "state.json").write_text(
+        json.dumps({"_data_files": [{"filename": "data-00000-of-00001.arrow"}]})
+    )
+
+
+def test_saved_hugging_face_dataset_has_the_same_digest(tmp_path):
+    write_saved(tmp_path / "whole", frame_of(), {"label": {"_type": "Value", "dtype": "int64"}})
+    assert read_path(tmp_path / "whole").digest == as_arrays(tmp_path).digest
+    frame = frame_of().assign(label=(Y > 0).astype(int))
+    for part in ("train", "test"):
+        labels = {"label": {"_type": "ClassLabel", "names": ["0", "2"]}}
+        write_saved(tmp_path / "parts" / part, frame[part == SPLIT], labels)
+    (tmp_path / "parts" / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
+    assert read_path(tmp_path / "parts").digest == from_arrays(X, Y, client=OWNERS, split=SPLIT).digest
+
+
+def test_library_and_hub_give_the_same_dataset(tmp_path, monkeypatch):
+    library = pytest.importorskip("datasets")
+    library.disable_progress_bars()
+    held = library.DatasetDict(
+        {
+            part: library.Dataset.from_pandas(frame_of()[part == SPLIT], preserve_index=False)
+            for part in ("train", "test")
+        }
+    )
+    held.save_to_disk(tmp_path / "saved")
+    expected = from_arrays(X, Y, client=OWNERS, split=SPLIT).digest
+    assert read_path(tmp_path / "saved").digest == expected
+    monkeypatch.setattr(library, "load_dataset", lambda *words: held)
+    assert read_path("hf:someone/federation").digest == expected
+
+
+class OnTheHub:
+    """Stands for a dataset of the library: it gives its rows as an Arrow table."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table = table
+
+    def with_format(self, kind: str) -> OnTheHub:
+        assert kind == "arrow"
+        return self
+
+    def __getitem__(self, rows: slice) -> pa.Table:
+        return self.table[rows]
+
+
+def test_hub_is_asked_for_name_and_configuration():
+    table = pa.Table.from_pandas(frame_of(), preserve_index=False)
+    asked = []
+
+    def load(*words: str) -> dict[str, OnTheHub]:
+        asked.extend(words)
+        return {"train": OnTheHub(table[:3]), "test": OnTheHub(table[3:])}
+
+    options = dict.fromkeys(("client_column", "label_column", "split_column", "split_by"))
+    found = from_hub("someone/federation:small", options=options, manifest={}, load=load)
+    assert asked == ["someone/federation", "small"] and found.splits.tolist() == [0, 0, 0, 2, 2]
+    with pytest.raises(UserError, match="hf:someone/none cannot be loaded"):
+        from_hub("someone/none", options=options, manifest={}, load=lambda name: 1 / 0)
+
+
+def write_image(path: Path, value: int, mode: str = "L", size: tuple[int, int] = (3, 2)) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new(mode, size, value if mode == "L" else (value, 0, 0)).save(path)
+
+
+@pytest.mark.parametrize(
+    "place", ["{part}/{client}/{label}", "{client}/{part}/{label}", "{client}/{label}/{part}"]
+)
+def test_images_in_folders_of_client_and_class(place, tmp_path):
+    values = {
+        ("b", "dog", "train"): 1,
+        ("a", "cat", "train"): 2,
+        ("a", "dog", "test"): 3,
+        ("b", "cat", "test"): 4,
+    }
+    for (client, label, part), value in values.items():
+        write_image(tmp_path / place.format(client=client, label=label, part=part) / "0.png", value)
+    found = read_path(tmp_path)
+    assert found.train_x.shape == (4, 1, 2, 3) and found.train_x[:, 0, 0, 0].tolist() == [2, 3, 1, 4]
+    assert found.train_ids.tolist() == ["a", "a", "b", "b"] and found.splits.tolist() == [0, 2, 0, 2]
+    assert found.class_names == ("cat", "dog") and found.train_y.tolist() == [0, 1, 1, 0]
+
+
+def test_images_of_several_modes_are_in_colour(tmp_path):
+    write_image(tmp_path / "10" / "a.png", 7)
+    write_image(tmp_path / "9" / "a.png", 8, "RGB")
+    found = read_path(tmp_path)
+    assert found.train_ids is None and found.class_names == ("9", "10")
+    assert found.train_x[:, :, 0, 0].tolist() == [[7, 7, 7], [8, 0, 0]]

@@ -201,7 +201,7 @@ def read_times(values: Any, name: str, place: Place) -> Array:
             wrong = pd.to_datetime(pd.Series(array), format="ISO8601", utc=True, errors="coerce").isna()
             row = int(wrong.to_numpy().argmax())
             raise UserError(
-                f"{place(row)}: the time {array[row]!r} cannot be ordered; give numbers or dates as "
+                f"{place(row)}: the time {str(array[row])!r} cannot be ordered; give numbers or dates as "
                 "2024-01-31T12:00:00"
             ) from problem
     if array.ndim != 1 or array.dtype.kind not in "iufM":
@@ -335,7 +335,7 @@ def _next_tokens(values: Array, vocabulary: int | None, name: str) -> Targets:
 def _numbers(values: Array, task: str, class_names: Sequence[str] | None, name: str, place: Place) -> Targets:
     if values.dtype.kind == "U":
         raise UserError(
-            f"{name}: {task} needs numbers as labels, not words such as {values[0]!r}; check the label"
+            f"{name}: {task} needs numbers as labels, not words such as {str(values.flat[0])!r}; check the label"
         )
     table = values.reshape(len(values), -1).astype(np.float32)
     if task == "multilabel" and not np.isin(table, (0, 1)).all():

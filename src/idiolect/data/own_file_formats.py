@@ -21,7 +21,7 @@ from idiolect.data.own_columns import SPLIT_WORDS
 from idiolect.data.own_tables import CLIENT_COLUMNS, MISSING, refuse_duplicates
 from idiolect.errors import UserError
 
-__all__ = ["AGAIN", "ENDINGS", "FORMS", "kind_of", "read_archive", "read_table"]
+__all__ = ["AGAIN", "ENDINGS", "FORMS", "kind_of", "places_in", "read_archive", "read_table"]
 
 ENDINGS = {
     **dict.fromkeys((".csv", ".tsv", ".data"), "text"),
@@ -33,12 +33,27 @@ FORMS = "give a .npz, .parquet, .csv, .tsv or .data file, or a folder of such fi
 AGAIN = "check that it is whole and that you may read it, or write it again"
 
 
-def kind_of(path: Path) -> str | None:
-    """Returns what a file is by its ending, or else by its first bytes: text, images, parquet, npz, or None."""
+def kind_of(path: Path) -> str:
+    """Returns what a file is by its ending, or else by its first bytes: text, images, parquet or npz."""
     if path.suffix.lower() in ENDINGS:
         return ENDINGS[path.suffix.lower()]
-    with path.open("rb") as file:
-        return {b"PAR1": "parquet", b"PK\x03\x04": "npz"}.get(file.read(4))
+    found = {b"PAR1": "parquet", b"PK\x03\x04": "npz"}.get(read_file(path, AGAIN)[:4])
+    if found is None:
+        raise UserError(f"{path} is of a kind that cannot be read; {FORMS}")
+    return found
+
+
+def places_in(folder: Path, paths: Sequence[Path]) -> tuple[list[list[str]], list[str] | None]:
+    """Returns the names on the way from a folder to each path, without train, valid and test, and those apart."""
+    names = [list(path.relative_to(folder).parts) for path in paths]
+    splits = [[part for part in place if part.lower() in SPLIT_WORDS] for place in names]
+    for path, words in zip(paths, splits, strict=True):
+        if len(words) > 1 or len(words) != len(splits[0]):
+            raise UserError(
+                f"{path}: expected one of train, valid and test on the way to each file, or to none; move the file"
+            )
+    places = [[part for part in place if part.lower() not in SPLIT_WORDS] for place in names]
+    return places, [words[0] for words in splits] if splits[0] else None
 
 
 def read_archive(path: Path) -> dict[str, Array]:

@@ -20,9 +20,18 @@ import numpy as np
 import pyarrow as pa
 
 from idiolect.data.dataset import Array, Dataset
-from idiolect.data.own_columns import SPLIT_WORDS
+from idiolect.data.hugging_face import arrow_files, from_hub, from_saved, is_saved
 from idiolect.data.own_data import from_arrays
-from idiolect.data.own_file_formats import AGAIN, ENDINGS, FORMS, kind_of, read_archive, read_table
+from idiolect.data.own_file_formats import (
+    AGAIN,
+    ENDINGS,
+    FORMS,
+    kind_of,
+    places_in,
+    read_archive,
+    read_table,
+)
+from idiolect.data.own_images import read_image_folder
 from idiolect.data.own_tables import column_roles, from_frame, label_values
 from idiolect.errors import UserError
 
@@ -63,19 +72,25 @@ def read_path(
         "split_column": split_column,
     }
     options |= {"split_by": split_by, "task": task, "fill": fill, "like": like}
+    given = {key: value for key, value in options.items() if value is not None and key != "like"}
+    manifest: dict[str, Any] = {"source": str(path), "options": given}
+    if str(path).startswith("hf:"):
+        return from_hub(str(path).removeprefix("hf:"), options=options, manifest=manifest)
     folder = Path(path)
     if not folder.exists():
         raise UserError(f"there is no file or folder {path}; {FORMS}")
-    files = _files_of(folder) if folder.is_dir() else [_File(folder)]
-    kinds = sorted({str(kind_of(file.path)) for file in files})
-    if kinds == ["None"]:
-        raise UserError(f"{path} is of a kind that cannot be read; {FORMS}")
+    name = folder.resolve().stem
+    if folder.is_dir() and is_saved(folder):
+        manifest["sha256"] = {str(file): _sha256(file) for file in arrow_files(folder)}
+        return from_saved(folder, name=name, options=options, manifest=manifest)
+    paths = _paths_in(folder) if folder.is_dir() else [folder]
+    kinds = sorted({kind_of(file) for file in paths})
     if len(kinds) > 1:
         raise UserError(f"{path} holds files of several kinds ({', '.join(kinds)}); keep those of one kind")
-    sha256 = {str(file.path): _sha256(file.path) for file in files}
-    given = {key: value for key, value in options.items() if value is not None and key != "like"}
-    manifest = {"source": str(path), "sha256": sha256, "options": given}
-    name = folder.resolve().stem
+    if kinds == ["images"]:
+        return _from_images(folder, paths, name, options, manifest)
+    files = _clients_of(folder, paths) if folder.is_dir() else [_File(folder)]
+    manifest["sha256"] = {str(file): _sha256(file) for file in paths}
     if kinds == ["npz"]:
         return _from_archives(files, name, options, vocabulary, manifest)
     if vocabulary is not None:
@@ -83,25 +98,25 @@ def read_path(
     return _from_tables(files, name, options, manifest)
 
 
+def _from_images(
+    folder: Path, paths: list[Path], name: str, options: dict[str, Any], manifest: dict[str, Any]
+) -> Dataset:
+    if not folder.is_dir():
+        raise UserError(f"{folder} is a single image; give a folder with images in client/class")
+    for key in ("client_column", "label_column", "split_column", "split_by"):
+        if options[key] is not None:
+            raise UserError(f"{folder} holds images, which have no columns; leave out {key}")
+    classes = (options["like"] or {}).get("class_names") or None
+    return read_image_folder(
+        folder, paths, name=name, task=options["task"], class_names=classes, manifest=manifest
+    )
+
+
 def _from_tables(files: list[_File], name: str, options: dict[str, Any], manifest: dict[str, Any]) -> Dataset:
     """Reads tables with the same columns and joins them."""
     words = [one for one in (options["client_column"], options["split_column"]) if one is not None]
     tables = [read_table(file.path, words) for file in files]
-    columns = tables[0][0].column_names
-    for file, (table, _) in zip(files, tables, strict=True):
-        if table.column_names != columns:
-            other = sorted(set(table.column_names) ^ set(columns))
-            raise UserError(
-                f"{file.path} has other columns than {files[0].path} ({', '.join(other) or 'in another order'}); "
-                "give all files "
-                "the same columns in one order"
-            )
-    try:
-        frame = pa.concat_tables([table for table, _ in tables], promote_options="permissive")
-    except pa.ArrowInvalid as problem:
-        raise UserError(
-            f"{name}: its files have columns of different types ({problem}); give them one"
-        ) from problem
+    frame = _concatenated([file.path for file in files], [table for table, _ in tables])
     starts = np.cumsum([0, *(len(table) for table, _ in tables)])
 
     def place(row: int) -> str:
@@ -169,6 +184,26 @@ def _from_archives(
     )
 
 
+def _concatenated(paths: list[Path], tables: list[Any]) -> Any:
+    """Returns tables one below the other; one with other columns than those before it is refused by its file."""
+    schema = tables[0].schema
+    for path, table in zip(paths, tables, strict=True):
+        if table.column_names != schema.names:
+            other = sorted(set(table.column_names) ^ set(schema.names))
+            raise UserError(
+                f"{path} has other columns than {paths[0]} ({', '.join(other) or 'in another order'}); give all "
+                "files the "
+                "same columns in one order"
+            )
+        try:
+            schema = pa.unify_schemas([schema, table.schema], promote_options="permissive")
+        except pa.ArrowException as problem:
+            raise UserError(
+                f"{path} has columns of other types than the files before it ({problem}); give each column one type"
+            ) from problem
+    return pa.concat_tables(tables, promote_options="permissive")
+
+
 def _of_files(files: list[_File], sizes: Array, options: dict[str, Any]) -> dict[str, Array]:
     """Returns client and split of each row, where the files name them and no option says otherwise."""
     known = {}
@@ -183,8 +218,8 @@ def _of_files(files: list[_File], sizes: Array, options: dict[str, Any]) -> dict
     return known
 
 
-def _files_of(folder: Path) -> list[_File]:
-    """Returns the files of a folder in the order of their names, each with its client and split."""
+def _paths_in(folder: Path) -> list[Path]:
+    """Returns the files of a folder that can be read, in the order of their names."""
     found = [
         path
         for path in sorted(folder.rglob("*"))
@@ -192,25 +227,20 @@ def _files_of(folder: Path) -> list[_File]:
     ]
     if not found:
         raise UserError(f"{folder} holds no file that can be read; {FORMS}")
-    places = [list(path.relative_to(folder).with_suffix("").parts) for path in found]
-    in_splits = [[part for part in place if part.lower() in SPLIT_WORDS] for place in places]
-    for path, words in zip(found, in_splits, strict=True):
-        if len(words) > 1 or len(words) != len(in_splits[0]):
-            raise UserError(
-                f"{path}: expected one of train, valid and test in the names of all files or of none"
-            )
-    dotted = [
-        [word for part in place if part.lower() not in SPLIT_WORDS for word in part.split(".")]
-        for place in places
-    ]
-    clients = _without_common(dotted)
+    return found
+
+
+def _clients_of(folder: Path, paths: list[Path]) -> list[_File]:
+    """Returns each file with the client and the split that its place in a folder names."""
+    places, splits = places_in(folder, [path.with_suffix("") for path in paths])
+    clients = _without_common([[word for part in place for word in part.split(".")] for place in places])
     files = [
-        _File(path, tuple(client), words[0] if words else None)
-        for path, client, words in zip(found, clients, in_splits, strict=True)
+        _File(path, tuple(client), splits[i] if splits else None)
+        for i, (path, client) in enumerate(zip(paths, clients, strict=True))
     ]
-    twice: dict[Any, Path] = {}
+    seen: dict[Any, Path] = {}
     for file in files:
-        other = twice.setdefault((file.parts, file.split), file.path)
+        other = seen.setdefault((file.parts, file.split), file.path)
         if other != file.path:
             raise UserError(
                 f"{other} and {file.path} would both be of client {'/'.join(file.parts)!r}; rename one of them"

@@ -17,6 +17,7 @@ from idiolect.version import __version__
 
 if TYPE_CHECKING:
     from idiolect.core import chain
+    from idiolect.evaluation import register_metric
     from idiolect.experiments import Execution, Experiment
     from idiolect.experiments.compare import Comparison, compare
     from idiolect.experiments.run import run
@@ -37,6 +38,7 @@ __all__ = [
     "from_module",
     "method",
     "register",
+    "register_metric",
     "register_model",
     "reproduce",
     "run",
@@ -46,6 +48,7 @@ __all__ = [
 
 _HOMES = {
     "chain": "idiolect.core",
+    "register_metric": "idiolect.evaluation",
     **dict.fromkeys(("method", "register"), "idiolect.methods"),
     **dict.fromkeys(("from_module", "register_model"), "idiolect.models"),
     **dict.fromkeys(

@@ -97,7 +97,7 @@ def test_cross_entropy_of_large_logits_is_finite():
 
 def test_metrics_say_which_way_is_better_and_within_what_bounds():
     better = {name for name, metric in METRICS.items() if metric.higher_is_better}
-    assert better == {"accuracy", "top5", "macro_f1"}
+    assert better == {"accuracy", "top5", "macro_f1", "balanced_accuracy"}
     assert set(METRICS) - better == {"loss", "ece", "mce"}
     assert [name for name, metric in METRICS.items() if (metric.low, metric.high) != (0, 1)] == ["loss"]
     assert METRICS["loss"].low == 0 and METRICS["loss"].high is None

@@ -25,8 +25,8 @@ def test_every_measurement_carries_every_metric(tiny, tmp_path):
 
 def test_manifest_describes_the_metrics(tiny, tmp_path):
     described = run(tiny, out=tmp_path, **LOOP).manifest["metrics"]
-    assert described["accuracy"] == {"higher_is_better": True, "low": 0.0, "high": 1.0}
-    assert described["loss"] == {"higher_is_better": False, "low": 0.0, "high": None}
+    assert described["accuracy"] == {"higher_is_better": True, "low": 0.0, "high": 1.0, "unit": "share"}
+    assert described["loss"] == {"higher_is_better": False, "low": 0.0, "high": None, "unit": "number"}
     assert list(described) == list(METRICS)
 
 

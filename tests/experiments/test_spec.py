@@ -177,6 +177,7 @@ OTHER = {
     "buffers": "private",
     "observe": "always",
     "calibration": "per_batch",
+    "metrics": "auroc",
     "precision": "float64",
     "augmentation": "crop_flip",
     "participation_rate": 0.123,

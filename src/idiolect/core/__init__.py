@@ -3,6 +3,7 @@
 from idiolect.core.client import Program
 from idiolect.core.context import UPLOAD, Context, Messages, PrivateState, ServerState, State
 from idiolect.core.method import Composition, Method, Placed, chain, compose
+from idiolect.core.objectives import CLASS_TASKS, OBJECTIVES, Objective
 from idiolect.core.optimiser import Optimiser, adam, adamw, sgd
 from idiolect.core.part import (
     Batch,
@@ -32,6 +33,8 @@ from idiolect.core.stage import Measure, Plan, Result, Stage, Trees, as_received
 from idiolect.core.trees import Flat, Flats, Slot, Tree
 
 __all__ = [
+    "CLASS_TASKS",
+    "OBJECTIVES",
     "UPLOAD",
     "Batch",
     "CarryingGradient",
@@ -52,6 +55,7 @@ __all__ = [
     "Method",
     "Mode",
     "Model",
+    "Objective",
     "Optimiser",
     "Out",
     "Part",

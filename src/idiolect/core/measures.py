@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from idiolect.core.masked_mean import mean_over_rows
+from idiolect.core.objectives import OBJECTIVES
 from idiolect.core.part import Batch, Model, View
 from idiolect.core.stage import Measure
 from idiolect.core.trees import Slot, zeros_like
@@ -13,20 +14,20 @@ __all__ = ["recalibration", "validation"]
 
 
 def validation() -> Measure:
-    """Measures the mean loss and the accuracy of the network that no part has wrapped."""
+    """Measures the mean loss and merit of the network that no part has wrapped; the merit of classes is accuracy."""
 
     def init(model: Model, view: View) -> Slot:
         zero = torch.zeros_like(view.facts.samples)
-        return {"loss": zero, "accuracy": zero, "rows": zero}
+        return {"loss": zero, "merit": zero, "rows": zero}
 
     def add(means: Slot, model: Model, batch: Batch, view: View) -> Slot:
         out = view.predict(model, batch)
-        hits = (out.logits.argmax(-1) == batch.y).to(batch.mask)
+        merit = OBJECTIVES[view.task.structure.task].merit(out.logits, batch.y)
         rows = means["rows"] + batch.mask.sum()
         share = batch.mask.sum() / rows.clamp(min=1)
         found = {
             "loss": view.task.criterion({"model": model.params}, batch, out),
-            "accuracy": mean_over_rows(hits, batch.mask),
+            "merit": mean_over_rows(merit, batch.mask),
         }
         return {**{k: (1 - share) * means[k] + share * v for k, v in found.items()}, "rows": rows}
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from idiolect.core.objectives import OBJECTIVES
 from idiolect.core.part import Choice, Clock, Part, Scene, Structure
 from idiolect.core.stage import Plan, default_plan
 from idiolect.errors import UserError
@@ -87,7 +89,27 @@ class Method:
         """Whether the method cannot run without validation data."""
         return any(p.needs_validation for p in self.parts)
 
-    def check(self, structure: Structure, scene: Scene) -> None:
+    @property
+    def needs_classes(self) -> tuple[str, ...]:
+        """The parts, as they are written, that read labels as classes or outputs as their logits."""
+        return tuple(part.written for part in self.parts if part.needs_classes)
+
+    def check(self, structure: Structure, scene: Scene, instead: Sequence[str] = ()) -> None:
+        """Refuses a network, a scene or a task that a part cannot serve.
+
+        Args:
+            instead: methods that would serve the task, for the message.
+        """
+        if self.needs_classes and not OBJECTIVES[structure.task].has_classes:
+            ways = (
+                f"use {', '.join(instead)}, or another option of the part"
+                if instead
+                else "use another method"
+            )
+            raise UserError(
+                f"{self.name} cannot be used for {structure.task}, because its part {self.needs_classes[0]} works on "
+                f"one class for each row; {ways}"
+            )
         for part in self.parts:
             if part.check:
                 part.check(structure, scene)

@@ -53,7 +53,7 @@ class Out(NamedTuple):
 
 class Batch(NamedTuple):
     x: Tensor
-    y: Tensor  # [B]
+    y: Tensor  # [B] classes; or, for a task without classes, numbers [B, K]
     mask: Tensor  # [B] 1 for a real example, 0 for padding
     key: Tensor  # [B] int64, planned randomness of each example (dropout, augmentation)
     draws: dict[str, Tensor]  # by part: the U(0,1) draws it declared for this step
@@ -74,7 +74,7 @@ class Message(NamedTuple):
 class Facts(NamedTuple):
     """Facts about a client that its parts may use."""
 
-    class_counts: Tensor  # [K] of its training split
+    class_counts: Tensor  # [K] of its training split; without classes the rows with each label, or zeros
     samples: Tensor  # training samples
     weight: Tensor  # its weight in averages, by the run's weighting
 
@@ -103,6 +103,7 @@ class Structure(NamedTuple):
     n_features: int  # d
     n_classes: int  # K
     convolutional: bool = False  # whether some layer is a convolution
+    task: str = "classification"  # one of ``OBJECTIVES``
 
     @property
     def classifier(self) -> str:
@@ -265,6 +266,7 @@ class Part(NamedTuple):
     individual: bool = False  # the server reads single uploads, not only their mean
     needs_validation: bool = False  # cannot work without a validation split
     needs_public: bool = False  # trains on unlabelled public data on the server
+    needs_classes: bool = False  # reads labels as classes, or outputs as their logits
     needs_whole: bool = False  # works on the whole shared model: no part may keep layers of it private
     roles: tuple[str, ...] = ()  # exclusive roles; two parts with one role cannot be chained
     headline: str | None = None  # the predictor this part exists for

@@ -40,7 +40,7 @@ class Workload:
 
     federation: Federation
     x: Tensor  # [N, ...]
-    y: Tensor  # [N]
+    y: Tensor  # [N] classes, or numbers [N, K]
     seed: int
     drop_single: bool
     weighting: str
@@ -61,7 +61,10 @@ class Workload:
         """Moves the data of a federation to a device."""
         rows, dtype = torch.from_numpy(federation.x), precision.storage
         x = rows.to(device=device, dtype=dtype if rows.is_floating_point() else rows.dtype).contiguous()
-        y = torch.from_numpy(federation.y).to(device).contiguous()
+        targets = torch.from_numpy(federation.y)
+        y = targets.to(
+            device=device, dtype=dtype if targets.is_floating_point() else targets.dtype
+        ).contiguous()
         like = torch.ones((), dtype=dtype, device=device)
         return cls(federation, x, y, seed, drop_single, weighting, like, precision)
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from idiolect.core import (
+    OBJECTIVES,
     Batch,
     Context,
     Facts,
@@ -86,7 +87,8 @@ def _attempt(program: Program, initial: Initial, x: Tensor, n_classes: int, devi
     draws = {p.name: one.new_ones(p.draws(structure)) for p in method.parts if p.draws}
     key = torch.zeros(2, dtype=torch.int64, device=device)
     rows = torch.zeros(2, *x.shape[1:], dtype=x.dtype, device=device)
-    batch = Batch(rows, key, one.new_ones(2), key, draws)
+    targets = key if OBJECTIVES[structure.task].has_classes else one.new_zeros(2, n_classes)
+    batch = Batch(rows, targets, one.new_ones(2), key, draws)
 
     def feed(stage: Stage) -> Feed:
         return iter([((batch,) * stage.batches_per_step, None)])

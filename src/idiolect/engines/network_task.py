@@ -6,12 +6,10 @@ from collections.abc import Callable, Sequence
 from functools import cache
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.func import functional_call
 
-from idiolect.core import Batch, Flat, Initial, Model, Out, Structure, Task, Tree, derive
-from idiolect.core.masked_mean import mean_over_rows
+from idiolect.core import OBJECTIVES, Batch, Flat, Initial, Model, Out, Structure, Task, Tree, derive
 from idiolect.models import BatchContext, MaskedBatchNorm, Net, build, crop_and_flip, initialise
 
 __all__ = ["AUGMENTATIONS", "initialiser", "make_task", "structure_of"]
@@ -19,8 +17,8 @@ __all__ = ["AUGMENTATIONS", "initialiser", "make_task", "structure_of"]
 AUGMENTATIONS = ("none", "crop_flip")
 
 
-def structure_of(net: Net) -> Structure:
-    """Returns what the core knows of a network: names, units, sizes."""
+def structure_of(net: Net, task: str = "classification") -> Structure:
+    """Returns what the core knows of a network: names, units, sizes, and what it is trained for."""
     params = tuple(name for name, _ in net.named_parameters())
     buffers = tuple(name for name, _ in net.named_buffers())
     units = {name: i for i in range(net.n_units) for name in net.unit_names(i)}
@@ -35,6 +33,7 @@ def structure_of(net: Net) -> Structure:
         n_features=head[0].shape[1],
         n_classes=head[-1].shape[0],
         convolutional=any(p.dim() > 2 for p in net.parameters()),
+        task=task,
     )
 
 
@@ -43,8 +42,9 @@ def make_task(
     augmentation: str = "none",
     fill: Sequence[float] | None = None,
     compute: torch.dtype | None = None,
+    task: str = "classification",
 ) -> Task:
-    """Returns the task of a network: its forward pass, and the mean softmax cross-entropy over real rows of a batch.
+    """Returns the task of a network: its forward pass, and the mean loss over real rows of a batch.
 
     A network that takes tokens gets x as int64 [B, T], whatever its type and axes, so that batches of token images
     [B, 1, 1, T] in the run's precision can be used as well.
@@ -54,10 +54,11 @@ def make_task(
         fill: by channel, the values that augmentation puts beyond the edges of an image.
         compute: the precision that the network computes in; its inputs, its outputs and normalisation keep the run's
             precision.  None computes everything in the run's precision.
+        task: which loss, one of ``OBJECTIVES``.
     """
     n_units, tokens = net.n_units, net.takes_tokens
     tied = len(list(net.named_parameters(remove_duplicate=False))) > len(list(net.parameters()))
-    narrow = _narrowed(net, compute)
+    narrow, objective = _narrowed(net, compute), OBJECTIVES[task]
 
     def forward(
         params: Flat, buffers: Flat, batch: Batch, train: bool | tuple[bool, ...]
@@ -76,7 +77,7 @@ def make_task(
         return out, {name: tensors[name] for name in buffers}
 
     def criterion(params: Tree, batch: Batch, out: Out) -> Tensor:
-        return -mean_over_rows(_at_labels(F.log_softmax(out.logits, -1), batch.y), batch.mask)
+        return objective.loss(out.logits, batch.y, batch.mask)
 
     def head(params: Flat, features: Tensor) -> Tensor:
         ones = torch.ones_like(features[:, 0])
@@ -90,18 +91,8 @@ def make_task(
     def augment(batch: Batch) -> Batch:
         return batch._replace(x=crop_and_flip(batch.x, batch.key, fill=fill))
 
-    return Task(forward, criterion, head, structure_of(net), augment if augmentation == "crop_flip" else None)
-
-
-def _at_labels(scores: Tensor, labels: Tensor) -> Tensor:
-    """Returns each row's score of its label: [B, K], [B] -> [B].
-
-    On a GPU it works element by element, so that its gradient is fused into the kernels beside it.
-    """
-    if not scores.is_cuda:
-        return scores.gather(-1, labels[:, None]).squeeze(-1)
-    is_label = labels[:, None] == torch.arange(scores.shape[-1], device=labels.device)
-    return torch.where(is_label, scores, 0).sum(-1)
+    structure = structure_of(net, task)
+    return Task(forward, criterion, head, structure, augment if augmentation == "crop_flip" else None)
 
 
 def _narrowed(net: Net, compute: torch.dtype | None) -> Callable[[Flat], Flat]:
@@ -122,6 +113,7 @@ def initialiser(
     initialisation: str,
     seed: int,
     like: Tensor,
+    task: str = "classification",
 ) -> Callable[[int], Initial]:
     """Returns a function of the client: theta_0 of the run, and draws of further initialisations.
 
@@ -138,7 +130,7 @@ def initialiser(
         with torch.no_grad():
             return Model(*({k: v.to(like, copy=True) for k, v in tree.items()} for tree in (params, buffers)))
 
-    first, structure, for_all = drawn("shared"), structure_of(net), cache(drawn)
+    first, structure, for_all = drawn("shared"), structure_of(net, task), cache(drawn)
 
     def initial(client: int) -> Initial:
         def draw(purpose: str, own: bool) -> Model:

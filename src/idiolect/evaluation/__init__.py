@@ -6,13 +6,16 @@ from idiolect.evaluation.metrics import (
     METRICS,
     Metric,
     accuracy,
+    chosen_metrics,
     cross_entropy,
     macro_f1,
+    metrics_of,
     per_batch_metrics,
+    register_metric,
     top_k,
 )
-from idiolect.evaluation.predictions import Predictions, collect_predictions
-from idiolect.evaluation.predictor_scores import Scores, choose, score
+from idiolect.evaluation.predictions import Predictions, Units, collect_predictions
+from idiolect.evaluation.predictor_scores import Scores, choose, mean_defined, score
 
 __all__ = [
     "METRICS",
@@ -20,17 +23,22 @@ __all__ = [
     "Predictions",
     "Proxies",
     "Scores",
+    "Units",
     "accumulated_gradient_norms",
     "accuracy",
     "choose",
+    "chosen_metrics",
     "collect_predictions",
     "cross_entropy",
     "expected_calibration_error",
     "in_batches",
     "macro_f1",
     "maximum_calibration_error",
+    "mean_defined",
+    "metrics_of",
     "per_batch_metrics",
     "proxy_diagnostics",
+    "register_metric",
     "score",
     "top_k",
 ]

@@ -1,4 +1,4 @@
-"""One predictor's logits on many clients' samples, with the quantities that several metrics share."""
+"""One predictor's outputs on many clients' samples, with the quantities that several metrics share."""
 
 from __future__ import annotations
 
@@ -9,24 +9,30 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-__all__ = ["Predictions", "collect_predictions"]
+__all__ = ["Predictions", "Units", "collect_predictions"]
+
+Units = tuple[Sequence[float], Sequence[float]]  # mean and deviation of each target in the user's units
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """One predictor's logits on the samples of several clients, on the CPU in float64.
+    """One predictor's outputs on the samples of several clients, on the CPU in float64.
 
     The samples of a client follow one another.
 
     Args:
+        logits: what the network gives; for regression the standardised targets that it predicts.
+        labels: classes [N]; or, without classes, numbers [N, K] on the scale of the outputs.
         owner: the client of each sample, by its place in `sizes`.
         sizes: the number of samples of each client.
+        units: mean and deviation [2, K] by which targets were standardised.
     """
 
     logits: Tensor  # [N, K]
-    labels: Tensor  # [N]
+    labels: Tensor  # [N] or [N, K]
     owner: Tensor  # [N]
     sizes: Tensor  # [clients]
+    units: Tensor | None = None
 
     @cached_property
     def label_rank(self) -> Tensor:
@@ -61,6 +67,27 @@ class Predictions:
         """[N] The largest softmax probability."""
         return (self.largest[0] - self.normaliser).exp()
 
+    @cached_property
+    def held(self) -> Tensor:
+        """[clients, K] Samples of each class."""
+        return self.table(self.labels, self.logits.shape[1])
+
+    @cached_property
+    def found(self) -> Tensor:
+        """[clients, K] Samples of each class that are predicted as such."""
+        hits = (self.predicted == self.labels).double()
+        return self.table(self.labels, self.logits.shape[1], hits)
+
+    @property
+    def outputs(self) -> Tensor:
+        """[N, K] Predicted targets in the user's units."""
+        return self.logits if self.units is None else self.logits * self.units[1] + self.units[0]
+
+    @property
+    def targets(self) -> Tensor:
+        """[N, K] True targets in the user's units."""
+        return self.labels if self.units is None else self.labels * self.units[1] + self.units[0]
+
     def total(self, each: Tensor) -> Tensor:
         """Returns [clients] the sum of ``each`` over a client's samples."""
         return torch.bincount(self.owner, each.double(), len(self.sizes))
@@ -69,6 +96,11 @@ class Predictions:
         """Returns [clients] the mean of ``each`` over a client's samples; NaN for a client without samples."""
         return self.total(each) / self.sizes
 
+    def totals(self, each: Tensor) -> Tensor:
+        """Returns [clients, K] the sum of ``each`` [N, K] over a client's samples."""
+        sums = torch.zeros(len(self.sizes), each.shape[1], dtype=torch.float64)
+        return sums.index_add_(0, self.owner, each.double())
+
     def table(self, column: Tensor, columns: int, each: Tensor | None = None) -> Tensor:
         """Returns [clients, columns] the number of samples in each column, or the sum of ``each`` over them."""
         cell = self.owner * columns + column
@@ -76,8 +108,18 @@ class Predictions:
         return torch.bincount(cell, weights, len(self.sizes) * columns).reshape(-1, columns)
 
 
-def collect_predictions(logits: Sequence[Tensor], labels: Sequence[Tensor]) -> Predictions:
-    """Joins one predictor's logits [n_k, K] and labels [n_k], given client by client."""
+def collect_predictions(
+    logits: Sequence[Tensor], labels: Sequence[Tensor], units: Units | None = None
+) -> Predictions:
+    """Joins one predictor's logits [n_k, K] and labels [n_k] or [n_k, K], given client by client.
+
+    Args:
+        units: by which the targets of a regression were standardised.
+    """
     sizes = torch.tensor([len(y) for y in labels])
     owner = torch.repeat_interleave(torch.arange(len(sizes)), sizes)
-    return Predictions(torch.cat(list(logits)).cpu().double(), torch.cat(list(labels)).cpu(), owner, sizes)
+    targets = torch.cat(list(labels)).cpu()
+    if targets.is_floating_point():
+        targets = targets.double()
+    scale = None if units is None else torch.tensor([list(units[0]), list(units[1])], dtype=torch.float64)
+    return Predictions(torch.cat(list(logits)).cpu().double(), targets, owner, sizes, scale)

@@ -11,7 +11,7 @@ import torch
 from idiolect.core import Context, PrivateState, Program, ServerState, Tree, broadcast
 from idiolect.engines import Engine, Outcome, server_logits
 from idiolect.engines.contract import Logits
-from idiolect.evaluation import Scores, choose, score
+from idiolect.evaluation import Scores, choose, mean_defined, score
 from idiolect.experiments.newcomers import JoinedNewcomers
 from idiolect.experiments.setting import Setting
 from idiolect.records import NO_CLIENT, RowBuffer, RowKind
@@ -124,7 +124,7 @@ def concatenate(groups: Iterable[ClientScores]) -> ClientScores:
 
 def _score(setting: Setting, logits: Sequence[Logits], clients: list[int], split: str) -> Scores:
     labels = [setting.work.labels(client, split) for client in clients]
-    return score(logits, labels, setting.metrics)
+    return score(logits, labels, setting.metrics, setting.units)
 
 
 @dataclass(frozen=True)
@@ -150,10 +150,11 @@ class ResultRecorder:
         """Records every predictor on all clients' splits, and the shared model on the server's test set."""
         picks = self._record(scores, moment, "all")
         headline, numbers = scores.test.get(self.setting.headline), {}
+        metric, named = self.setting.primary_metric, self._named
         if headline:
-            numbers["personal"] = sum(headline["accuracy"]) / len(scores.clients)
+            numbers[named("personal")] = mean_defined(headline[metric])
         if self._has_shared_model() and moment == "before":
-            numbers["global"] = self._shared_model(program)
+            numbers[named("global")] = self._shared_model(program)
         return EvaluationSummary(numbers, picks)
 
     def newcomers(self, scores: NewcomerScores) -> dict[str, str]:
@@ -175,20 +176,27 @@ class ResultRecorder:
         return statistics and len(federation.server_y) > 0 and self.setting.trains_shared_model
 
     def _shared_model(self, program: Program) -> float:
-        """Records the shared model's scores on the server's test set; returns its accuracy."""
+        """Records the shared model's scores on the server's test set; returns the one it is judged by."""
         work, federation = self.setting.work, self.setting.federation
         x = torch.from_numpy(federation.server_x).to(work.x)
         labels = torch.from_numpy(federation.server_y).to(work.y)
         logits = server_logits(program, self.server, x)
-        scores = score([{"global": logits}], [labels], self.setting.metrics)
+        scores = score([{"global": logits}], [labels], self.setting.metrics, self.setting.units)
         self._write([NO_CLIENT], "server", "before", "all", scores)
-        return scores["global"]["accuracy"][0]
+        return scores["global"][self.setting.primary_metric][0]
+
+    def _named(self, what: str) -> str:
+        """Returns the name of a number for a progress bar, with its metric where that is not the accuracy."""
+        metric = self.setting.primary_metric
+        return what if metric == "accuracy" else f"{what} {metric}"
 
     def _record(self, scores: ClientScores, moment: str, population: str) -> dict[str, str]:
         """Writes the rows of both splits, with what is chosen among those of the test split; returns the choices."""
         clients, test, valid = scores
         self._write(clients, "valid", moment, population, valid)
-        chosen, picks = choose(self.setting.method.choices, valid, test)
+        metric = self.setting.primary_metric
+        better = self.setting.metrics[metric].higher_is_better
+        chosen, picks = choose(self.setting.method.choices, valid, test, metric, better)
         self._write(clients, "test", moment, population, test | chosen)
         return picks
 

@@ -30,9 +30,10 @@ def describe_run(setting: Setting, engine_choice: EngineChoice) -> dict[str, Any
         "seed": experiment.seed,
         "headline": setting.headline,
         "metrics": {
-            name: {"higher_is_better": m.higher_is_better, "low": m.low, "high": m.high}
+            name: {"higher_is_better": m.higher_is_better, "low": m.low, "high": m.high, "unit": m.unit}
             for name, m in setting.metrics.items()
         },
+        "primary_metric": setting.primary_metric,
         "dataset": experiment.dataset,
         "partition": experiment.partition,
         "model": experiment.model,

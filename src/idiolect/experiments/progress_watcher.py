@@ -13,7 +13,7 @@ __all__ = ["ProgressLines", "Silent", "Watcher", "progress_on_stderr", "written_
 QUIET = 5.0  # seconds without a line, so that short runs write nothing
 LONGEST = 60.0  # seconds between two lines, as far as rounds are shorter
 PARTS = 10  # lines of a run whose rounds are done sooner
-SHOWN = {"loss": "{:.3f}"}  # other numbers are shares
+SHOWN = {"loss": "{:.3f}", "global": "{:.1%}", "personal": "{:.1%}"}  # other numbers name their metric
 
 
 class Watcher(Protocol):
@@ -125,7 +125,7 @@ def written_numbers(numbers: dict[str, float]) -> list[str]:
     >>> written_numbers({"loss": 1.25, "personal": 0.75})
     ['loss 1.250', 'personal 75.0%']
     """
-    return [f"{name} {SHOWN.get(name, '{:.1%}').format(value)}" for name, value in numbers.items()]
+    return [f"{name} {SHOWN.get(name, '{:.4g}').format(value)}" for name, value in numbers.items()]
 
 
 def written_duration(seconds: float) -> str:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from idiolect.core import (
+    OBJECTIVES,
     Clock,
     Initial,
     Method,
@@ -27,10 +28,10 @@ from idiolect.engines import EngineChoice, Forms, Workload, dry_round, initialis
 from idiolect.engines.client_packing import SINGLE
 from idiolect.engines.precision import PRECISIONS
 from idiolect.errors import UserError
-from idiolect.evaluation import METRICS, Metric, per_batch_metrics
+from idiolect.evaluation import Metric, Units, chosen_metrics, per_batch_metrics
 from idiolect.experiments.spec import Experiment
 from idiolect.federation import Federation, Preprocessing, SplitRules, cohort_size, federate, select
-from idiolect.methods import method
+from idiolect.methods import method, without_classes
 from idiolect.models import Net, build, check_model, is_registered
 from idiolect.option_parsing import parse_call
 from idiolect.partition import Partition, partition
@@ -167,12 +168,29 @@ class Setting:
         moved = any(after[name] is not before[name] for before, after in pairs for name in before)
         return moved and self.method.is_complete(self.task.structure)
 
-    @property
+    @cached_property
     def metrics(self) -> dict[str, Metric]:
-        """What is measured of every predictor."""
+        """What is measured of every predictor: what its task has by default, and what the experiment names besides."""
+        found = chosen_metrics(self.inputs.task, self.inputs.n_classes, self.experiment.metrics)
         if self.experiment.calibration == "whole":
-            return METRICS
-        return METRICS | per_batch_metrics(self.experiment.batch_size)
+            return found
+        if not OBJECTIVES[self.inputs.task].has_classes:
+            raise UserError(
+                f"calibration {self.experiment.calibration} averages errors of class probabilities, and "
+                f"{self.inputs.task} has none; set calibration to whole"
+            )
+        return found | per_batch_metrics(self.experiment.batch_size)
+
+    @property
+    def primary_metric(self) -> str:
+        """The metric that the method is judged by."""
+        return OBJECTIVES[self.inputs.task].primary
+
+    @property
+    def units(self) -> Units | None:
+        """Mean and deviation of the targets of a regression, by which they were standardised."""
+        scaled = self.inputs.preprocessing
+        return (scaled.target_mean, scaled.target_std) if scaled.target_mean else None
 
     def first_server(self) -> ServerState:
         """Returns the server state before the first round."""
@@ -248,7 +266,8 @@ def assemble(
     chosen, image_shape = method(experiment.method), inputs.shape
     net = build(experiment.model, image_shape, inputs.n_classes, experiment.initialisation, experiment.seed)
     task = _task_of(experiment, net, inputs)
-    chosen.check(task.structure, experiment.scene)
+    has_classes = OBJECTIVES[inputs.task].has_classes
+    chosen.check(task.structure, experiment.scene, instead=() if has_classes else without_classes())
     here = np.arange(len(federation.clients)) if held is None else np.asarray(held, np.int64)
     _refuse_unusable(experiment, chosen, federation, net, here)
     _refuse_inputs(experiment, federation, net)
@@ -262,11 +281,14 @@ def assemble(
     )
     n_parameters = sum(p.numel() for p in net.parameters())
     scheme, seed = experiment.initialisation, experiment.seed
-    initial = initialiser(experiment.model, image_shape, inputs.n_classes, scheme, seed, work.like)
+    initial = initialiser(
+        experiment.model, image_shape, inputs.n_classes, scheme, seed, work.like, inputs.task
+    )
     origin = (report or {}, source or {})
     setting = Setting(
         experiment, chosen, federation, inputs, work, task, *origin, n_parameters, initial, cannot_batch
     )
+    setting.metrics  # noqa: B018 - refuses names that are no metrics
     setting.forms  # noqa: B018 - tries the method
     return setting
 
@@ -277,7 +299,7 @@ def _task_of(experiment: Experiment, net: Net, inputs: Inputs) -> Task:
     scaled = inputs.preprocessing
     black = [-mean / std for mean, std in zip(scaled.mean, scaled.std, strict=True)]
     compute = precision.compute if precision.compute != precision.storage else None
-    return make_task(net, experiment.augmentation, black, compute)
+    return make_task(net, experiment.augmentation, black, compute, inputs.task)
 
 
 def _rounds_with_every_stage(setting: Setting) -> list[int]:

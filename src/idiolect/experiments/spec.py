@@ -60,6 +60,8 @@ class Experiment:
             ``always``, which local degradation and the mean over the last rounds need.
         calibration: ``whole`` measures calibration on each client's whole split; ``per_batch`` also records it averaged
             over batches of ``batch_size``, as SuPerFed's code does, under names of its own.
+        metrics: names, separated by commas, of metrics to record beside those of the task, such as ``auroc`` or one of
+            your own that was registered.
         score_valid: evaluations score the validation split too, as sweeps need it.
         precision: ``float32``; ``float64``; ``tf32``: float32 whose products a GPU may round; or ``bf16``: networks
             compute in bfloat16, all else is float32.
@@ -98,6 +100,7 @@ class Experiment:
     augmentation: str = "none"
     observe: str = "evaluated"
     calibration: str = "whole"
+    metrics: str = ""
     score_valid: bool = False
     precision: str = "float32"
     seed: int = 0
@@ -185,6 +188,7 @@ NEUTRAL: dict[str, Any] = {
     "augmentation": "none",
     "observe": "evaluated",
     "calibration": "whole",
+    "metrics": "",
     "score_valid": False,
     "precision": "float32",
 }  # values with which a run is as if the setting did not exist; every setting that is added later belongs here

@@ -14,7 +14,7 @@ from idiolect.methods.cards import (
     pairs,
     pairs_page,
 )
-from idiolect.methods.catalogue import label, names, register
+from idiolect.methods.catalogue import label, names, register, without_classes
 from idiolect.methods.method_text import method, resolved, shortest
 
 __all__ = [
@@ -36,4 +36,5 @@ __all__ = [
     "register",
     "resolved",
     "shortest",
+    "without_classes",
 ]

@@ -43,7 +43,7 @@ from idiolect.methods import (
     superfed,
 )
 
-__all__ = ["METHODS", "PARTS", "Entry", "find", "identifier", "label", "names", "register"]
+__all__ = ["METHODS", "PARTS", "Entry", "find", "identifier", "label", "names", "register", "without_classes"]
 
 PARTS: dict[str, Callable[..., Part]] = {name: getattr(parts, name) for name in parts.__all__}
 
@@ -102,6 +102,15 @@ METHODS: dict[str, Entry] = {
 
 def names() -> list[str]:
     return list(METHODS)
+
+
+def without_classes() -> list[str]:
+    """Returns the methods that, with their default options, serve tasks without classes such as regression.
+
+    >>> "ditto" in without_classes(), "fedrs" in without_classes()
+    (True, False)
+    """
+    return [name for name, entry in METHODS.items() if not entry.make().needs_classes]
 
 
 def label(text: str) -> str:

@@ -144,4 +144,5 @@ def class_prototypes(weight: float = 1.0, reduction: str = "mean") -> Part:
         merge=merge,
         predictors=predictors,
         broadcasts=True,
+        needs_classes=True,
     )

@@ -96,6 +96,7 @@ def ensemble_distillation(
         serve=serve,
         individual=True,
         needs_public=True,
+        needs_classes=True,
         needs_whole=True,
         roles=("uploaded models",),
     )

@@ -121,6 +121,7 @@ def inherited_model(
         stages=stages,
         finish=finish,
         predictors=hpm.predictors,
+        needs_classes=transfer == "kd",
         roles=("inherited model", "main stage", "companion predictor"),
         headline="companion",
     )

@@ -76,6 +76,7 @@ def inherited_teacher(
         stages=stages,
         finish=finish,
         predictors=hpm.predictors,
+        needs_classes=transfer == "kd" or keep_last,
         roles=("inherited model", "companion predictor"),
         headline=HEADLINES[inference],
     )

@@ -99,6 +99,7 @@ def mutual_companion(
         loss=loss,
         finish=finish,
         predictors=predictors,
+        needs_classes=True,
         roles=("companion training", "main predictor", "companion predictor"),
         headline="companion",
     )

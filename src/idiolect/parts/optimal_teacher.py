@@ -111,6 +111,7 @@ def optimal_teacher(
         personalise=personalise,
         predictors=predictors,
         needs_validation=True,
+        needs_classes=True,
         roles=("companion predictor",),
         headline="companion",
     )

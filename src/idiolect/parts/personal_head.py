@@ -116,6 +116,7 @@ def personal_head(gamma: float = 1.0, prior: str = "additive", head_init: str = 
         criterion=criterion,
         finish=finish,
         predictors=predictors,
+        needs_classes=gamma != 0,
         roles=("logit map", "companion training", "composed predictor"),
         headline="composed",
     )

@@ -41,4 +41,4 @@ def received_teacher(
 
         return total
 
-    return Part("received_teacher", loss=loss)
+    return Part("received_teacher", loss=loss, needs_classes=transfer == "kd")

@@ -75,7 +75,7 @@ class StudentGrid:
         chosen: Slot = {}
         for weight, temperature in self.points:
             name = _name(weight, temperature)
-            trained, accuracy = results[name], results[f"valid {name}"].measured["accuracy"]
+            trained, accuracy = results[name], results[f"valid {name}"].measured["merit"]
             found = {
                 "params": trained.params["model"],
                 "buffers": trained.buffers["model"],

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from idiolect.evaluation import register_metric
     from idiolect.experiments import Execution, Experiment
     from idiolect.experiments.compare import Comparison, compare
+    from idiolect.experiments.exported_models import load_model
+    from idiolect.experiments.finished_run import FinishedRun
+    from idiolect.experiments.finished_run import open_run as open
     from idiolect.experiments.run import run
     from idiolect.experiments.sweep import sweep
     from idiolect.methods import method, register
@@ -31,12 +34,15 @@ __all__ = [
     "Comparison",
     "Execution",
     "Experiment",
+    "FinishedRun",
     "UserError",
     "__version__",
     "chain",
     "compare",
     "from_module",
+    "load_model",
     "method",
+    "open",
     "register",
     "register_metric",
     "register_model",
@@ -52,10 +58,13 @@ _HOMES = {
     **dict.fromkeys(("method", "register"), "idiolect.methods"),
     **dict.fromkeys(("from_module", "register_model"), "idiolect.models"),
     **dict.fromkeys(
-        ("Comparison", "Execution", "Experiment", "compare", "run", "sweep"), "idiolect.experiments"
+        ("Comparison", "Execution", "Experiment", "FinishedRun", "compare", "load_model", "run", "sweep"),
+        "idiolect.experiments",
     ),
     **dict.fromkeys(("reproduce", "scenario"), "idiolect.reproduction"),
+    "open": "idiolect.experiments",
 }
+_NAMES_AT_HOME = {"open": "open_run"}  # a module of the library keeps Python's own ``open``
 
 
 def __dir__() -> list[str]:
@@ -65,4 +74,4 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_HOMES[name]), _NAMES_AT_HOME.get(name, name))

@@ -31,7 +31,7 @@ def print_line(sentence: str) -> None:
     console_of_output().print(sentence, highlight=False, markup=False, soft_wrap=True)
 
 
-def print_runs(runs: list[Run], folder: Path, as_json: bool) -> None:
+def print_runs(runs: Sequence[Run], folder: Path, as_json: bool) -> None:
     """Prints a table of runs, or a JSON document, and the folder that holds their files."""
     summary = summarise(runs)
     if as_json:

@@ -19,7 +19,7 @@ from idiolect.engines.contract import Logits
 from idiolect.engines.device_data import EVALUATION_ROWS, Workload, in_order, sent
 from idiolect.federation import BatchPlan
 
-__all__ = ["evaluate_context", "evaluate_group", "group_context", "server_logits"]
+__all__ = ["evaluate_context", "evaluate_group", "group_context", "recalibrated", "server_logits"]
 
 # With fewer rows, a matrix product sums in one order where all clients share a matrix and in another where each client
 # has its own.
@@ -52,7 +52,7 @@ def evaluate_context(
     program: Program, work: Workload, packing: Packing, context: Context, clients: list[int], split: str
 ) -> list[Logits]:
     """Returns the logits of every predictor on every client's ``split``, from a packed context."""
-    statistics = _recalibrated(program, work, packing, context, clients)
+    statistics = recalibrated(program, work, packing, context, clients)
 
     def logits(context: Context, batch: Batch, statistics: Flats) -> Logits:
         found = {}
@@ -90,7 +90,7 @@ def _only(places: list[int], work: Workload, context: Context, statistics: Flats
     return of_clients(select, context), tree_map(select, statistics)
 
 
-def _recalibrated(
+def recalibrated(
     program: Program, work: Workload, packing: Packing, context: Context, clients: list[int]
 ) -> Flats:
     """Returns normalisation statistics over the training split, for the predictors that ask for them."""

@@ -2,6 +2,8 @@
 
 from idiolect.experiments.compare import Comparison, compare
 from idiolect.experiments.execution import Execution
+from idiolect.experiments.exported_models import load_model
+from idiolect.experiments.finished_run import FinishedRun, open_run
 from idiolect.experiments.progress_watcher import Silent, Watcher
 from idiolect.experiments.run import run
 from idiolect.experiments.setting import Setting, prepare
@@ -13,12 +15,15 @@ __all__ = [
     "Comparison",
     "Execution",
     "Experiment",
+    "FinishedRun",
     "Setting",
     "Silent",
     "Simulation",
     "Sweep",
     "Watcher",
     "compare",
+    "load_model",
+    "open_run",
     "prepare",
     "run",
     "sweep",

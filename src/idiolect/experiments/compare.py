@@ -10,6 +10,7 @@ from typing import Any
 from idiolect.engines import start_early
 from idiolect.errors import UserError, list_of
 from idiolect.experiments.execution import Execution, split_keywords
+from idiolect.experiments.finished_run import FinishedRun
 from idiolect.experiments.identity import hash_of
 from idiolect.experiments.private_state_placement import place_private_state
 from idiolect.experiments.run import run, with_public_samples
@@ -17,7 +18,7 @@ from idiolect.experiments.setting import prepare
 from idiolect.experiments.spec import Experiment, with_settings
 from idiolect.experiments.tracking import open_log
 from idiolect.methods import method as read_method
-from idiolect.records import Run, run_name, spec_hash
+from idiolect.records import run_name, spec_hash
 from idiolect.reports import write_report
 
 __all__ = ["Comparison", "compare"]
@@ -34,7 +35,7 @@ class Comparison:
     """
 
     folder: Path
-    runs: list[Run]
+    runs: list[FinishedRun]
 
 
 def compare(

@@ -16,7 +16,7 @@ from idiolect.experiments.setting import Setting
 from idiolect.experiments.spec import Experiment
 from idiolect.methods import label, resolved
 
-__all__ = ["describe_run", "notes_of"]
+__all__ = ["describe_run", "notes_of", "versions"]
 
 
 def describe_run(setting: Setting, engine_choice: EngineChoice) -> dict[str, Any]:
@@ -53,14 +53,16 @@ def describe_run(setting: Setting, engine_choice: EngineChoice) -> dict[str, Any
         "dropped": setting.partition_report,
         "source": setting.dataset_manifest,
         "class_counts": setting.federation.class_counts(),
+        "samples": setting.federation.clients.sizes("train"),
         "newcomers": setting.federation.newcomers,
-        "versions": _versions(),
+        "versions": versions(),
         "hardware": _hardware(engine_choice),
         "notes": notes_of(experiment),
     }
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Returns the versions of Idiolect and of what it computes with."""
     found = {"python": platform.python_version(), "torch": torch.__version__}
     for package in ("idiolect", "numpy"):
         try:

@@ -12,6 +12,7 @@ from idiolect.engines import EngineChoice, choose_engine, start_early
 from idiolect.errors import UserError
 from idiolect.experiments.end_stages import EndStages, end_stages
 from idiolect.experiments.execution import Execution, split_keywords
+from idiolect.experiments.finished_run import FinishedRun, open_run
 from idiolect.experiments.identity import name_of
 from idiolect.experiments.manifest import describe_run, notes_of
 from idiolect.experiments.private_state_placement import announce, open_private_state, place_private_state
@@ -24,7 +25,6 @@ from idiolect.federation import Placement
 from idiolect.methods import label
 from idiolect.methods import method as read_method
 from idiolect.records import (
-    Run,
     RunWriter,
     WriteLock,
     checkpoint_tables,
@@ -32,7 +32,6 @@ from idiolect.records import (
     finished,
     finished_folder,
     partial_folder,
-    read_run,
     save_checkpoint,
 )
 
@@ -42,8 +41,10 @@ LONG_END = 5.0  # seconds from which on the user is told that the end begins
 PUBLIC = 500  # samples of the server's test set, where a method trains on public data
 
 
-def run(method: str | Experiment = "fedavg", *, execution: Execution | None = None, **settings: Any) -> Run:
-    """Runs one method and returns its record; a run that is finished already is read instead.
+def run(
+    method: str | Experiment = "fedavg", *, execution: Execution | None = None, **settings: Any
+) -> FinishedRun:
+    """Runs one method and returns its record and its models; a run that is finished already is read instead.
 
     Args:
         method: a name, a composition, or a whole experiment.
@@ -67,7 +68,7 @@ def run(method: str | Experiment = "fedavg", *, execution: Execution | None = No
     log = open_log(execution.log, out)
     if finished(out, name):
         watcher.say(f"{name} is finished already: read, not run again")
-        return read_run(finished_folder(out, name))
+        return open_run(finished_folder(out, name), data_dir=execution.data_dir)
     asked = execution.engine_choice()
     start_early(asked)
     setting = prepare(experiment, asked, execution.data_dir)
@@ -80,7 +81,8 @@ def run(method: str | Experiment = "fedavg", *, execution: Execution | None = No
     placement = place_private_state(setting, partial_folder(out, name), execution)
     described = describe_run(setting, engine_choice) | {"private_state": placement.facts()}
     with RunWriter(out, name, {**described, "notes": [*described["notes"], *execution.notes]}) as writer:
-        return read_run(_carry_out(setting, engine_choice, execution, placement, writer, log))
+        folder = _carry_out(setting, engine_choice, execution, placement, writer, log)
+    return open_run(folder, data_dir=execution.data_dir)
 
 
 def with_public_samples(experiment: Experiment, methods: Sequence[str]) -> Experiment:

@@ -17,6 +17,7 @@ from idiolect.federation.store import (
     choose_store,
     open_store,
     readable,
+    stored_rows,
 )
 
 __all__ = [
@@ -43,4 +44,5 @@ __all__ = [
     "readable",
     "select",
     "split_rows",
+    "stored_rows",
 ]

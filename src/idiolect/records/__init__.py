@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from idiolect.records.atomic_files import replacing, write_atomically
+from idiolect.records.atomic_files import file_digest, replacing, write_atomically
 from idiolect.records.manifest import read_manifest
 from idiolect.records.reader import Run, read_run, read_runs
 from idiolect.records.run_naming import finished, finished_folder, partial_folder, run_name, spec_hash
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         load_checkpoint,
         save_checkpoint,
     )
-    from idiolect.records.tensor_files import export_model
+    from idiolect.records.tensor_files import DamagedFile, export_model, read_plain_tensors
 
 __all__ = [
     "MOMENTS",
@@ -42,6 +42,7 @@ __all__ = [
     "ROUND_SCHEMA",
     "ROW_SCHEMA",
     "SPLITS",
+    "DamagedFile",
     "RoundBuffer",
     "RowBuffer",
     "RowKind",
@@ -50,12 +51,14 @@ __all__ = [
     "WriteLock",
     "checkpoint_tables",
     "export_model",
+    "file_digest",
     "find_checkpoint",
     "finished",
     "finished_folder",
     "load_checkpoint",
     "partial_folder",
     "read_manifest",
+    "read_plain_tensors",
     "read_run",
     "read_runs",
     "replacing",
@@ -66,7 +69,7 @@ __all__ = [
 ]
 
 _NEEDS_TORCH = {
-    "export_model": "idiolect.records.tensor_files",
+    **dict.fromkeys(("DamagedFile", "export_model", "read_plain_tensors"), "idiolect.records.tensor_files"),
     **dict.fromkeys(
         ("checkpoint_tables", "find_checkpoint", "load_checkpoint", "save_checkpoint"),
         "idiolect.records.checkpoints",

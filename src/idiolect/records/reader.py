@@ -23,11 +23,16 @@ LOGGER = logging.getLogger(__name__)
 
 
 class Run(NamedTuple):
-    """A finished run; both tables carry the columns `run`, `method` and `seed` in front."""
+    """A finished run; both tables carry the columns `run`, `method` and `seed` in front.
+
+    Attributes:
+        folder: where it lies; None for a record that was not read from a folder.
+    """
 
     manifest: dict[str, Any]
     rounds: pd.DataFrame
     rows: pd.DataFrame
+    folder: Path | None = None
 
 
 def read_run(folder: str | Path) -> Run:
@@ -42,7 +47,9 @@ def read_run(folder: str | Path) -> Run:
         raise UserError(
             f"{folder} is an unfinished run (status {manifest['status']!r}); resume it or remove it"
         )
-    return Run(manifest, _table(folder, ROUNDS_FILE, manifest), _table(folder, CLIENTS_FILE, manifest))
+    return Run(
+        manifest, _table(folder, ROUNDS_FILE, manifest), _table(folder, CLIENTS_FILE, manifest), folder
+    )
 
 
 def read_runs(

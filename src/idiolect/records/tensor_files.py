@@ -12,7 +12,14 @@ from safetensors.torch import save_file
 
 from idiolect.records.atomic_files import replacing
 
-__all__ = ["DamagedFile", "export_model", "read_metadata", "read_tensors", "write_tensors"]
+__all__ = [
+    "DamagedFile",
+    "export_model",
+    "read_metadata",
+    "read_plain_tensors",
+    "read_tensors",
+    "write_tensors",
+]
 
 CHECKSUM = "sha256"
 
@@ -46,6 +53,19 @@ def read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
     if metadata.pop(CHECKSUM, None) != _checksum(tensors, metadata):
         raise DamagedFile(f"{path.name} does not match its checksum")
     return tensors, metadata
+
+
+def read_plain_tensors(path: Path) -> dict[str, torch.Tensor]:
+    """Reads the tensors of any safetensors file.
+
+    Raises:
+        DamagedFile: the file is truncated or of another kind.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
+    except (SafetensorError, OSError, ValueError) as error:
+        raise DamagedFile(f"{path.name} cannot be read: {error}") from error
 
 
 def read_metadata(path: Path) -> dict[str, str]:

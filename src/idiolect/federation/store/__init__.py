@@ -7,6 +7,7 @@ from idiolect.federation.store.placement import (
     choose_store,
     open_store,
     readable,
+    stored_rows,
 )
 from idiolect.federation.store.row_format import RowFormat
 from idiolect.federation.store.store import ByClient, Store
@@ -21,4 +22,5 @@ __all__ = [
     "choose_store",
     "open_store",
     "readable",
+    "stored_rows",
 ]

@@ -18,7 +18,7 @@ from idiolect.federation.store.row_file import FOLDER, RowFile
 from idiolect.federation.store.row_format import RowFormat
 from idiolect.federation.store.store import RowStorage, Store
 
-__all__ = ["STORES", "Demand", "Placement", "choose_store", "open_store", "readable"]
+__all__ = ["STORES", "Demand", "Placement", "choose_store", "open_store", "readable", "stored_rows"]
 
 STORES = ("auto", "device", "host", "disk")
 SHARE = 0.25  # of free memory that private state may fill
@@ -137,6 +137,25 @@ def open_store(
         home = placement.device if placement.kind == "device" else "cpu"
         storage = MemoryStorage(form, population, home, file)
     return Store(create, storage, form, placement.device)
+
+
+def stored_rows(
+    folder: Path,
+    create: Callable[[int], Tree],
+    examples: list[Tree],
+    population: int,
+    saved: dict[str, torch.Tensor],
+) -> Store:
+    """Returns the rows of a finished run, which are read from its folder a client at a time and never written.
+
+    Args:
+        saved: what the run's last checkpoint remembers of them.
+    """
+    form = RowFormat(examples)
+    storage = DiskStorage(form, population, RowFile(folder, form, population, writable=False), cache_bytes=0)
+    store = Store(create, storage, form)
+    store.restore(saved)
+    return store
 
 
 def _there_already(folder: Path) -> int:

@@ -52,10 +52,12 @@ class RowFile:
 
     Args:
         folder: of the run; its subfolder ``private`` is created when the first row is written.
+        writable: whether rows are ever written; the files of a finished run are only read.
     """
 
-    def __init__(self, folder: Path, form: RowFormat, population: int) -> None:
+    def __init__(self, folder: Path, form: RowFormat, population: int, writable: bool = True) -> None:
         self.form = form
+        self._writable = writable
         self.path = Path(folder) / FOLDER / "rows"
         self.index = SlotIndex(Path(folder) / FOLDER / "index", population)
         self._handle: int | None = None
@@ -124,8 +126,10 @@ class RowFile:
     def _open(self) -> int:
         if self._handle is None:
             try:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                self._handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+                if self._writable:
+                    self.path.parent.mkdir(parents=True, exist_ok=True)
+                how = os.O_RDWR | os.O_CREAT if self._writable else os.O_RDONLY
+                self._handle = os.open(self.path, how, 0o666)
             except OSError as error:
                 raise UserError(f"cannot open {self.path}: {error.strerror}") from error
         return self._handle

@@ -1,0 +1,211 @@
+"""What everything that holds clients' models can do: give a model, predict with it, and export it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from idiolect.data import CLASS_TASKS
+from idiolect.errors import UserError, unknown_name
+from idiolect.experiments.exported_models import DEFAULT_FORMATS, ExportedModel, export_models
+from idiolect.experiments.personal_model import PersonalModel
+from idiolect.experiments.setting import Inputs
+
+__all__ = ["ClientModels", "LazyModels", "raw_rows"]
+
+AT_ONCE = 256  # rows that are predicted together
+
+
+class LazyModels(Mapping[str, nn.Module]):
+    """The models of all clients by name; each is built when it is asked for."""
+
+    def __init__(self, source: ClientModels, predictor: str | None) -> None:
+        self._source, self._predictor = source, predictor
+
+    def __getitem__(self, client: str) -> nn.Module:
+        if client not in self._source.clients:
+            raise KeyError(client)
+        return self._source.model(client, self._predictor)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._source.clients)
+
+    def __len__(self) -> int:
+        return len(self._source.clients)
+
+
+class ClientModels(ABC):
+    """Models of several clients that were trained together."""
+
+    @property
+    @abstractmethod
+    def clients(self) -> tuple[str, ...]:
+        """The names of the clients, in the order of their numbers."""
+
+    @property
+    @abstractmethod
+    def inputs(self) -> Inputs:
+        """What rows and outputs of the models are."""
+
+    @abstractmethod
+    def model(self, client: int | str, predictor: str | None = None) -> PersonalModel:
+        """Returns a client's model as a plain module in evaluation mode.
+
+        It takes raw rows, as they were given for training, and returns logits; for a regression, numbers in the units
+        of the targets.
+
+        Args:
+            client: a number or a name.
+            predictor: one of the method's predictors; by default the one that represents the method in tables.
+        """
+
+    @abstractmethod
+    def global_model(self) -> PersonalModel:
+        """Returns the shared model on the server, which a client gets of whom nothing is known.
+
+        Raises:
+            UserError: the method keeps layers on the clients, so that the server has no whole model.
+        """
+
+    @property
+    @abstractmethod
+    def default_export_folder(self) -> Path:
+        """The folder of exported models, where none is named."""
+
+    @abstractmethod
+    def describe(self, number: int | None, predictor: str | None) -> dict[str, Any]:
+        """Returns what the file of a client's model, or of the shared one, says about it."""
+
+    def export(
+        self,
+        client: int | str | None = None,
+        *,
+        shared: bool = False,
+        predictor: str | None = None,
+        out: str | Path | None = None,
+        formats: Sequence[str] = DEFAULT_FORMATS,
+    ) -> list[ExportedModel]:
+        """Writes models that work without Idiolect.
+
+        Args:
+            client: a number or a name; by default all clients.
+            shared: writes the shared model in place of the clients' models.
+            out: the folder; by default one beside the run.
+            formats: ``program`` (a ``torch.export`` program), ``weights`` (safetensors) and ``onnx``.
+        """
+        return export_models(self, client, shared=shared, predictor=predictor, out=out, formats=formats)
+
+    def models(self, predictor: str | None = None) -> Mapping[str, nn.Module]:
+        """Returns the models of all clients by name; each is built when it is asked for."""
+        return LazyModels(self, predictor)
+
+    def predict(self, x: Any, client: int | str, predictor: str | None = None) -> np.ndarray:
+        """Predicts raw rows with a client's model.
+
+        Returns:
+            The label of each row as it is written in the data; for ``multilabel`` whether each label applies, [N, K];
+            for a regression the numbers, [N] or [N, K].
+
+        Args:
+            x: a NumPy array, a tensor or, where the data have columns, a pandas table.
+        """
+        inputs = self.inputs
+        outputs = self._outputs(x, client, predictor)
+        if inputs.task == "regression":
+            return outputs[:, 0] if inputs.n_classes == 1 else outputs
+        if inputs.task not in CLASS_TASKS:
+            return outputs > 0
+        classes = outputs.argmax(1)
+        labels: np.ndarray = np.asarray(inputs.class_names)[classes] if inputs.class_names else classes
+        return labels
+
+    def predict_proba(self, x: Any, client: int | str, predictor: str | None = None) -> np.ndarray:
+        """Returns the probability of each class, or of each label, [N, K]."""
+        if self.inputs.task == "regression":
+            raise UserError(
+                "a regression predicts numbers and no probabilities; call predict in place of predict_proba"
+            )
+        logits = torch.from_numpy(self._outputs(x, client, predictor))
+        found: np.ndarray = (
+            logits.softmax(1) if self.inputs.task in CLASS_TASKS else logits.sigmoid()
+        ).numpy()
+        return found
+
+    def number_of(self, client: int | str) -> int:
+        """Returns the number of a client that is given by number or by name."""
+        names = self.clients
+        if isinstance(client, str) and client in names:
+            return names.index(client)
+        try:
+            number = int(client)
+        except ValueError:
+            raise unknown_name("client", str(client), names) from None
+        if not 0 <= number < len(names):
+            raise UserError(f"there is no client {number}; there are clients 0 to {len(names) - 1}")
+        return number
+
+    def _outputs(self, x: Any, client: int | str, predictor: str | None) -> np.ndarray:
+        model = self.model(client, predictor)
+        rows = raw_rows(x, self.inputs)
+        with torch.no_grad():
+            found = [model(chunk) for chunk in torch.split(rows, AT_ONCE)]
+        return torch.cat(found).numpy()
+
+
+def raw_rows(x: Any, inputs: Inputs) -> Tensor:
+    """Returns rows as the models of a run take them, [N, ...] in the type of its raw data.
+
+    Args:
+        x: an array, a tensor or a table; axes of length 1 may be left out or added.
+
+    Raises:
+        UserError: a column is missing, or the rows have another shape or type, or miss values that nothing fills.
+    """
+    if isinstance(x, pd.DataFrame):
+        x = _columns(x, inputs.feature_names)
+    array = x.detach().cpu().numpy() if isinstance(x, Tensor) else np.asarray(x)
+    tokens = inputs.dtype == "int64"
+    shape = inputs.shape[2:] if tokens else inputs.shape
+    if _without_ones(array.shape[1:]) != _without_ones(shape):
+        raise UserError(
+            f"the models take rows of {list(shape)} and these are {list(array.shape[1:])}; give an array of "
+            f"{['N', *shape]}"
+        )
+    if array.dtype.kind not in "biuf":
+        raise UserError(f"the models take numbers and the rows are of type {array.dtype}")
+    if inputs.dtype != "float32" and array.dtype.kind == "f":
+        raise UserError(
+            f"the run was trained on {inputs.dtype} rows and these are {array.dtype}; give them as {inputs.dtype}"
+        )
+    rows = np.ascontiguousarray(array.reshape(len(array), *shape), dtype=inputs.dtype)
+    if not inputs.preprocessing.fill and rows.dtype.kind == "f" and np.isnan(rows).any():
+        raise UserError(
+            "the rows miss values (NaN) and the run was trained without filling them; fill them first"
+        )
+    return torch.from_numpy(rows)
+
+
+def _columns(table: pd.DataFrame, names: Sequence[str]) -> np.ndarray:
+    """Returns the columns of a table that the models read, in their order; all columns where they have no names."""
+    missing = [name for name in names if name not in table.columns]
+    if missing:
+        raise UserError(
+            f"the table has no column {missing[0]!r}; the models read the columns {', '.join(names)}"
+        )
+    chosen = table[list(names)] if names else table
+    for name in chosen.columns:
+        if not pd.api.types.is_numeric_dtype(chosen[name]) and not pd.api.types.is_bool_dtype(chosen[name]):
+            raise UserError(f"column {name!r} holds {chosen[name].dtype} and the models read numbers")
+    found: np.ndarray = chosen.to_numpy(dtype=np.float32, na_value=np.nan)
+    return found
+
+
+def _without_ones(shape: Sequence[int]) -> tuple[int, ...]:
+    return tuple(size for size in shape if size != 1)

@@ -1,0 +1,228 @@
+"""A finished run: its record, and the models that it trained, rebuilt from its folder without its data."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+
+from idiolect.core import Context, Facts, Flat, Predictor, PrivateState, Program, ServerState, broadcast
+from idiolect.data import Dataset
+from idiolect.engines.client_packing import SINGLE
+from idiolect.engines.evaluation import group_context, recalibrated
+from idiolect.errors import UserError, unknown_name
+from idiolect.experiments.client_models import ClientModels
+from idiolect.experiments.exported_models import describe_model
+from idiolect.experiments.personal_model import (
+    NETWORK,
+    PersonalModel,
+    PredictorState,
+    finished_model,
+    state_of,
+)
+from idiolect.experiments.recorded_setting import (
+    HERE,
+    experiment_of,
+    facts_of,
+    final_program,
+    rebuilt_setting,
+    recorded_inputs,
+)
+from idiolect.experiments.setting import Inputs, Setting, prepare
+from idiolect.federation import Store, stored_rows
+from idiolect.records import Run, find_checkpoint, read_run
+
+__all__ = ["FinishedRun", "open_run"]
+
+
+class FinishedRun(Run, ClientModels):
+    """A finished run with the models of its clients.
+
+    Attributes:
+        manifest: what the run was.
+        rounds, rows: its tables.
+        folder: where it lies.
+    """
+
+    data: Dataset | None = None
+    data_dir: str | Path | None = None
+
+    def __repr__(self) -> str:
+        return f"<FinishedRun {self.name}: {len(self.clients)} clients>"
+
+    def __getstate__(self) -> None:
+        """Leaves out what was read from the folder, which is read again."""
+
+    @property
+    def name(self) -> str:
+        return str(self.manifest["name"])
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        names = self.manifest.get("client_names") or range(len(self.manifest["class_counts"]))
+        return tuple(str(name) for name in names)[: self._population]
+
+    @cached_property
+    def inputs(self) -> Inputs:
+        return recorded_inputs(self.manifest)
+
+    @property
+    def default_export_folder(self) -> Path:
+        return self._place.with_name(f"{self._place.name}-models")
+
+    def model(self, client: int | str, predictor: str | None = None) -> PersonalModel:
+        number, name = self.number_of(client), self.member(predictor)
+        context = self.context(number)
+        found = self.program.predictors(context)
+        if name not in found:
+            raise unknown_name("predictor", name, [*found, *self.manifest["choices"]])
+        statistics = self._statistics(number, name, found[name])
+        return self._finished(name, state_of(self.program, context, name, statistics))
+
+    def global_model(self) -> PersonalModel:
+        setting, structure = self.setting, self.setting.task.structure
+        if not setting.method.is_complete(structure):
+            raise UserError(
+                f"{self.manifest['label']} has no shared model: some layers never leave the clients; take the model of "
+                "a client"
+            )
+        if structure.buffers and setting.experiment.buffers != "average":
+            raise UserError(
+                f"the server of {self.name} has no normalisation statistics, because buffers is "
+                f"{setting.experiment.buffers}; take the model of a client"
+            )
+        predictor = self.program.shared_model(self.server)
+        tree = {"params": predictor.params["model"], "buffers": predictor.buffers["model"]}
+        if predictor.forward is None:
+            return self._finished("global", PredictorState(NETWORK, tree, {}))
+        nobody = Context(broadcast(setting.method, self.server), setting.first_private(0), self._facts(0), {})
+        return self._finished("global", state_of(self.program, nobody, "global"))
+
+    def describe(self, number: int | None, predictor: str | None) -> dict[str, Any]:
+        name = None if number is None else self.clients[number]
+        return describe_model(
+            self.manifest,
+            self.inputs,
+            self._population,
+            name,
+            predictor or self.manifest["headline"],
+            self.member(predictor),
+        )
+
+    def member(self, predictor: str | None) -> str:
+        """Returns the predictor that a name stands for; one that was chosen on validation data is the chosen one."""
+        name = predictor or str(self.manifest["headline"])
+        return str(self.manifest["choices"].get(name, name))
+
+    @cached_property
+    def setting(self) -> Setting:
+        """The setting of the run, without its data."""
+        manifest = self.manifest
+        return rebuilt_setting(
+            manifest["spec"], self.inputs, manifest["architecture"], self._population, self.name
+        )
+
+    @cached_property
+    def program(self) -> Program:
+        """The method at the moment of the run's last evaluation."""
+        return final_program(self.setting)
+
+    @property
+    def server(self) -> ServerState:
+        """The server's state at the end of the run."""
+        return cast("ServerState", self._checkpoint["server"])
+
+    def context(self, number: int) -> Context:
+        """Returns what the predictors of a client are made of."""
+        private = self._private_rows.together([number])[number]
+        sent = broadcast(self.setting.method, self.server)
+        return Context(sent, cast("PrivateState", private), self._facts(number), {})
+
+    @property
+    def _population(self) -> int:
+        return len(self.manifest["class_counts"]) - len(self.manifest["newcomers"])
+
+    @cached_property
+    def _checkpoint(self) -> dict[str, Any]:
+        folder, rounds = self._place, self.setting.experiment.rounds
+        found = find_checkpoint(folder, lambda sentence: None)
+        if found is None:
+            raise UserError(f"{folder} holds no checkpoint, so that its models are gone; make the run again")
+        round, tree = found
+        if round != rounds or not bool(tree["ended"]):
+            raise UserError(f"{folder} is damaged: its last checkpoint cannot be read; make the run again")
+        return tree
+
+    @cached_property
+    def _private_rows(self) -> Store:
+        """The clients' private state, read from disk a client at a time."""
+        if "private" not in self._checkpoint:
+            raise UserError(
+                f"{self.name} ran at sites, which keep their models; only the shared model is here: global_model()"
+            )
+        setting = self.setting
+        return stored_rows(
+            self._place,
+            setting.first_private,
+            setting.private_shapes,
+            self._population,
+            self._checkpoint["private"],
+        )
+
+    @property
+    def _place(self) -> Path:
+        if self.folder is None:
+            raise UserError(f"the record of {self.name} was not read from a folder; open it by idiolect.open")
+        return self.folder
+
+    def _facts(self, number: int) -> Facts:
+        return facts_of(self.setting, self.manifest["class_counts"][number], self.manifest["samples"][number])
+
+    def _finished(self, name: str, state: PredictorState) -> PersonalModel:
+        return finished_model(self.program, self.inputs, name, state)
+
+    def _statistics(self, number: int, name: str, predictor: Predictor) -> Flat | None:
+        """Returns recomputed normalisation statistics where a predictor asks for them, which takes the run's data."""
+        if not (predictor.recalibrate and self.setting.task.structure.buffers):
+            return None
+        with_data = self._with_data
+        private = self._private_rows.together([number])
+        sent = broadcast(with_data.method, self.server)
+        context = group_context(with_data.work, SINGLE, sent, private)
+        return recalibrated(self.program, with_data.work, SINGLE, context, [number])[name]
+
+    @cached_property
+    def _with_data(self) -> Setting:
+        experiment = experiment_of(self.manifest["spec"], self.name)
+        try:
+            return prepare(experiment, HERE, self.data_dir, self.data)
+        except UserError as error:
+            raise UserError(
+                f"{self.manifest['label']} recomputes normalisation statistics on a client's training rows and the "
+                f"data of {self.name} cannot be read ({error}); give them to idiolect.open as data"
+            ) from error
+
+
+def open_run(
+    folder: str | Path, *, data: Dataset | None = None, data_dir: str | Path | None = None
+) -> FinishedRun:
+    """Opens the folder of a finished run: its tables, and the models that it trained.
+
+    Args:
+        folder: of one run.
+        data: the data that the run was trained on; only mixtures of networks with batch normalisation need them.
+        data_dir: the folder of datasets, where the run names one.
+
+    Raises:
+        UserError: the folder is no run, is unfinished, or is damaged.
+
+    >>> import tempfile, idiolect, numpy as np
+    >>> with tempfile.TemporaryDirectory() as out:
+    ...     done = idiolect.run("fedper", rounds=1, clients=4, partition="iid", out=out, engine="loop")
+    ...     labels = idiolect.open(done.folder).predict(np.zeros((2, 1, 28, 28), np.uint8), client=3)
+    >>> labels.shape
+    (2,)
+    """
+    run = FinishedRun(*read_run(folder))
+    run.data, run.data_dir = data, data_dir
+    return run

@@ -71,5 +71,5 @@ def test_smallest_image_is_accepted():
 
 def test_arguments_and_defaults_of_build_are_stable():
     defaults = {key: p.default for key, p in inspect.signature(build).parameters.items()}
-    assert list(defaults) == ["spec", "image_shape", "n_classes", "initialisation", "seed"]
+    assert list(defaults) == ["spec", "input_shape", "outputs", "initialisation", "seed", "inputs"]
     assert defaults["initialisation"] == "default" and defaults["seed"] == 0

@@ -130,14 +130,11 @@ def test_a_list_of_modules_gives_a_unit_each():
 
 
 REFUSED = [
-    (nn.Dropout2d(0.1), "Dropout2d cannot be converted; use nn.Dropout"),
-    (nn.AlphaDropout(0.1), "AlphaDropout cannot be converted"),
-    (nn.SyncBatchNorm(4), "SyncBatchNorm cannot be converted"),
     (nn.InstanceNorm2d(4, track_running_stats=True), "InstanceNorm2d cannot be converted"),
-    (nn.BatchNorm2d(4, affine=False), "it needs affine=True"),
     (nn.BatchNorm2d(4, momentum=0.01), "and momentum=0.1"),
-    (nn.BatchNorm2d(4, track_running_stats=False), "it needs affine=True, track_running_stats=True"),
+    (nn.BatchNorm2d(4, track_running_stats=False), "it needs track_running_stats=True"),
     (nn.LazyLinear(4), "has no shape yet"),
+    (nn.MultiheadAttention(4, 2, add_zero_attn=True), "MultiheadAttention cannot be converted"),
     (nn.Dropout(1.0), "dropout rate 1.0 is outside"),
 ]
 
@@ -148,14 +145,7 @@ def test_layer_that_cannot_be_converted_is_refused_by_name(layer, sentence):
         from_module(nn.Sequential(nn.Flatten(), nn.Sequential(layer)), nn.Linear(4, 2))
 
 
-def test_what_cannot_be_averaged_is_refused():
-    counted = nn.Flatten()
-    counted.register_buffer("calls", torch.zeros(1, dtype=torch.int64))
-    with pytest.raises(UserError, match=r"the buffer .*calls of the model holds no floating-point"):
-        from_module(counted, nn.Linear(4, 2))
-    tied = nn.Linear(4, 4)
-    with pytest.raises(UserError, match="share a parameter"):
-        from_module([tied, nn.ReLU(), tied], nn.Linear(4, 2))
+def test_what_cannot_be_split_is_refused():
     with pytest.raises(UserError, match="no weight matrix"):
         from_module(nn.Linear(4, 2), nn.ReLU())
     with pytest.raises(UserError, match="takes modules of torch, not function"):
@@ -285,7 +275,7 @@ def test_wrong_registration_is_refused_in_a_sentence(registered):
         ("lenet5", cnn, "lenet5 is a model already"),
         ("My-Cnn", cnn, "'My-Cnn' cannot name a model"),
         ("none", None, "needs a function that builds it"),
-        ("flat", lambda in_channels, n_classes: None, "must take the argument image_size"),
+        ("made", nn.Linear(2, 2), "needs a function that builds it"),
         ("deep", lambda in_channels, image_size, n_classes, depth: None, "option depth .* needs a default"),
     ):
         with pytest.raises(UserError, match=sentence):
@@ -295,7 +285,15 @@ def test_wrong_registration_is_refused_in_a_sentence(registered):
         registered("my_cnn", cnn)
 
 
-def test_builder_that_returns_no_net_is_refused(registered):
-    registered("bare", lambda in_channels, image_size, n_classes: nn.Linear(2, 2))
-    with pytest.raises(UserError, match="model bare returned Linear, not a Net; make one by from_module"):
+def test_builder_that_returns_no_module_is_refused(registered):
+    registered("bare", lambda: [nn.Linear(2, 2)])
+    with pytest.raises(UserError, match="model bare returned list, not a torch module or a Net"):
         build("bare", SHAPE, CLASSES)
+    registered("broken", lambda n_classes: nn.Linear("two", n_classes))
+    with pytest.raises(UserError, match="the builder of model broken fails: TypeError"):
+        build("broken", SHAPE, CLASSES)
+    registered("images", lambda in_channels, outputs: nn.Linear(in_channels, outputs))
+    with pytest.raises(
+        UserError, match="and rows of 2x2x2x2 are no images; let it take input_shape"
+    ):
+        build("images", (2, 2, 2, 2), CLASSES)

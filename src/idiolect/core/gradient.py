@@ -39,7 +39,7 @@ def bare_gradient(
     trained_units = {
         structure.unit_of[n] for n in structure.params if not stage.trainable or stage.trainable(n, structure)
     }
-    mode = tuple(unit in trained_units for unit in range(structure.n_units))
+    mode = _modes(trained_units, structure)
 
     def gradient(params: Flats, buffers: Flats, batches: tuple[Batch, ...], carry: Carries) -> Graded:
         trained, fixed = split_trained(params, stage, structure)
@@ -53,6 +53,16 @@ def bare_gradient(
         return grads, new, carry, value
 
     return gradient
+
+
+def _modes(trained_units: set[int], structure: Structure) -> tuple[bool, ...]:
+    """Returns for each unit whether it runs in training mode; a unit without parameters is as the one after it."""
+    with_params = {structure.unit_of[name] for name in structure.params} | structure.frozen_units
+    modes = [False] * structure.n_units
+    after = bool(trained_units)
+    for unit in reversed(range(structure.n_units)):
+        modes[unit] = after = unit in trained_units if unit in with_params else after
+    return tuple(modes)
 
 
 def wrapped_gradient(

@@ -8,7 +8,7 @@ from idiolect.core.masked_mean import mean_over_rows
 from idiolect.core.objectives import OBJECTIVES
 from idiolect.core.part import Batch, Model, View
 from idiolect.core.stage import Measure
-from idiolect.core.trees import Slot, zeros_like
+from idiolect.core.trees import Flat, Slot
 
 __all__ = ["recalibration", "validation"]
 
@@ -44,14 +44,22 @@ def recalibration(momentum: float = 0.1) -> Measure:
             statistic is zero returns ``momentum * statistic``.
     """
 
+    def reset(model: Model, view: View) -> Flat:
+        own = view.task.structure.own_buffers
+        return {k: b if k in own else torch.zeros_like(b) for k, b in model.buffers.items()}
+
     def init(model: Model, view: View) -> Slot:
-        return {"buffers": zeros_like(model.buffers), "rows": torch.zeros_like(view.facts.samples)}
+        return {"buffers": reset(model, view), "rows": torch.zeros_like(view.facts.samples)}
 
     def add(means: Slot, model: Model, batch: Batch, view: View) -> Slot:
-        _, new = view.task.forward(model.params, zeros_like(model.buffers), batch, True)
+        start, own = reset(model, view), view.task.structure.own_buffers
+        _, new = view.task.forward(model.params, start, batch, True)
         rows = means["rows"] + batch.mask.sum()
         share = batch.mask.sum() / rows.clamp(min=1)
-        mean = {k: (1 - share) * old + share * new[k] / momentum for k, old in means["buffers"].items()}
+        mean = {
+            k: old if k in own else (1 - share) * old + share * new[k] / momentum
+            for k, old in means["buffers"].items()
+        }
         return {"buffers": mean, "rows": rows}
 
     return Measure(init, add)

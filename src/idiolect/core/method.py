@@ -111,6 +111,11 @@ class Method:
                 f"one class for each row; {ways}"
             )
         for part in self.parts:
+            if part.needs_head and not structure.has_head:
+                raise UserError(
+                    f"{part.name} needs a network with a head, and none is found in this one; name its last "
+                    'linear layer by from_module(module, head="...")'
+                )
             if part.check:
                 part.check(structure, scene)
 

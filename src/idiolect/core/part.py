@@ -104,6 +104,10 @@ class Structure(NamedTuple):
     n_classes: int  # K
     convolutional: bool = False  # whether some layer is a convolution
     task: str = "classification"  # one of ``OBJECTIVES``
+    frozen_units: frozenset[int] = frozenset()  # units whose parameters are all constants
+    own_buffers: tuple[str, ...] = ()  # buffers that are no running statistics of normalisation
+    batchable: bool = True  # whether many clients can be computed at once
+    has_head: bool = True  # whether the last unit is a classifier on features
 
     @property
     def classifier(self) -> str:
@@ -267,6 +271,7 @@ class Part(NamedTuple):
     needs_validation: bool = False  # cannot work without a validation split
     needs_public: bool = False  # trains on unlabelled public data on the server
     needs_classes: bool = False  # reads labels as classes, or outputs as their logits
+    needs_head: bool = False  # works on features or on the classifier: the network must be cut into both
     needs_whole: bool = False  # works on the whole shared model: no part may keep layers of it private
     roles: tuple[str, ...] = ()  # exclusive roles; two parts with one role cannot be chained
     headline: str | None = None  # the predictor this part exists for

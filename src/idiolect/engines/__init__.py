@@ -7,7 +7,7 @@ from idiolect.engines.device_data import Workload
 from idiolect.engines.dry_round import Forms, dry_round
 from idiolect.engines.evaluation import server_logits
 from idiolect.engines.loop import LoopEngine
-from idiolect.engines.network_task import AUGMENTATIONS, initialiser, make_task, structure_of
+from idiolect.engines.network_task import AUGMENTATIONS, initial_net, initialiser, make_task, structure_of
 from idiolect.engines.pool import PoolEngine
 from idiolect.engines.stages import serve
 
@@ -26,6 +26,7 @@ __all__ = [
     "Workload",
     "choose_engine",
     "dry_round",
+    "initial_net",
     "initialiser",
     "make_task",
     "place",

@@ -51,13 +51,13 @@ def batches_well(work: Workload, program: Program) -> bool:
     That holds for networks without convolutions, if clients are of about equal size or the run is long enough to trace
     its steps.
     """
-    convolutional = program.task.structure.convolutional
-    return tracing_pays(program) or (work.is_even and not convolutional)
+    structure = program.task.structure
+    return structure.batchable and (tracing_pays(program) or (work.is_even and not structure.convolutional))
 
 
 def worker_engine(work: Workload, program: Program) -> LoopEngine | CohortEngine:
-    """Returns the engine inside a worker process; a GPU always runs its clients at once."""
-    on_gpu = work.device.type == "cuda"
+    """Returns the engine inside a worker process; a GPU runs its clients at once wherever the network allows it."""
+    on_gpu = work.device.type == "cuda" and program.task.structure.batchable
     return CohortEngine(work) if on_gpu or batches_well(work, program) else LoopEngine(work)
 
 

@@ -24,7 +24,7 @@ from idiolect.core import (
     init_server,
 )
 from idiolect.data import Dataset, load
-from idiolect.engines import EngineChoice, Forms, Workload, dry_round, initialiser, make_task
+from idiolect.engines import EngineChoice, Forms, Workload, dry_round, initial_net, initialiser, make_task
 from idiolect.engines.client_packing import SINGLE
 from idiolect.engines.precision import PRECISIONS
 from idiolect.errors import UserError
@@ -32,7 +32,7 @@ from idiolect.evaluation import Metric, Units, chosen_metrics, per_batch_metrics
 from idiolect.experiments.spec import Experiment
 from idiolect.federation import Federation, Preprocessing, SplitRules, cohort_size, federate, select
 from idiolect.methods import method, without_classes
-from idiolect.models import Net, build, check_model, is_registered
+from idiolect.models import Net, check_model, is_registered
 from idiolect.option_parsing import parse_call
 from idiolect.partition import Partition, partition
 
@@ -264,14 +264,15 @@ def assemble(
         source: where the data come from.
     """
     chosen, image_shape = method(experiment.method), inputs.shape
-    net = build(experiment.model, image_shape, inputs.n_classes, experiment.initialisation, experiment.seed)
-    task = _task_of(experiment, net, inputs)
+    scheme, seed = experiment.initialisation, experiment.seed
+    net = initial_net(experiment.model, image_shape, inputs.n_classes, scheme, seed)
+    cannot_batch = check_model(net, image_shape, inputs.n_classes) if is_registered(experiment.model) else ""
+    task = _task_of(experiment, net, inputs, not cannot_batch)
     has_classes = OBJECTIVES[inputs.task].has_classes
     chosen.check(task.structure, experiment.scene, instead=() if has_classes else without_classes())
     here = np.arange(len(federation.clients)) if held is None else np.asarray(held, np.int64)
     _refuse_unusable(experiment, chosen, federation, net, here)
     _refuse_inputs(experiment, federation, net)
-    cannot_batch = check_model(net, image_shape, inputs.n_classes) if is_registered(experiment.model) else ""
     work = engine_choice.workload(
         federation,
         seed=experiment.seed,
@@ -280,7 +281,6 @@ def assemble(
         precision=PRECISIONS[experiment.precision],
     )
     n_parameters = sum(p.numel() for p in net.parameters())
-    scheme, seed = experiment.initialisation, experiment.seed
     initial = initialiser(
         experiment.model, image_shape, inputs.n_classes, scheme, seed, work.like, inputs.task
     )
@@ -293,13 +293,13 @@ def assemble(
     return setting
 
 
-def _task_of(experiment: Experiment, net: Net, inputs: Inputs) -> Task:
+def _task_of(experiment: Experiment, net: Net, inputs: Inputs, batchable: bool) -> Task:
     """Returns the network's training task; black, with which augmentation fills images, is normalised as they are."""
     precision = PRECISIONS[experiment.precision]
     scaled = inputs.preprocessing
     black = [-mean / std for mean, std in zip(scaled.mean, scaled.std, strict=True)]
     compute = precision.compute if precision.compute != precision.storage else None
-    return make_task(net, experiment.augmentation, black, compute, inputs.task)
+    return make_task(net, experiment.augmentation, black, compute, inputs.task, batchable)
 
 
 def _rounds_with_every_stage(setting: Setting) -> list[int]:

@@ -8,15 +8,16 @@ belong to the rows).
 from idiolect.models.architecture_digest import architecture
 from idiolect.models.augmentation import crop_and_flip
 from idiolect.models.batch_context import BatchContext
-from idiolect.models.catalogue import ModelDescription, build, describe, names, options, resolved
+from idiolect.models.catalogue import ModelDescription, build, describe, names, options, resolved, suggested
 from idiolect.models.dropout import PlannedDropout, planned_uniform
 from idiolect.models.feedforward_builder import Convolution, stack
 from idiolect.models.from_module import from_module
 from idiolect.models.initialise import SCHEMES, initialise
 from idiolect.models.lstm import LSTM
 from idiolect.models.masked_batchnorm import MaskedBatchNorm, batch_statistics
+from idiolect.models.model_check import check_model
 from idiolect.models.net import Net
-from idiolect.models.registered_models import check_model, is_registered, register_model
+from idiolect.models.registered_models import is_registered, name_of_model, register_model
 from idiolect.models.sharing_unit import Unit
 
 __all__ = [
@@ -38,10 +39,12 @@ __all__ = [
     "from_module",
     "initialise",
     "is_registered",
+    "name_of_model",
     "names",
     "options",
     "planned_uniform",
     "register_model",
     "resolved",
     "stack",
+    "suggested",
 ]

@@ -1,26 +1,31 @@
 """The catalogue of models by name, from the zoo and registered ones: `build("mlpnet(hidden=256)", ...)`.
 
 A model's options are the keyword arguments of its builder beyond the shape of the data, with their defaults;
-an unknown option, a value of another kind and an image the net cannot take are refused in a sentence.
+an unknown option, a value of another kind and rows that the net cannot take are refused in a sentence.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
+from torch import nn
 
 from idiolect.errors import UserError, unknown_name
 from idiolect.models.feedforward_builder import ImageDoesNotFit
+from idiolect.models.from_module import InputShapes
 from idiolect.models.initialise import initialise
 from idiolect.models.net import Net
-from idiolect.models.registered_models import REGISTERED, SHAPE, build_registered
+from idiolect.models.registered_models import REGISTERED, build_registered, is_option
 from idiolect.models.zoo import ZOO
 from idiolect.option_parsing import OptionSchema, parse_call
 
-__all__ = ["ModelDescription", "build", "describe", "names", "options", "outline", "resolved"]
+__all__ = ["ModelDescription", "build", "describe", "names", "options", "outline", "resolved", "suggested"]
+
+FLATTENING = ("mlpnet", "persfl_dnn")  # nets of the zoo that take rows of any shape
 
 
 class ModelDescription(NamedTuple):
@@ -54,31 +59,62 @@ def describe() -> tuple[ModelDescription, ...]:
 
 def build(
     spec: str,
-    image_shape: tuple[int, int, int],
-    n_classes: int,
+    input_shape: tuple[int, ...],
+    outputs: int,
     initialisation: str = "default",
     seed: int = 0,
+    inputs: InputShapes = (),
 ) -> Net:
     """Builds and initialises a net by name; torch's global random state is not changed.
 
     A registered model is initialised by its builder, whose draws follow the seed; a scheme other than
-    `default` then overwrites the layers it knows.
+    `default` then overwrites the layers it knows, except for frozen ones.
 
     Args:
         spec: a name, or a call with options: "mlpnet(hidden=256)".
-        image_shape: (C, H, W).
-        n_classes: K >= 1.
+        input_shape: of one row: (C, H, W) of an image, (F,) of F numbers or tokens, or any other.
+        outputs: K >= 1.
         initialisation: a scheme of `idiolect.models.initialise`.
         seed: of the initialisation.
+        inputs: name and shape of each input, where a row holds several.
     """
     name, given = _checked(spec)
+    if min(*input_shape, outputs) < 1:
+        raise UserError(f"model {name} needs positive sizes, not rows of {input_shape} and {outputs} outputs")
     if name in REGISTERED:
-        net = build_registered(name, lambda: _call(name, given, image_shape, n_classes), seed)
+        net = build_registered(name, given, input_shape, outputs, seed, inputs)
     else:
-        net = _empty(name, given, image_shape, n_classes).to_empty(device="cpu")
+        net = _empty(name, given, input_shape, outputs).to_empty(device="cpu")
     if name in ZOO or initialisation != "default":
         initialise(net, initialisation, seed, known_only=name in REGISTERED)
     return net
+
+
+def suggested(
+    input_shape: tuple[int, ...], task: str = "classification", vocabulary: int | None = None
+) -> str:
+    """Returns the network of the zoo for rows of a shape, where the user names none.
+
+    Args:
+        task: what is learned; the same networks serve all tasks.
+        vocabulary: number of tokens, for rows of tokens.
+
+    >>> suggested((3, 32, 32)), suggested((20,)), suggested((80,), "next_token", 81)
+    ('lenet_map', 'mlpnet', 'char_lstm')
+    """
+    if vocabulary is not None:
+        return (
+            "char_lstm"
+            if vocabulary == options("char_lstm")["vocabulary"]
+            else f"char_lstm(vocabulary={vocabulary})"
+        )
+    try:
+        if len(input_shape) == 3:
+            outline("lenet_map", input_shape, 2)
+            return "lenet_map"
+    except UserError:
+        pass
+    return "mlpnet"
 
 
 def resolved(spec: str) -> tuple[str, dict[str, Any]]:
@@ -91,9 +127,9 @@ def resolved(spec: str) -> tuple[str, dict[str, Any]]:
     return name, _schema(name).with_defaults(given)
 
 
-def outline(spec: str, image_shape: tuple[int, int, int], n_classes: int) -> Net:
+def outline(spec: str, input_shape: tuple[int, ...], outputs: int) -> Net:
     """Builds a net of the zoo without values, on the meta device."""
-    return _empty(*_checked(spec), image_shape, n_classes)
+    return _empty(*_checked(spec), input_shape, outputs)
 
 
 def _checked(spec: str) -> tuple[str, dict[str, Any]]:
@@ -113,7 +149,12 @@ def _checked(spec: str) -> tuple[str, dict[str, Any]]:
 
 def _schema(name: str) -> OptionSchema:
     """Returns the options of a model: the builder's arguments beyond the data's shape, each of its default's type."""
-    found = OptionSchema.of(f"model {name}", _builder(name), lambda p: p.name not in SHAPE, _listed)
+    found = OptionSchema.of(
+        f"model {name}",
+        _builder(name),
+        is_option if name in REGISTERED else lambda p: p.name not in SHAPE,
+        _listed,
+    )
     kinds = {key: p.replace(annotation=type(p.default)) for key, p in found.parameters.items()}
     return replace(found, parameters=kinds)
 
@@ -122,26 +163,35 @@ def _listed(defaults: Mapping[str, Any]) -> str:
     return f"its options: {', '.join(defaults)}" if defaults else "it has no options"
 
 
-def _empty(name: str, given: dict[str, Any], image_shape: tuple[int, int, int], n_classes: int) -> Net:
-    """Builds a net without values: on the meta device this costs nothing and draws no random numbers."""
-    with torch.device("meta"):
-        return _call(name, given, image_shape, n_classes)
-
-
-def _call(name: str, given: dict[str, Any], image_shape: tuple[int, int, int], n_classes: int) -> Net:
-    channels, height, width = image_shape
-    if min(channels, height, width, n_classes) < 1:
-        raise UserError(
-            f"model {name} needs positive sizes, not images {image_shape} and {n_classes} classes"
-        )
-    shape = {"in_channels": channels, "image_size": (height, width), "n_classes": n_classes}
+def _empty(name: str, given: dict[str, Any], input_shape: tuple[int, ...], outputs: int) -> Net:
+    """Builds a net of the zoo without values: on the meta device this costs nothing and draws no random numbers."""
+    channels, height, width = image = _as_image(name, input_shape)
     try:
-        return _builder(name)(**shape, **given)
+        with torch.device("meta"):
+            net: Net = ZOO[name].builder(
+                in_channels=channels, image_size=(height, width), n_classes=outputs, **given
+            )
     except ImageDoesNotFit as reason:
         raise UserError(f"model {name} cannot take images of {height}x{width}: {reason}") from None
+    if image != tuple(input_shape) and not net.takes_tokens and name not in FLATTENING:
+        net.observe(row_shape=image)
+    return net
 
 
-def _builder(name: str) -> Callable[..., Net]:
+def _as_image(name: str, input_shape: tuple[int, ...]) -> tuple[int, int, int]:
+    """Returns the shape (C, H, W) in which a net of the zoo is told of rows; flat ones are images of one line."""
+    if len(input_shape) == 3:
+        return input_shape
+    if len(input_shape) == 1 or name in FLATTENING:
+        return 1, 1, math.prod(input_shape)
+    shape = "x".join(map(str, input_shape))
+    raise UserError(
+        f"model {name} takes images (channels, height, width) and these rows are {shape}; use "
+        f"{' or '.join(FLATTENING)}, which flatten them, or a model of your own"
+    )
+
+
+def _builder(name: str) -> Callable[..., nn.Module]:
     if name not in names():
         raise unknown_name("model", name, names())
     return REGISTERED[name] if name in REGISTERED else ZOO[name].builder

@@ -16,7 +16,15 @@ from torch import Tensor, nn
 
 from idiolect.errors import UserError
 
-__all__ = ["PlannedDropout", "planned_uniform"]
+__all__ = [
+    "PlannedAlphaDropout",
+    "PlannedChannelDropout",
+    "PlannedDropout",
+    "PlannedFeatureAlphaDropout",
+    "planned_uniform",
+]
+
+_ALPHA = -1.7580993408473766  # the value that SELU tends to
 
 # SplitMix64's constants, written as the signed integers with the same 64 bits; int64 products wrap around.
 _GOLDEN = 0x9E3779B97F4A7C15 - 2**64
@@ -59,11 +67,41 @@ class PlannedDropout(nn.Module):
     def forward(self, x: Tensor, key: Tensor, train: bool) -> Tensor:
         if not train or self.rate == 0.0:
             return x
-        uniform = planned_uniform(key, self.index, x[0].numel()).reshape(x.shape)
-        return x * (uniform >= self.rate).to(x.dtype) / (1.0 - self.rate)
+        return self.dropped(x, self.kept(x, key).to(x.dtype))
+
+    def kept(self, x: Tensor, key: Tensor) -> Tensor:
+        """Returns which values of x [B, ...] are kept, in its shape or one that broadcasts to it."""
+        return (planned_uniform(key, self.index, x[0].numel()) >= self.rate).reshape(x.shape)
+
+    def dropped(self, x: Tensor, kept: Tensor) -> Tensor:
+        return x * kept / (1.0 - self.rate)
 
     def extra_repr(self) -> str:
         return f"rate={self.rate}, index={self.index}"
+
+
+class PlannedChannelDropout(PlannedDropout):
+    """Drops whole channels of [B, C, ...], as torch.nn.Dropout1d, 2d and 3d do (Tompson et al., CVPR 2015)."""
+
+    def kept(self, x: Tensor, key: Tensor) -> Tensor:
+        kept = planned_uniform(key, self.index, x.shape[1]) >= self.rate
+        return kept.reshape(*x.shape[:2], *[1] * (x.dim() - 2))
+
+
+class PlannedAlphaDropout(PlannedDropout):
+    """Keeps mean and variance of self-normalising networks, as torch.nn.AlphaDropout (Klambauer et al., NeurIPS 2017).
+
+    y = a (x d + alpha' (1 - d)) + b,     a = ((1 - rate) (1 + rate alpha'^2))^(-1/2),  b = -a rate alpha'
+    """
+
+    def dropped(self, x: Tensor, kept: Tensor) -> Tensor:
+        scale = ((1.0 - self.rate) * (1.0 + self.rate * _ALPHA**2)) ** -0.5
+        shifted: Tensor = scale * (x * kept + _ALPHA * (1.0 - kept)) - scale * self.rate * _ALPHA
+        return shifted
+
+
+class PlannedFeatureAlphaDropout(PlannedAlphaDropout, PlannedChannelDropout):
+    """Alpha dropout of whole channels, as torch.nn.FeatureAlphaDropout."""
 
 
 def _mix(z: Tensor) -> Tensor:

@@ -1,40 +1,71 @@
 """Builds a net from a user's own torch modules: `from_module(body, head)`.
 
 Modules are used as they are, except for layers that read a batch as a whole or draw noise: batch normalisation
-becomes `MaskedBatchNorm` and dropout `PlannedDropout`, under the same names and with the same values.  Other
-properties of a module show only when it runs, so it is checked before a run; see `check_model`.
+becomes `MaskedBatchNorm`, dropout `PlannedDropout` and attention `PlannedAttention`, under the same names and with the
+same values.  Other properties of a module show only when it runs, so it is checked before a run; see `check_model`.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from itertools import count
+from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 from torch.nn.parameter import UninitializedParameter
 
-from idiolect.errors import UserError
-from idiolect.models.dropout import PlannedDropout
+from idiolect.errors import UserError, unknown_name
+from idiolect.models.attention import PlannedAttention
+from idiolect.models.dropout import (
+    PlannedAlphaDropout,
+    PlannedChannelDropout,
+    PlannedDropout,
+    PlannedFeatureAlphaDropout,
+)
 from idiolect.models.masked_batchnorm import MaskedBatchNorm
 from idiolect.models.net import Net
 from idiolect.models.sharing_unit import Unit
 
-__all__ = ["OwnUnit", "from_module"]
+__all__ = ["OwnUnit", "SeveralInputs", "copy_of", "from_module"]
 
 MOMENTUM = 0.1  # of running statistics; recomputing them for evaluation relies on this value
+InputShapes = Sequence[tuple[str, tuple[int, ...]]]
+DROPOUTS: dict[type[nn.Module], type[PlannedDropout]] = {
+    nn.Dropout: PlannedDropout,
+    nn.Dropout1d: PlannedChannelDropout,
+    nn.Dropout2d: PlannedChannelDropout,
+    nn.Dropout3d: PlannedChannelDropout,
+    nn.AlphaDropout: PlannedAlphaDropout,
+    nn.FeatureAlphaDropout: PlannedFeatureAlphaDropout,
+}
+ROWS_APART = (
+    1_000_003  # between the keys of two examples, where an example has several rows in a dropout layer
+)
+BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
 
-def from_module(body: nn.Module | Sequence[nn.Module], head: nn.Module) -> Net:
+def from_module(
+    body: nn.Module | Sequence[nn.Module], head: nn.Module | str | None, inputs: InputShapes = ()
+) -> Net:
     """Builds a net from copies of modules.
 
     Args:
         body: x -> features [B, d], or a map that is flattened to them; a list of modules, run one after the
             other, gives as many units, between which FedPer can split.
-        head: features -> logits [B, K]; one `nn.Linear` where a method restricts the softmax.
+        head: features -> logits [B, K], one `nn.Linear` where a method restricts the softmax; or the name of the layer
+            of the body that makes its output, such as `"classifier.2"`, which is then cut off the body; or None for a
+            body that makes the logits itself, which methods that need a head refuse.
+        inputs: name and shape of each input of a body that takes several; a row holds them one after the other, and
+            the body is called with them by name, or in this order if it has no arguments of these names.
+
+    Parameters with `requires_grad=False` are constants: never trained, never sent.  A tensor that two layers share is
+    one tensor; where body and head share one, there is no head.
 
     Modules must hold their layers in the order in which they run, because FedPHP compares what enters the first
     linear layer in that order.
@@ -43,56 +74,113 @@ def from_module(body: nn.Module | Sequence[nn.Module], head: nn.Module) -> Net:
     >>> net = from_module(body, nn.Linear(4 * 6 * 6, 10))
     >>> net.has_batchnorm, net.linear_head, net.n_units
     (True, True, 2)
+    >>> from_module(nn.Sequential(nn.Flatten(), nn.Linear(64, 10)), head="1").linear_head
+    True
     """
     bodies = list(body) if isinstance(body, Sequence | nn.ModuleList) else [body]
-    for module in (*bodies, head):
+    for module in (*bodies, *([] if head is None or isinstance(head, str) else [head])):
         if not isinstance(module, nn.Module):
             raise UserError(f"from_module takes modules of torch, not {type(module).__name__}")
-    *first, last = _converted(deepcopy([*bodies, head]))
-    classifier = Unit(linear=last) if type(last) is nn.Linear else OwnUnit(last)
-    net = Net([*(OwnUnit(module) for module in first), classifier])
+    if isinstance(head, str):
+        *first, last = copy_of(bodies)
+        last, cut = _without(last, head)
+        modules: list[nn.Module] = [*first, last, cut]
+    else:
+        modules = copy_of([*bodies, *([] if head is None else [head])])
+    if inputs:
+        modules[0] = SeveralInputs(modules[0], inputs)
+    modules = _converted(modules)
+    if head is not None and _shares_tensors(modules[:-1], modules[-1]):
+        modules, head = [nn.Sequential(*modules[:-1], nn.Flatten(), modules[-1])], None
+    net = Net([*(OwnUnit(module) for module in modules[:-1]), _last_unit(modules[-1], head is not None)])
+    net.observe(has_head=head is not None)
     _refuse_unusable(net)
     return net
 
 
+def copy_of(modules: Any) -> Any:
+    """Returns deep copies; tensors that a layer computes of its parameters, as weight_norm does, are copied too."""
+    computed = [
+        value
+        for module in modules
+        for layer in module.modules()
+        for value in vars(layer).values()
+        if isinstance(value, Tensor) and value.grad_fn is not None
+    ]
+    return deepcopy(modules, {id(value): value.detach().clone() for value in computed})
+
+
+def _without(module: nn.Module, path: str) -> tuple[nn.Module, nn.Module]:
+    """Cuts a layer off a module, which then returns what entered the layer."""
+    layers = dict(module.named_modules())
+    if path not in layers:
+        raise unknown_name("layer of the model", path, [name for name in layers if name])
+    if not path:
+        return nn.Identity(), module
+    parent, _, name = path.rpartition(".")
+    layers[parent]._modules[name] = nn.Identity()
+    return module, layers[path]
+
+
+def _last_unit(module: nn.Module, is_head: bool) -> nn.Module:
+    return Unit(linear=module) if is_head and type(module) is nn.Linear else OwnUnit(module)
+
+
+def _shares_tensors(bodies: Sequence[nn.Module], head: nn.Module) -> bool:
+    theirs = {id(p) for body in bodies for p in body.parameters()}
+    return any(id(p) in theirs for p in head.parameters())
+
+
 def _converted(modules: list[nn.Module]) -> list[nn.Module]:
-    """Replaces normalisation and dropout layers in place, at any depth, and returns the modules."""
+    """Replaces layers in place, at any depth, and returns the modules; a layer held twice is replaced by one layer."""
     numbers = count()
+    done: dict[int, nn.Module] = {}
+    kept: list[nn.Module] = []  # so that no address serves two layers
 
     def convert(layer: nn.Module) -> nn.Module:
-        for name, child in layer._modules.items():
-            if child is not None:
-                layer._modules[name] = convert(child)
-        return _replaced(layer, numbers)
+        if id(layer) not in done:
+            kept.append(layer)
+            for name, child in layer._modules.items():
+                if child is not None:
+                    layer._modules[name] = convert(child)
+            done[id(layer)] = _replaced(layer, numbers)
+        return done[id(layer)]
 
     return [convert(module) for module in modules]
 
 
 def _refuse_unusable(net: Net) -> None:
     """Refuses a net whose tensors cannot be averaged or split, by name."""
-    parameters = dict(net.named_parameters(remove_duplicate=False))
-    lazy = [name for name, p in parameters.items() if isinstance(p, UninitializedParameter)]
+    lazy = [name for name, p in net.named_parameters() if isinstance(p, UninitializedParameter)]
     if lazy:
-        raise UserError(f"{lazy[0]} of the model has no shape yet; replace lazy layers by plain ones")
-    if len(parameters) > len(dict(net.named_parameters())):
-        raise UserError("two layers of the model share a parameter; give each its own")
-    for name, buffer in net.named_buffers():
-        if not buffer.is_floating_point():
-            raise UserError(
-                f"the buffer {name} of the model holds no floating-point numbers and cannot be averaged; "
-                "make it in forward instead"
-            )
-    if not any(p.dim() > 1 for p in net.units[-1].parameters()):
+        raise UserError(
+            f"{lazy[0]} of the model has no shape yet; replace lazy layers by plain ones, or let the builder return "
+            "the module itself"
+        )
+    if not any(p.requires_grad for p in net.parameters()):
+        raise UserError("the model has no parameter that can be trained; set requires_grad of some to True")
+    if net.has_head and not any(p.dim() > 1 for p in net.units[-1].parameters()):
         raise UserError("the head of the model has no weight matrix; end with a linear layer")
 
 
 def _replaced(layer: nn.Module, numbers: Iterator[int]) -> nn.Module:
     kind = type(layer).__name__
-    if type(layer) in (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d):
+    if type(layer) in BATCH_NORMS:
         assert isinstance(layer, _BatchNorm)
         return _masked(layer)
-    if type(layer) is nn.Dropout:
-        return PlannedDropout(layer.p, next(numbers))
+    if type(layer) in DROPOUTS:
+        assert isinstance(layer, _DropoutNd)
+        return DROPOUTS[type(layer)](layer.p, next(numbers))
+    if type(layer) is nn.MultiheadAttention:
+        return PlannedAttention.planned(layer, next(numbers))
+    if isinstance(layer, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer):
+        layer.activation_relu_or_gelu = (
+            0  # torch's path for evaluation, which cannot be vmapped, is not taken
+        )
+        if not layer.self_attn.batch_first:
+            for inner in layer.modules():
+                if isinstance(inner, PlannedDropout):
+                    inner.__dict__["_rows_axis"] = 1
     if isinstance(layer, _BatchNorm) or (isinstance(layer, _InstanceNorm) and layer.track_running_stats):
         raise UserError(f"the model's {kind} cannot be converted; use BatchNorm1d, 2d or 3d, or GroupNorm")
     if isinstance(layer, _DropoutNd):
@@ -101,16 +189,40 @@ def _replaced(layer: nn.Module, numbers: Iterator[int]) -> nn.Module:
 
 
 def _masked(layer: _BatchNorm) -> MaskedBatchNorm:
-    if not (layer.affine and layer.track_running_stats and layer.momentum == MOMENTUM):
+    if not (layer.track_running_stats and layer.momentum == MOMENTUM):
         raise UserError(
-            f"the model's {layer} cannot be converted; it needs affine=True, track_running_stats=True and "
-            f"momentum={MOMENTUM}"
+            f"the model's {layer} cannot be converted; it needs track_running_stats=True and momentum={MOMENTUM}"
         )
     found = MaskedBatchNorm(layer.num_features, MOMENTUM, layer.eps)
-    found.weight, found.bias = layer.weight, layer.bias
+    if layer.affine:
+        found.weight, found.bias = layer.weight, layer.bias
+    else:
+        for name, start in (("weight", 1.0), ("bias", 0.0)):
+            delattr(found, name)
+            found.register_buffer(name, torch.full((layer.num_features,), start))
     assert layer.running_mean is not None and layer.running_var is not None
     found.running_mean, found.running_var = layer.running_mean, layer.running_var
     return found
+
+
+class SeveralInputs(nn.Module):
+    """A module of several inputs as one of flat rows, which hold the inputs one after the other."""
+
+    def __init__(self, module: nn.Module, inputs: InputShapes) -> None:
+        super().__init__()
+        self.module = module
+        self.inputs = tuple((str(name), tuple(shape)) for name, shape in inputs)
+        arguments = inspect.signature(module.forward).parameters
+        self.by_name = all(name in arguments for name, _ in self.inputs)
+
+    def forward(self, x: Tensor) -> Any:
+        sizes = [torch.Size(shape).numel() for _, shape in self.inputs]
+        pieces = x.flatten(1).split(sizes, dim=1)
+        given = {
+            name: piece.reshape(x.shape[0], *shape)
+            for (name, shape), piece in zip(self.inputs, pieces, strict=True)
+        }
+        return self.module(**given) if self.by_name else self.module(*given.values())
 
 
 class OwnUnit(nn.Module):
@@ -124,9 +236,22 @@ class OwnUnit(nn.Module):
         super().__init__()
         self.module = module
         self._now: tuple[Tensor, bool, Iterator[Tensor]] | None = None
+        self._guesses_axis = False
         for layer in module.modules():
-            if isinstance(layer, MaskedBatchNorm | PlannedDropout):
-                layer.register_forward_pre_hook(self._inform)
+            if isinstance(layer, MaskedBatchNorm):
+                layer.register_forward_pre_hook(self._inform_normalisation)
+            elif isinstance(layer, PlannedDropout):
+                layer.register_forward_pre_hook(self._inform_dropout)
+                layer.register_forward_hook(_turned_back)
+            elif isinstance(layer, PlannedAttention):
+                layer.register_forward_pre_hook(self._inform_attention)
+            elif isinstance(layer, nn.Embedding | nn.EmbeddingBag):
+                layer.register_forward_pre_hook(_whole_numbers)
+
+    @property
+    def guesses_axis(self) -> bool:
+        """Whether only the number of rows has told a dropout layer along which axis they lie."""
+        return self._guesses_axis
 
     def forward(self, x: Tensor, mask: Tensor, train: bool, key: Tensor) -> Tensor:
         self.module.train(train)
@@ -137,12 +262,46 @@ class OwnUnit(nn.Module):
         finally:
             self._now = None
 
-    def _inform(self, layer: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[object, ...]:
+    def _inform_normalisation(self, layer: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[object, ...]:
+        assert self._now is not None
+        (x,), (mask, train, _) = inputs, self._now
+        if x.shape[0] != mask.shape[0]:
+            raise _other_rows(layer, x, mask)
+        return x, mask, train
+
+    def _inform_dropout(self, layer: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[object, ...]:
+        """Gives each row of x its key; x may hold several rows for each example, or its examples along axis 1."""
         assert self._now is not None
         (x,), (mask, train, keys) = inputs, self._now
-        if x.shape[0] != mask.shape[0]:
-            raise UserError(
-                f"a {type(layer).__name__} of the model sees {x.shape[0]} rows of a batch of {mask.shape[0]}; "
-                "keep one row for each example there"
-            )
-        return (x, mask, train) if isinstance(layer, MaskedBatchNorm) else (x, next(keys), train)
+        key, rows, axis = next(keys), mask.shape[0], getattr(layer, "_rows_axis", 0)
+        if axis == 0 and x.shape[0] % rows and x.dim() > 1 and x.shape[1] == rows:
+            axis, self._guesses_axis = 1, True
+        layer.__dict__["_turned"] = axis == 1
+        x = x.transpose(0, 1) if axis == 1 else x
+        if x.shape[0] % rows:
+            raise _other_rows(layer, x, mask)
+        each = x.shape[0] // rows
+        if each > 1:
+            key = (key[:, None] * ROWS_APART + torch.arange(each, device=key.device)).flatten()
+        return x, key, train
+
+    def _inform_attention(self, layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        assert self._now is not None and isinstance(layer, PlannedAttention)
+        _, train, keys = self._now
+        layer.__dict__["now"] = next(keys), train
+
+
+def _other_rows(layer: nn.Module, x: Tensor, mask: Tensor) -> UserError:
+    return UserError(
+        f"a {type(layer).__name__} of the model sees {x.shape[0]} rows of a batch of {mask.shape[0]}; "
+        "keep one row for each example there"
+    )
+
+
+def _turned_back(layer: nn.Module, inputs: tuple[Tensor, ...], y: Tensor) -> Tensor:
+    return y.transpose(0, 1) if layer.__dict__["_turned"] else y
+
+
+def _whole_numbers(layer: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Lets an embedding read a row of numbers, as rows with other inputs beside the tokens are."""
+    return inputs[0].long(), *inputs[1:]

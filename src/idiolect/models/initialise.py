@@ -38,12 +38,14 @@ def initialise(net: Net, scheme: str, seed: int, known_only: bool = False) -> No
     """Overwrites the parameters and buffers of the net, layer by layer, by a scheme's values for this seed.
 
     Args:
-        known_only: a layer that no scheme knows is left as it is; otherwise it is refused.
+        known_only: a layer that no scheme knows, or that is frozen, is left as it is; otherwise it is refused.
     """
     if scheme not in SCHEMES:
         raise unknown_name("initialisation", scheme, SCHEMES)
     generator = Generator(device="cpu").manual_seed(seed)
     for layer in net.modules():
+        if known_only and _is_left_alone(layer):
+            continue
         if isinstance(layer, nn.Conv2d | nn.Linear):
             weight, bias = SCHEMES[scheme](layer, generator)
             layer.weight.copy_(weight)
@@ -61,6 +63,13 @@ def initialise(net: Net, scheme: str, seed: int, known_only: bool = False) -> No
                     tensor.fill_(start)
         elif not known_only and next(layer.parameters(recurse=False), None) is not None:
             raise TypeError(f"no initialisation scheme covers {type(layer).__name__}")
+
+
+def _is_left_alone(layer: nn.Module) -> bool:
+    """Whether a layer of a user's is frozen, or computes its weight of other parameters."""
+    own = list(layer.parameters(recurse=False))
+    computed = "weight" in vars(layer) or not own
+    return computed or not all(p.requires_grad for p in own)
 
 
 def _default_layer(layer: Weighted, generator: Generator) -> tuple[Tensor, Tensor]:

@@ -10,9 +10,11 @@ between.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from idiolect.errors import unknown_name
@@ -20,7 +22,7 @@ from idiolect.models.batch_context import BatchContext
 from idiolect.models.dropout import PlannedDropout
 from idiolect.models.masked_batchnorm import MaskedBatchNorm
 
-__all__ = ["Net", "Outputs"]
+__all__ = ["Net", "Observed", "Outputs"]
 
 PASSED_OVER = (nn.Flatten, nn.Identity, PlannedDropout)  # between the encoder and the first linear layer
 
@@ -31,6 +33,27 @@ class Outputs(NamedTuple):
     features: Tensor  # [B, d]
     logits: Tensor  # [B, K]
     encoded: Tensor | None  # [B, e] what enters the first linear layer; None where that is the features
+
+
+class Observed(NamedTuple):
+    """What running a user's net has shown; the defaults hold for nets of the zoo.
+
+    Attributes:
+        has_head: whether the last unit is a classifier on features.
+        n_features, n_outputs: d and K; None reads them off the weights of the head.
+        takes_tokens: whether x is tokens; None for a net with an embedding.
+        own_buffers: names of buffers that the forward pass moves, other than running statistics.
+        draws_noise: whether the forward pass draws random numbers, which are then seeded by the keys of the batch.
+        row_shape: the shape that rows are given, where it differs from that of the data.
+    """
+
+    has_head: bool = True
+    n_features: int | None = None
+    n_outputs: int | None = None
+    takes_tokens: bool | None = None
+    own_buffers: frozenset[str] = frozenset()
+    draws_noise: bool = False
+    row_shape: tuple[int, ...] | None = None
 
 
 class Net(nn.Module):
@@ -45,6 +68,8 @@ class Net(nn.Module):
         units: at least one, from input to output; each is called with (x, mask, train, key).
     """
 
+    _observed = Observed()  # with an underscore, because it is no setting that a digest of the net covers
+
     def __init__(self, units: Iterable[nn.Module]) -> None:
         super().__init__()
         self.units = nn.ModuleList(units)
@@ -55,6 +80,8 @@ class Net(nn.Module):
 
     def features(self, x: Tensor, context: BatchContext) -> Tensor:
         """Returns [B, d], the flattened vector that enters the classifier."""
+        if self._observed.row_shape is not None:
+            x = x.reshape(x.shape[0], *self._observed.row_shape)
         for unit, train in zip(list(self.units)[:-1], context.train[:-1], strict=True):
             x = unit(x, context.mask, train, context.key)
         return x.flatten(1)
@@ -67,9 +94,16 @@ class Net(nn.Module):
     def forward(self, x: Tensor, context: BatchContext) -> Outputs:
         entered: list[Tensor] = []
         self._entered = entered
+        noisy = self._observed.draws_noise and any(context.train)
         try:
-            h = self.features(x, context)
-            return Outputs(h, self.head(h, context), entered[0].flatten(1) if entered else None)
+            with seeded_by(context.key) if noisy else nullcontext():
+                if self.has_head:
+                    h = self.features(x, context)
+                    logits = self.head(h, context)
+                else:
+                    logits = self.head(x, context)
+                    h = logits
+            return Outputs(h, logits, entered[0].flatten(1) if entered else None)
         finally:
             self._entered = None
 
@@ -95,10 +129,50 @@ class Net(nn.Module):
         return len(self.units)
 
     @property
+    def observed(self) -> Observed:
+        return self._observed
+
+    def observe(self, **found: Any) -> None:
+        """Notes what running the net has shown."""
+        self._observed = self._observed._replace(**found)
+
+    @property
+    def has_head(self) -> bool:
+        """Whether the last unit is a classifier on features."""
+        return self._observed.has_head
+
+    @property
+    def head_sizes(self) -> tuple[int, int]:
+        """Features d and outputs K; 0 where that is not known."""
+        weights = [p for p in self.units[-1].parameters() if p.dim() > 1] if self.has_head else []
+        d, k = self._observed.n_features, self._observed.n_outputs
+        read = (weights[0].shape[1], weights[-1].shape[0]) if weights else (0, 0)
+        return (read[0] if d is None else d), (read[1] if k is None else k)
+
+    @property
     def linear_head(self) -> bool:
         """Whether the classifier is exactly one linear layer, as restricted softmax requires."""
         layers = list(self.units[-1].children())
-        return len(layers) == 1 and isinstance(layers[0], nn.Linear)
+        return self.has_head and len(layers) == 1 and type(layers[0]) is nn.Linear
+
+    @property
+    def frozen_units(self) -> frozenset[int]:
+        """Units that have parameters and train none of them; they run in eval mode."""
+        held = [list(unit.parameters()) for unit in self.units]
+        return frozenset(i for i, ps in enumerate(held) if ps and not any(p.requires_grad for p in ps))
+
+    def constants(self) -> dict[str, Tensor]:
+        """Returns what never changes: parameters with ``requires_grad=False``, and buffers that nothing moves.
+
+        Running statistics of normalisation move, except in a frozen unit.
+        """
+        frozen = {name: p for name, p in self.named_parameters() if not p.requires_grad}
+        moving = set(self._observed.own_buffers)
+        for i in set(range(self.n_units)) - self.frozen_units:
+            for path, layer in self.units[i].named_modules(prefix=f"units.{i}"):
+                if isinstance(layer, MaskedBatchNorm):
+                    moving |= {f"{path}.running_mean", f"{path}.running_var"}
+        return frozen | {name: b for name, b in self.named_buffers() if name not in moving}
 
     @property
     def has_batchnorm(self) -> bool:
@@ -106,8 +180,10 @@ class Net(nn.Module):
 
     @property
     def vocabulary(self) -> int | None:
-        """The number of tokens that the net can embed; None for a net that reads images."""
-        tables = [module.num_embeddings for module in self.modules() if isinstance(module, nn.Embedding)]
+        """The number of tokens that the net can embed; None for a net that reads numbers."""
+        if self._observed.takes_tokens is False:
+            return None
+        tables = (m.num_embeddings for m in self.modules() if isinstance(m, nn.Embedding | nn.EmbeddingBag))
         return max(tables, default=None)
 
     @property
@@ -135,3 +211,11 @@ class Net(nn.Module):
             for path, module in self.named_modules()
         )
         return tuple(group for group in groups if group)
+
+
+@contextmanager
+def seeded_by(key: Tensor) -> Iterator[None]:
+    """Seeds torch's random numbers by the keys of a batch; its global random state is as before afterwards."""
+    with torch.random.fork_rng(devices=[key.device] if key.is_cuda else []):
+        torch.manual_seed(int(key.sum()))
+        yield

@@ -1,67 +1,102 @@
-"""Models that users register by name, and the check that a registered model can run."""
+"""Models that users register by name, and how their builders are called.
+
+A builder says what it wants to know of the data by the names of its arguments, and returns a module or a `Net`.  The
+values that it gives its tensors are those that a run starts from.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import inspect
-import warnings
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
+from inspect import Parameter
+from typing import Any
 
 import torch
-from torch import Tensor
-from torch.func import functional_call, grad, vmap
+from torch import nn
 
 from idiolect.errors import UserError
-from idiolect.models.batch_context import BatchContext
+from idiolect.models.from_module import InputShapes, SeveralInputs, copy_of, from_module
+from idiolect.models.model_check import find_head, materialise, observe
 from idiolect.models.net import Net
 from idiolect.models.zoo import ZOO
 from idiolect.option_parsing import parse_call
 
-__all__ = ["REGISTERED", "SHAPE", "build_registered", "check_model", "is_registered", "register_model"]
+__all__ = [
+    "REGISTERED",
+    "build_registered",
+    "is_option",
+    "is_registered",
+    "name_of_model",
+    "register_model",
+]
 
-REGISTERED: dict[str, Callable[..., Net]] = {}
-SHAPE = ("in_channels", "image_size", "n_classes")  # arguments of every builder
-ROWS = 4  # of the batch that a model is checked on
+Builder = Callable[..., nn.Module]
+REGISTERED: dict[str, Builder] = {}
+SHAPE = ("input_shape", "outputs", "in_channels", "image_size", "n_classes")  # what a builder may ask for
+OPTIONS = (bool, int, float, str)
 
 
-def register_model(name: str, builder: Callable[..., Net]) -> None:
+def register_model(name: str, builder: Builder) -> None:
     """Registers a model by name, as if it were in the package.
 
-    A finished run is identified by the model's name, its options and what it computes: a change of a layer, its
-    settings or the forward pass makes another run.  A change of the initial values alone does not; choose
-    another name or another folder then.
+    A finished run is identified by the model's name, its options, what it computes and the initial values that do not
+    follow the seed, such as pretrained ones: a change of a layer, its settings, the forward pass or these values makes
+    another run.  A change of how other values are drawn does not; choose another name or another folder then.
 
     Args:
         name: lower_snake, not taken yet.
-        builder: takes the keyword arguments `in_channels`, `image_size` (height, width) and `n_classes`, and
-            returns a `Net`, for example by `from_module`; further keyword arguments, with defaults of type
-            bool, int, float or str, are the model's options.
+        builder: a function or class that takes any of the keyword arguments `input_shape` (of one row), `outputs` (K),
+            `in_channels`, `image_size` (height, width) and `n_classes` (K), and returns a torch module that maps rows
+            [B, ...] to logits [B, K], or a `Net` of `from_module`.  Further arguments with defaults of type bool, int,
+            float or str are the model's options.  It is called anew for each initialisation, with torch's random
+            numbers seeded.
 
-    >>> from idiolect.models import build, from_module
+    >>> from idiolect.models import build
     >>> from torch import nn
-    >>> def tiny(*, in_channels, image_size, n_classes, width=8):
-    ...     inputs = in_channels * image_size[0] * image_size[1]
-    ...     body = nn.Sequential(nn.Flatten(), nn.Linear(inputs, width), nn.ReLU())
-    ...     return from_module(body, nn.Linear(width, n_classes))
+    >>> def tiny(input_shape, outputs, width=8):
+    ...     return nn.Sequential(nn.Flatten(), nn.LazyLinear(width), nn.ReLU(), nn.Linear(width, outputs))
     >>> register_model("tiny", tiny)
-    >>> build("tiny(width=4)", (1, 28, 28), 10).n_units
-    2
+    >>> net = build("tiny(width=4)", (1, 28, 28), 10)
+    >>> net.n_units, net.linear_head
+    (2, True)
     >>> del REGISTERED["tiny"]
     """
     if not (isinstance(name, str) and name.isidentifier() and name == name.lower()):
         raise UserError(f"{name!r} cannot name a model; use small letters, digits and underscores")
     if name in ZOO or name in REGISTERED:
         raise UserError(f"{name} is a model already; choose another name")
-    if not callable(builder):
+    REGISTERED[name] = _checked_builder(name, builder)
+
+
+def _checked_builder(name: str, builder: Any) -> Builder:
+    if not callable(builder) or isinstance(builder, nn.Module):
         raise UserError(f"model {name} needs a function that builds it, not {builder!r}")
-    parameters = inspect.signature(builder).parameters
-    if missing := [key for key in SHAPE if key not in parameters]:
-        raise UserError(f"the builder of model {name} must take the argument {missing[0]}")
-    for key, parameter in parameters.items():
-        if key not in SHAPE and not isinstance(parameter.default, bool | int | float | str):
+    for key, parameter in _parameters(builder).items():
+        optional = parameter.default is not Parameter.empty or parameter.kind in VARIABLE
+        if key not in SHAPE and not optional:
             raise UserError(
                 f"model {name}: option {key} of its builder needs a default of type bool, int, float or str"
             )
-    REGISTERED[name] = builder
+    made: Builder = builder
+    return made
+
+
+VARIABLE = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+
+
+def _parameters(builder: Builder) -> Mapping[str, Parameter]:
+    return inspect.signature(builder).parameters
+
+
+def is_option(parameter: Parameter) -> bool:
+    """Whether a builder's argument is an option of the model."""
+    return (
+        parameter.name not in SHAPE
+        and parameter.kind not in VARIABLE
+        and isinstance(parameter.default, OPTIONS)
+    )
 
 
 def is_registered(spec: str) -> bool:
@@ -69,95 +104,89 @@ def is_registered(spec: str) -> bool:
     return parse_call(spec)[0] in REGISTERED
 
 
-def build_registered(name: str, build: Callable[[], Net], seed: int) -> Net:
+def name_of_model(model: str | nn.Module | Builder) -> str:
+    """Returns the name of a model; a module or a builder is registered under a name made of its own.
+
+    A module's values are the initial values of every run, whatever the seed; its name holds a digest of them.  A
+    builder takes the place of an earlier one of its name.
+    """
+    if isinstance(model, str):
+        return model
+    if isinstance(model, nn.Module):
+        whole = copy_of([model])[0]
+        name = f"{_snake(type(model).__name__)}_{_values_digest(whole)}"
+        REGISTERED[name] = lambda: copy_of([whole])[0]
+        return name
+    if not callable(model):
+        raise UserError(f"model must be a name, a torch module or a function that builds one, got {model!r}")
+    name = _snake(getattr(model, "__name__", type(model).__name__))
+    REGISTERED[name] = _checked_builder(name, model)
+    return name
+
+
+def _snake(name: str) -> str:
+    """Returns a name in small letters that no model of the zoo has: MyNet becomes my_net."""
+    found = re.sub(r"\W", "", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)).lower()
+    return found if found.isidentifier() and found not in ZOO and found != "lambda" else f"own_{found}"
+
+
+def _values_digest(module: nn.Module) -> str:
+    found = hashlib.sha256(repr(module).encode())
+    for name, tensor in module.state_dict().items():
+        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        found.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return found.hexdigest()[:8]
+
+
+def build_registered(
+    name: str,
+    given: Mapping[str, Any],
+    input_shape: tuple[int, ...],
+    outputs: int,
+    seed: int,
+    inputs: InputShapes = (),
+) -> Net:
     """Returns the builder's net; its draws follow the seed, and torch's global random state is not changed."""
+    builder = REGISTERED[name]
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        net = build()
-    if not isinstance(net, Net):
+        try:
+            made = builder(**_shape_arguments(name, builder, input_shape, outputs), **given)
+            made = made.cpu() if isinstance(made, nn.Module) else made
+            if isinstance(made, nn.Module) and not isinstance(made, Net):
+                materialise(SeveralInputs(made, inputs) if inputs else made, input_shape)
+        except UserError:
+            raise
+        except Exception as error:
+            reason = str(error).strip().split("\n")[0]
+            raise UserError(f"the builder of model {name} fails: {type(error).__name__} {reason}") from error
+    if not isinstance(made, nn.Module):
         raise UserError(
-            f"the builder of model {name} returned {type(net).__name__}, not a Net; make one by from_module"
+            f"the builder of model {name} returned {type(made).__name__}, not a torch module or a Net"
         )
-    return net.cpu()
+    if not isinstance(made, Net):
+        whole = SeveralInputs(made, inputs) if inputs else made
+        head = find_head(whole, input_shape)
+        made = from_module(made, head.removeprefix("module.") if inputs and head else head, inputs)
+    observe(made, input_shape)
+    return made
 
 
-def check_model(net: Net, image_shape: tuple[int, int, int], n_classes: int) -> str:
-    """Runs a net on made-up rows, and returns why it cannot be run for many clients at once; "" if it can.
-
-    Raises:
-        UserError: the net cannot be run at all: it fails, its logits have another shape, it draws random numbers
-            or writes into its inputs.
-    """
-    x = torch.linspace(-1, 1, ROWS * image_shape[0] * image_shape[1] * image_shape[2])
-    x = x.reshape(ROWS, *image_shape).to(next(net.parameters()).dtype)
-    if net.takes_tokens:
-        x = torch.zeros_like(x).flatten(1).long()
-    tensors = {name: t.detach().clone() for name, t in (*net.named_parameters(), *net.named_buffers())}
-    logits = _tried(net, tensors, x, image_shape, n_classes)
-    return _rows_that_mix(net, tensors, x, logits) or _cannot_vmap(net, tensors, x)
-
-
-def _run(net: Net, tensors: dict[str, Tensor], x: Tensor, context: BatchContext) -> tuple[Tensor, Tensor]:
-    found = functional_call(net, dict(tensors), (x, context), strict=True)
-    return found.features, found.logits
-
-
-def _tried(
-    net: Net, tensors: dict[str, Tensor], x: Tensor, image_shape: tuple[int, int, int], n_classes: int
-) -> Tensor:
-    """Returns the logits of the rows in training; a net that breaks the rules of a forward pass is refused."""
-    given, values = x.clone(), {name: tensor.clone() for name, tensor in tensors.items()}
-    noise = torch.get_rng_state()
-    try:
-        features, logits = _run(net, tensors, given, BatchContext.plain(ROWS, net.n_units, train=True))
-    except UserError:
-        raise
-    except Exception as error:
-        reason = str(error).strip().split("\n")[0]
-        shape = "x".join(map(str, image_shape))
-        raise UserError(f"the model fails on inputs of {shape}: {type(error).__name__} {reason}") from error
-    if not torch.equal(torch.get_rng_state(), noise):
-        torch.set_rng_state(noise)
-        raise UserError("the model draws random numbers in forward; draw them by nn.Dropout layers only")
-    if not torch.equal(given, x) or any(not torch.equal(tensors[n], v) for n, v in values.items()):
-        raise UserError("the model writes into its input or its tensors in place; let it make new ones")
-    weights = [p for p in net.units[-1].parameters() if p.dim() > 1]
-    wanted = [(ROWS, n_classes), features.shape[1], n_classes]
-    if [tuple(logits.shape), weights[0].shape[1], weights[-1].shape[0]] != wanted:
+def _shape_arguments(
+    name: str, builder: Builder, input_shape: tuple[int, ...], outputs: int
+) -> dict[str, Any]:
+    """Returns those facts about the data that the builder has arguments for."""
+    parameters = _parameters(builder)
+    takes_all = any(p.kind is Parameter.VAR_KEYWORD for p in parameters.values())
+    wanted = [key for key in SHAPE if key in parameters or takes_all]
+    facts: dict[str, Any] = {"input_shape": input_shape, "outputs": outputs, "n_classes": outputs}
+    if len(input_shape) <= 3:
+        channels, *size = (1,) * (3 - len(input_shape)) + tuple(input_shape)
+        facts |= {"in_channels": channels, "image_size": tuple(size)}
+    if missing := [key for key in wanted if key not in facts and key in parameters]:
+        shape = "x".join(map(str, input_shape))
         raise UserError(
-            f"the head of the model should make {n_classes} logits of {features.shape[1]} features, its first "
-            f"and last weight made for these; the logits of {ROWS} rows are {list(logits.shape)}"
+            f"the builder of model {name} takes {missing[0]}, and rows of {shape} are no images; let it take "
+            "input_shape"
         )
-    return logits
-
-
-def _rows_that_mix(net: Net, tensors: dict[str, Tensor], x: Tensor, logits: Tensor) -> str:
-    """Returns a reason if masked rows change the logits of the others, so that padding would too."""
-    context = BatchContext.plain(2 * ROWS, net.n_units, train=True)
-    context = context._replace(mask=(context.key < ROWS).to(context.mask))
-    beside = _run(net, tensors, torch.cat([x, 3 * x]), context)[1][:ROWS]
-    same = torch.allclose(beside, logits, rtol=1e-3, atol=1e-4 * float(logits.detach().abs().max()))
-    return "" if same else "its rows change one another, so that padding would change its numbers"
-
-
-def _cannot_vmap(net: Net, tensors: dict[str, Tensor], x: Tensor) -> str:
-    """Returns a reason if vmap fails for two clients, or falls back to a loop, in training or evaluation."""
-
-    def objective(tensors: dict[str, Tensor], x: Tensor) -> Tensor:
-        return _run(net, tensors, x, BatchContext.plain(ROWS, net.n_units, train=True))[1].square().sum()
-
-    def logits(tensors: dict[str, Tensor], x: Tensor) -> Tensor:
-        return _run(net, tensors, x, BatchContext.plain(ROWS, net.n_units))[1]
-
-    twice = {name: torch.stack([tensor, tensor]) for name, tensor in tensors.items()}
-    both = torch.stack([x, x])
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            warnings.filterwarnings("error", message=".*batching rule")
-            vmap(grad(objective))(twice, both)
-            with torch.no_grad():
-                vmap(logits)(twice, both)
-    except Exception as error:
-        return str(error).strip().split("\n")[0].split(". ")[0]
-    return ""
+    return {key: facts[key] for key in wanted if key in facts}

@@ -136,6 +136,7 @@ def class_prototypes(weight: float = 1.0, reduction: str = "mean") -> Part:
 
     return Part(
         NAME,
+        needs_head=True,
         init_server=init_server,
         stages=stages,
         loss=loss,

@@ -67,4 +67,4 @@ def contrastive(weight: float = 1.0, temperature: float = 0.5, previous_init: st
         seen = view.private["seen"] + 1
         return {"params": trained.params["model"], "buffers": trained.buffers["model"], "seen": seen}
 
-    return Part("contrastive", init_client=init_client, loss=loss, finish=finish)
+    return Part("contrastive", init_client=init_client, loss=loss, finish=finish, needs_head=True)

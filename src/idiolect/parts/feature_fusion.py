@@ -113,6 +113,7 @@ def feature_fusion(operator: str = "multi", initial_share: float = 0.1, fixed: b
 
     return Part(
         NAME,
+        needs_head=True,
         init_server=init_server,
         start=start,
         forward=forward,

@@ -80,6 +80,7 @@ def gated_companion(companion_init: str = "fresh", fixed_gate: float | None = No
 
     return Part(
         NAME,
+        needs_head=True,
         init_client=init_client,
         start=start,
         forward=forward,

@@ -31,7 +31,7 @@ from idiolect.core import (
 from idiolect.core.part import keeps_options
 from idiolect.errors import refuse_outside, refuse_unknown_choice
 from idiolect.parts.inheritance import Inheritance
-from idiolect.parts.transfer import transfer_of
+from idiolect.parts.transfer import BY_FEATURES, transfer_of
 
 __all__ = ["inherited_model"]
 
@@ -117,6 +117,7 @@ def inherited_model(
 
     return Part(
         NAME,
+        needs_head=transfer in BY_FEATURES,
         init_client=hpm.init_client,
         stages=stages,
         finish=finish,

@@ -12,7 +12,7 @@ from idiolect.core import UPLOAD, Batch, Clock, Flats, Loss, Out, Part, Plan, Re
 from idiolect.core.part import keeps_options
 from idiolect.errors import refuse_outside, refuse_unknown_choice
 from idiolect.parts.inheritance import Inheritance
-from idiolect.parts.transfer import transfer_of
+from idiolect.parts.transfer import BY_FEATURES, transfer_of
 
 __all__ = ["inherited_teacher"]
 
@@ -71,6 +71,7 @@ def inherited_teacher(
 
     return Part(
         NAME,
+        needs_head=transfer in BY_FEATURES,
         init_client=hpm.init_client,
         loss=loss,
         stages=stages,

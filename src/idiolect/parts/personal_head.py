@@ -110,6 +110,7 @@ def personal_head(gamma: float = 1.0, prior: str = "additive", head_init: str = 
 
     return Part(
         NAME,
+        needs_head=True,
         init_client=init_client,
         check=check,
         start=start,

@@ -111,6 +111,7 @@ def private_layers(
 
     return Part(
         "private_layers",
+        needs_head=count is not None and count > 0,
         init_client=init_client,
         private=None if count == 0 and side == "output" else private,
         check=check,

@@ -11,7 +11,7 @@ from torch import Tensor
 from idiolect.core import Batch, Flats, Loss, Out, Part, View
 from idiolect.core.part import keeps_options
 from idiolect.errors import refuse_outside
-from idiolect.parts.transfer import transfer_of
+from idiolect.parts.transfer import BY_FEATURES, transfer_of
 
 __all__ = ["received_teacher"]
 
@@ -41,4 +41,9 @@ def received_teacher(
 
         return total
 
-    return Part("received_teacher", loss=loss, needs_classes=transfer == "kd")
+    return Part(
+        "received_teacher",
+        loss=loss,
+        needs_classes=transfer == "kd",
+        needs_head=transfer in BY_FEATURES,
+    )

@@ -72,4 +72,11 @@ def restricted_softmax(alpha: float = 0.9, rule: str = "paper", min_count: int =
 
         return scaled
 
-    return Part("restricted_softmax", forward=forward, check=check, needs_classes=True, roles=("logit map",))
+    return Part(
+        "restricted_softmax",
+        forward=forward,
+        check=check,
+        needs_classes=True,
+        needs_head=True,
+        roles=("logit map",),
+    )

@@ -95,4 +95,12 @@ def spread_out(
         spread = results[STAGE]
         return Model(spread.params["model"], spread.buffers["model"])
 
-    return Part(NAME, check=check, stages=stages, serve=serve, needs_classes=True, needs_whole=True)
+    return Part(
+        NAME,
+        check=check,
+        stages=stages,
+        serve=serve,
+        needs_classes=True,
+        needs_head=True,
+        needs_whole=True,
+    )

@@ -22,7 +22,7 @@ from idiolect.core.trees import squared_distance
 from idiolect.errors import refuse_outside, refuse_unknown_choice
 from idiolect.parts.distillation import FORMS, SoftLoss
 
-__all__ = ["TRANSFERS", "Transfer", "mmd_squared", "transfer_of"]
+__all__ = ["BY_FEATURES", "TRANSFERS", "Transfer", "mmd_squared", "transfer_of"]
 
 # (parameters in training, their outputs, the batch, the teacher, the view) -> scalar
 Transfer = Callable[[dict[str, Tensor], Out, Batch, Model, View], Tensor]
@@ -89,6 +89,7 @@ def prox(params: dict[str, Tensor], out: Out, batch: Batch, teacher: Model, view
 
 
 TRANSFERS = ("kd", "mmd", "l2", "prox")
+BY_FEATURES = ("mmd", "l2")  # those that compare features
 
 
 def transfer_of(name: str, temperature: float = 4.0, kd_form: str = "kl") -> Transfer:

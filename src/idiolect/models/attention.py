@@ -82,7 +82,7 @@ class PlannedAttention(nn.MultiheadAttention):
         return [F.linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases, strict=False)]
 
     def _heads(self, x: Tensor) -> Tensor:
-        heads: Tensor = x.unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2)  # type: ignore[no-untyped-call]
+        heads: Tensor = x.unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2)
         return heads
 
 

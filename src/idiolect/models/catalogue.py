@@ -152,7 +152,7 @@ def _schema(name: str) -> OptionSchema:
     found = OptionSchema.of(
         f"model {name}",
         _builder(name),
-        is_option if name in REGISTERED else lambda p: p.name not in SHAPE,
+        is_option,
         _listed,
     )
     kinds = {key: p.replace(annotation=type(p.default)) for key, p in found.parameters.items()}

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from idiolect import cli, methods
+from idiolect.testing import Conformance, Finding
 
 ROOT = Path(__file__).parents[2]
 
@@ -117,3 +118,24 @@ def test_example_runs_and_prints_a_table(example, added, tmp_path):
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) == 4 and added in done.stdout.lower()
+
+
+def test_check_prints_the_contracts_of_a_composition(idiolect, monkeypatch):
+    found = {}
+
+    def checked(name, raise_on_failure):
+        found["name"] = name
+        return Conformance(name, (Finding("purity", passed=name != "bad"),))
+
+    monkeypatch.setattr("idiolect.cli.methods.check_method", checked)
+    answer = idiolect("methods", "fedper + proximal", "--check")
+    assert (answer.code, found["name"]) == (0, "fedper + proximal")
+    assert "passed     purity" in answer.out
+    assert json.loads(idiolect("methods", "fedavg", "--check", "--json").out)[0]["contract"] == "purity"
+    assert idiolect("methods", "bad", "--check").code == 1
+
+
+def test_check_without_a_method_is_refused(idiolect):
+    answer = idiolect("methods", "--check")
+    assert answer.code == 2
+    assert "--check needs a method" in answer.err

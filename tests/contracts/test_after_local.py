@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from idiolect.core import UPLOAD, Batch, Model, Predictor, Result, Tree
-from idiolect.engines.client_packing import SINGLE
+from idiolect.core import Batch, Model, Predictor, Result, Tree
 from idiolect.engines.device_data import in_order
-from idiolect.engines.evaluation import group_context
-from idiolect.engines.stages import run_round
+from idiolect.testing.contracts import trained_result
 
 from .midway import Midway, answers, midway
 from .sameness import assert_exact
@@ -23,7 +19,7 @@ def test_predictors_are_those_of_a_client_whose_own_model_is_sent_back(method: s
     """If the server answered with what the client has trained, the client would predict as it does already."""
     at, outcomes = midway(method), answers(method, "loop").found["round"]
     for client, outcome in outcomes.items():
-        sent_back = at.sent | _shared(at, _trained(at, client))
+        sent_back = at.sent | _shared(at, trained_result(at, client))
         engine = make_engine("loop", at.setting)
         (expected,) = engine.evaluate(at.program, sent_back, {client: outcome.private}, "test")
         assert outcome.after.keys() - {"after-local"} == expected.keys() - {"after-local"}
@@ -44,19 +40,9 @@ def test_locally_trained_model_is_the_bare_network_on_what_was_trained(method: s
     for client, outcome in outcomes.items():
         assert "after-local" in outcome.after or not any(p.name == "average" for p in at.setting.method.parts)
         if "after-local" in outcome.after:
-            trained = _trained(at, client)
+            trained = trained_result(at, client)
             predictor = Predictor.of(Model(trained.params["model"], trained.buffers["model"]))
             assert_exact(outcome.after["after-local"], at.program.predict(predictor, _test_batch(at, client)))
-
-
-def _trained(at: Midway, client: int) -> Result:
-    """What the client's local work leaves behind at the upload mark."""
-    work, program = at.setting.work, replace(at.program, differentiate=SINGLE.differentiate)
-    context = group_context(work, SINGLE, at.sent, {client: at.privates[client]})
-    context, _ = run_round(
-        program, SINGLE, context, lambda stage: SINGLE.feed(work, program, stage, [client])
-    )
-    return context.results[UPLOAD]
 
 
 def _shared(at: Midway, trained: Result) -> Tree:

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from idiolect.experiments.simulated_clients import Simulation
+from idiolect.testing.recorder import Passed, Recorder
 
 from .declared import declared, kept_names
-from .recorder import Passed, Recorder
 from .sameness import leaves
 from .tiny import finished_run, make_engine, play, setting_of
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
-from idiolect.core import UPLOAD, Batch, Context, Program, Stage
-from idiolect.engines import CohortEngine, Workload
-from idiolect.engines.client_packing import BATCHED
-from idiolect.engines.cohort.batches import padded_feed
+from idiolect.core import UPLOAD, Batch, Context
 from idiolect.engines.network_task import make_task
 from idiolect.models import build
 
@@ -20,34 +15,11 @@ from .midway import answers, midway
 from .sameness import assert_equal, assert_exact
 
 
-def noisy_feed(
-    work: Workload, program: Program, stage: Stage, clients: list[int]
-) -> Iterator[tuple[tuple[Batch, ...], Tensor | None]]:
-    """More padding than a cohort needs, full of noise: three rows a batch, and steps in between."""
-    for batches, active in padded_feed(work, program, stage, clients):
-        noisy = tuple(_with_noise(batch) for batch in batches)
-        nothing = tuple(batch._replace(mask=torch.zeros_like(batch.mask)) for batch in noisy)
-        nobody = torch.zeros(len(clients), dtype=torch.bool)
-        yield from ((nothing, nobody), (noisy, active), (nothing, nobody))
-
-
-def _with_noise(batch: Batch, rows: int = 3) -> Batch:
-    random = torch.Generator().manual_seed(0)
-    more = [batch.x.shape[0], rows]
-    x = 10 * torch.randn(*more, *batch.x.shape[2:], generator=random, dtype=batch.x.dtype)
-    y = torch.randint(4, more, generator=random)
-    key = torch.randint(2**60, more, generator=random)
-    joined = [torch.cat(pair, 1) for pair in ((batch.x, x), (batch.y, y), (batch.mask, x.new_zeros(more)))]
-    return Batch(*joined, torch.cat([batch.key, key], 1), batch.draws)
-
-
 def test_padding_changes_nothing(method: str) -> None:
     at = midway(method)
     expected = {call: dict(got) for call, got in answers(method, "loop").found.items() if call != "valid"}
     expected["round"] = {c: outcome._replace(before={}, after={}) for c, outcome in expected["round"].items()}
-    engine = CohortEngine(at.setting.work)
-    engine._packing = BATCHED._replace(feed=noisy_feed)  # on a CPU, nobody is padded in steps
-    assert_equal(at.ask(engine, observe=False), expected)
+    assert_equal(at.ask_padded(), expected)
 
 
 def test_step_without_rows_changes_nothing(method: str) -> None:

@@ -20,10 +20,10 @@ from idiolect.core.trees import tree_leaves
 from idiolect.experiments.setting import Setting
 from idiolect.experiments.simulated_clients import Simulation
 from idiolect.methods import names
+from idiolect.testing.recorder import Recorder
 
 from .cases import spelt
 from .midway import midway
-from .recorder import Recorder
 from .sameness import leaves
 from .tiny import TINY, make_engine, play, setting_of
 

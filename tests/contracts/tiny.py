@@ -1,9 +1,4 @@
-"""A federation so small that every method runs on it in a fraction of a second, and as awkward as it is small.
-
-Six clients of very different size who miss classes; half of them take part in a round.  With batches of 8 rows one
-client trains on 3 rows, one drops a single trailing row (9 rows, batch normalisation), none has only full batches.
-The seed selects clients 2, 3, 5, then 1, 2, 4, then 1, 3, 5: most of them twice, client 0 never.
-"""
+"""The tiny federation of ``idiolect.testing`` as a dataset with a name, and runs on it that tests share."""
 
 from __future__ import annotations
 
@@ -22,6 +17,7 @@ from idiolect.experiments import Experiment
 from idiolect.experiments.setting import Setting, prepare
 from idiolect.experiments.simulated_clients import Simulation
 from idiolect.methods import method as read_method
+from idiolect.testing.tiny_federation import PUBLIC, SIZES, TINY, play, tiny_dataset
 
 __all__ = [
     "TINY",
@@ -33,60 +29,10 @@ __all__ = [
     "tiny_known",
 ]
 
-SIZES = (28, 5, 15, 46, 20, 11)  # rows of each client; 60 % of them train
-CLASSES = ((0, 1, 2, 3), (0, 2), (1, 3), (0, 1, 3), (2, 3), (0, 1, 2))
-N_CLASSES = 4
-TINY = Experiment(
-    dataset="tiny",
-    partition="by_id",
-    clients=len(SIZES),
-    model="lenet_bn",
-    rounds=3,
-    participation_rate=0.5,
-    local_epochs=1,
-    batch_size=8,
-    learning_rate=0.05,
-    lr_decay=0.9,
-    momentum=0.9,
-    weight_decay=1e-3,
-    weighting="samples",
-    evaluate_every=3,
-    precision="float64",
-    seed=3,
-)
-
-
-def tiny_data(
-    shape: tuple[int, int, int] = (1, 16, 16), sizes: tuple[int, ...] = SIZES, n_test: int = 30
-) -> Dataset:
-    """Noisy patterns, one for each class; client k holds ``sizes[k]`` of them."""
-    random = np.random.default_rng(0)
-    pattern = random.normal(size=(N_CLASSES, *shape))
-
-    def noisy(labels: np.ndarray) -> np.ndarray:
-        return (pattern[labels] + 2 * random.normal(size=(len(labels), *shape))).astype(np.float32)
-
-    held = [random.choice(CLASSES[k % len(CLASSES)], n) for k, n in enumerate(sizes)]
-    labels = np.concatenate(held).astype(np.int64)
-    test = random.integers(N_CLASSES, size=n_test)
-    owners = np.repeat(np.arange(len(sizes)), sizes)
-    return Dataset(
-        "tiny",
-        noisy(labels),
-        labels,
-        noisy(test),
-        test,
-        N_CLASSES,
-        (0.0,) * shape[0],
-        (1.0,) * shape[0],
-        {},
-        owners,
-    )
-
 
 def tiny_tokens(length: int, sizes: tuple[int, ...], n_test: int = 30) -> Dataset:
     """Rows of tokens 0..19, those of a class mostly from five of them."""
-    images = tiny_data((1, 1, length), sizes, n_test)
+    images = tiny_dataset((1, 1, length), sizes, n_test)
     random = np.random.default_rng(1)
 
     def read(labels: np.ndarray) -> np.ndarray:
@@ -110,7 +56,7 @@ def tiny_known() -> Iterator[None]:
         if "tokens" in options:
             return tiny_tokens(options["tokens"], options.get("sizes", SIZES))
         channels, size = options.get("channels", 1), options.get("size", 16)
-        return tiny_data((channels, size, size), options.get("sizes", SIZES))
+        return tiny_dataset((channels, size, size), options.get("sizes", SIZES))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("idiolect.experiments.setting.load", also_tiny)
@@ -120,7 +66,7 @@ def tiny_known() -> Iterator[None]:
 def experiment_of(method: str, **settings: Any) -> Experiment:
     """The tiny experiment with this method, and public data where the server trains on some."""
     if read_method(method).needs_public:
-        settings = {"public": 10, **settings}
+        settings = {"public": PUBLIC, **settings}
     return replace(TINY, method=method, **settings)
 
 
@@ -139,18 +85,6 @@ def make_engine(name: str, setting: Setting) -> Engine:
         return CohortEngine(setting.work, int(number or 128))
     assert kind == "pool", f"make_engine does not know {name}"
     return PoolEngine(setting.work, int(number or 2))
-
-
-def play(setting: Setting, engine: Engine) -> Simulation:
-    """All rounds and the stages of the end."""
-    simulation = Simulation.start(setting, engine)
-    try:
-        for _ in range(setting.experiment.rounds):
-            simulation.advance()
-        simulation.finish()
-    finally:
-        engine.close()
-    return simulation
 
 
 @lru_cache(maxsize=16)

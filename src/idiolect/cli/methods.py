@@ -17,6 +17,7 @@ from idiolect.engines import EngineChoice
 from idiolect.errors import UserError
 from idiolect.experiments import Experiment, prepare
 from idiolect.methods.catalogue import identifier
+from idiolect.testing import check_method
 
 __all__ = ["TINY", "methods_command", "tried_pairs"]
 
@@ -46,9 +47,15 @@ def methods_command(
     pairs: Annotated[
         bool, typer.Option("--pairs", help="Try every two parts together (half a minute).")
     ] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Run the conformance suite on the method or composition.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """List the methods, print the card of one, explain a composition, or try which parts can be combined."""
+    """List the methods, print the card of one, explain or check a composition, or try which parts can be combined."""
+    if check:
+        _check(name, as_json)
+        return
     if pairs:
         _show_pairs(tried_pairs(), as_json)
         return
@@ -64,6 +71,18 @@ def methods_command(
         rows = [["Name", "Method", "Personalises", "Predictor", "Down", "Up", "Idea"]]
         rows += [[c.name, c.label, c.personalises, c.headline, c.down, c.up, c.idea] for c in cards]
         print_table(console_of_output(), rows, words=7)
+
+
+def _check(name: str | None, as_json: bool) -> None:
+    if name is None:
+        raise UserError("--check needs a method or a composition; write idiolect methods NAME --check")
+    report = check_method(name, raise_on_failure=False)
+    if as_json:
+        print(json.dumps([finding._asdict() for finding in report.findings], indent=2))
+    else:
+        print(report)
+    if not report.passed:
+        raise typer.Exit(1)
 
 
 def tried_pairs() -> list[methods.Pair]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from idiolect.core import Program, Tree
+from idiolect.core import Program, ServerState, Tree
 from idiolect.engines import Engine, Outcome, PrivateRows
+from idiolect.engines.contract import Logits
 from idiolect.federation import Store
 
 __all__ = ["Passed", "Recorder"]
@@ -16,13 +17,15 @@ __all__ = ["Passed", "Recorder"]
 class Passed(NamedTuple):
     """One round as the engine saw it."""
 
-    sent: Tree
-    privates: dict[int, Tree]
+    sent: ServerState
+    privates: dict[int, Any]
     outcomes: dict[int, Outcome]
 
 
 @dataclass
 class Recorder:
+    """Passes every call on to ``engine`` and keeps the rounds in ``rounds``."""
+
     engine: Engine
     rounds: list[Passed] = field(default_factory=list)
 
@@ -30,8 +33,8 @@ class Recorder:
         self.engine.prepare(program, clients)
 
     def round(
-        self, program: Program, server: Tree, privates: dict[int, Tree], observe: bool
-    ) -> list[Outcome]:
+        self, program: Program, server: ServerState, privates: Mapping[int, Tree], observe: bool
+    ) -> Sequence[Outcome]:
         outcomes = self.engine.round(program, server, privates, observe)
         self.rounds.append(Passed(server, dict(privates), dict(zip(privates, outcomes, strict=True))))
         return outcomes
@@ -39,10 +42,14 @@ class Recorder:
     def plan_ahead(self, upcoming: Iterator[tuple[Program, list[int]]]) -> None:
         self.engine.plan_ahead(upcoming)
 
-    def settle(self, program: Program, phase: str, server: Tree, privates: dict[int, Tree]) -> list[Tree]:
+    def settle(
+        self, program: Program, phase: str, server: ServerState, privates: Mapping[int, Tree]
+    ) -> Sequence[Tree]:
         return self.engine.settle(program, phase, server, privates)
 
-    def evaluate(self, program: Program, server: Tree, privates: dict[int, Tree], split: str) -> list[Any]:
+    def evaluate(
+        self, program: Program, server: ServerState, privates: Mapping[int, Tree], split: str
+    ) -> Sequence[Logits]:
         return self.engine.evaluate(program, server, privates, split)
 
     def residence(self, store: Store) -> PrivateRows:

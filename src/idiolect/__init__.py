@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from idiolect.experiments.exported_models import load_model
     from idiolect.experiments.finished_run import FinishedRun
     from idiolect.experiments.finished_run import open_run as open
+    from idiolect.experiments.own_data import register_dataset
     from idiolect.experiments.run import run
     from idiolect.experiments.sweep import sweep
     from idiolect.methods import method, register
@@ -44,6 +45,7 @@ __all__ = [
     "method",
     "open",
     "register",
+    "register_dataset",
     "register_metric",
     "register_model",
     "reproduce",
@@ -58,7 +60,17 @@ _HOMES = {
     **dict.fromkeys(("method", "register"), "idiolect.methods"),
     **dict.fromkeys(("from_module", "register_model"), "idiolect.models"),
     **dict.fromkeys(
-        ("Comparison", "Execution", "Experiment", "FinishedRun", "compare", "load_model", "run", "sweep"),
+        (
+            "Comparison",
+            "Execution",
+            "Experiment",
+            "FinishedRun",
+            "compare",
+            "load_model",
+            "register_dataset",
+            "run",
+            "sweep",
+        ),
         "idiolect.experiments",
     ),
     **dict.fromkeys(("reproduce", "scenario"), "idiolect.reproduction"),

@@ -1,6 +1,16 @@
 """Datasets by name or of the user's own: arrays, and a manifest of their origin."""
 
-from idiolect.data.catalogue import DEFAULT, DatasetDescription, describe, load, names, resolved, sizes
+from idiolect.data.catalogue import (
+    DEFAULT,
+    DatasetDescription,
+    describe,
+    is_registered,
+    load,
+    names,
+    register,
+    resolved,
+    sizes,
+)
 from idiolect.data.dataset import CLASS_TASKS, SPLITS, TASKS, Dataset, normalised
 from idiolect.data.download import get
 from idiolect.data.own_data import from_arrays, from_clients
@@ -21,10 +31,12 @@ __all__ = [
     "from_clients",
     "from_frame",
     "get",
+    "is_registered",
     "load",
     "names",
     "normalised",
     "read_path",
+    "register",
     "resolved",
     "sizes",
     "synthetic",

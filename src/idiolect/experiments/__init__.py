@@ -4,6 +4,7 @@ from idiolect.experiments.compare import Comparison, compare
 from idiolect.experiments.execution import Execution
 from idiolect.experiments.exported_models import load_model
 from idiolect.experiments.finished_run import FinishedRun, open_run
+from idiolect.experiments.own_data import register_dataset
 from idiolect.experiments.progress_watcher import Silent, Watcher
 from idiolect.experiments.run import run
 from idiolect.experiments.setting import Setting, prepare
@@ -25,6 +26,7 @@ __all__ = [
     "load_model",
     "open_run",
     "prepare",
+    "register_dataset",
     "run",
     "sweep",
     "with_settings",

@@ -12,6 +12,7 @@ from idiolect.errors import UserError, list_of
 from idiolect.experiments.execution import Execution, split_keywords
 from idiolect.experiments.finished_run import FinishedRun
 from idiolect.experiments.identity import hash_of
+from idiolect.experiments.own_data import with_own_data
 from idiolect.experiments.private_state_placement import place_private_state
 from idiolect.experiments.run import run, with_public_samples
 from idiolect.experiments.setting import prepare
@@ -64,7 +65,7 @@ def compare(
     seeds = list_of("seeds", seeds, int, "range(3)")
     if not methods or not seeds:
         raise UserError("a comparison needs at least one method and one seed")
-    execution, chosen = split_keywords(execution, settings)
+    execution, chosen = split_keywords(execution, with_own_data(settings, experiment is None))
     one_each = experiment if callable(experiment) else _with_method(experiment or Experiment())
     bases = [
         _with_needed_data(with_settings(one_each(m), chosen), methods, "valid" in chosen) for m in methods

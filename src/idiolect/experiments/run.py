@@ -15,6 +15,7 @@ from idiolect.experiments.execution import Execution, split_keywords
 from idiolect.experiments.finished_run import FinishedRun, open_run
 from idiolect.experiments.identity import name_of
 from idiolect.experiments.manifest import describe_run, notes_of
+from idiolect.experiments.own_data import with_own_data
 from idiolect.experiments.private_state_placement import announce, open_private_state, place_private_state
 from idiolect.experiments.progress_watcher import Watcher, written_duration
 from idiolect.experiments.setting import Setting, prepare
@@ -51,6 +52,9 @@ def run(
         execution: how the run is made: engine, device, output folder and so on; the defaults unless given.
         settings: fields of ``Experiment``, such as ``rounds=5``, and of ``Execution``, such as ``engine="loop"``; a
             keyword wins over the field of the experiment or execution that is given.  ``quiet=True`` shows no progress.
+            ``data`` is data of your own in place of a dataset by name, and ``client_column``, ``label_column``, ``split_column``, ``split_by``,
+            ``task``, ``fill``, ``vocabulary``, ``client_of`` and ``split_of`` say how they are read: see
+            ``federation.to_dataset``; ``repartition`` mixes the rows of clients that they name.
 
     >>> import tempfile, idiolect
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -58,9 +62,9 @@ def run(
     >>> done.manifest["headline"]
     'composed'
     """
-    execution, chosen = split_keywords(execution, settings)
     if not isinstance(method, str | Experiment):
         raise UserError(f"method must be a name, a composition or an Experiment, got {method!r}")
+    execution, chosen = split_keywords(execution, with_own_data(settings, isinstance(method, str)))
     base = method if isinstance(method, Experiment) else Experiment(method=method)
     experiment = with_settings(base, chosen)
     experiment = with_public_samples(experiment, [experiment.method])

@@ -15,6 +15,7 @@ from idiolect.errors import UserError, list_of, refuse_outside
 from idiolect.experiments.campaign import RunOutcome, RunRequest, run_campaign
 from idiolect.experiments.execution import Execution, split_keywords
 from idiolect.experiments.identity import hash_of
+from idiolect.experiments.own_data import with_own_data
 from idiolect.experiments.parameter_grids import grid
 from idiolect.experiments.spec import Experiment, with_settings
 from idiolect.experiments.sweep_axes import Trial, parse_axis, trials_of
@@ -116,7 +117,7 @@ def sweep(
     seeds = list_of("seeds", seeds, int, "range(3)")
     if not methods or not seeds or not (vary or tried):
         raise UserError("a sweep needs methods, seeds, and something to vary: --vary or --preset-grid")
-    execution, chosen = split_keywords(execution, settings)
+    execution, chosen = split_keywords(execution, with_own_data(settings, experiment is None))
     trials = trials_of(methods, [parse_axis(text) for text in vary], tried, draws, min(seeds))
     made = [_experiment(trial, experiment, chosen) for trial in trials]
     requests = [

@@ -19,6 +19,7 @@ from idiolect.federation.store import (
     readable,
     stored_rows,
 )
+from idiolect.federation.user_data import to_dataset
 
 __all__ = [
     "STORES",
@@ -45,4 +46,5 @@ __all__ = [
     "select",
     "split_rows",
     "stored_rows",
+    "to_dataset",
 ]

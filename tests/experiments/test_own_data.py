@@ -1,0 +1,210 @@
+"""Data of one's own: the same federation in every form gives the same run, and settings follow from the data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch.utils.data import TensorDataset
+
+import idiolect
+from idiolect import data
+from idiolect.errors import UserError
+
+PEOPLE = ("ann", "bo", "cy")
+COLUMNS = ["age", "pulse", "height"]
+
+
+@pytest.fixture(autouse=True)
+def _no_registered_datasets() -> Any:
+    before = dict(data.catalogue.REGISTERED)
+    yield
+    data.catalogue.REGISTERED.clear()
+    data.catalogue.REGISTERED.update(before)
+
+
+@pytest.fixture(scope="module")
+def frame() -> pd.DataFrame:
+    """Rows of three people, in the order of their names, which is the order of every form."""
+    random = np.random.default_rng(0)
+    rows = pd.DataFrame(random.normal(size=(60, 3)).astype(np.float32), columns=COLUMNS)
+    rows["person"] = np.repeat(PEOPLE, 20)
+    rows["ill"] = np.where(rows["age"] + rows["pulse"] > 0, "yes", "no")
+    return rows
+
+
+def as_tuple(frame: pd.DataFrame, folder: Path) -> dict[str, Any]:
+    return {"data": (frame[COLUMNS].to_numpy(), frame["ill"].tolist(), frame["person"].tolist())}
+
+
+def as_tensors(frame: pd.DataFrame, folder: Path) -> dict[str, Any]:
+    y = torch.tensor(frame["ill"] == "yes").long()
+    return {
+        "data": {"x": torch.tensor(frame[COLUMNS].to_numpy()), "y": y, "client": frame["person"].tolist()}
+    }
+
+
+def as_list_of_clients(frame: pd.DataFrame, folder: Path) -> dict[str, Any]:
+    return {"data": [(rows[COLUMNS].to_numpy(), rows["ill"].tolist()) for _, rows in frame.groupby("person")]}
+
+
+def as_named_clients(frame: pd.DataFrame, folder: Path) -> dict[str, Any]:
+    return {"data": {who: (rows[COLUMNS].to_numpy(), rows["ill"]) for who, rows in frame.groupby("person")}}
+
+
+def as_frame(frame: pd.DataFrame, folder: Path) -> dict[str, Any]:
+    return {"data": frame, "client_column": "person", "label_column": "ill"}
+
+
+def as_torch_dataset(frame: pd.DataFrame, folder: Path) -> dict[str, Any]:
+    x, y = torch.tensor(frame[COLUMNS].to_numpy()), torch.tensor(frame["ill"] == "yes").long()
+    return {"data": TensorDataset(x, y), "client_of": lambda row: frame["person"][row]}
+
+
+def as_own_torch_dataset(frame: pd.DataFrame, folder: Path) -> dict[str, Any]:
+    class Rows(torch.utils.data.Dataset[Any]):
+        def __len__(self) -> int:
+            return len(frame)
+
+        def __getitem__(self, row: int) -> tuple[torch.Tensor, int]:
+            return torch.tensor(frame[COLUMNS].to_numpy()[row]), int(frame["ill"][row] == "yes")
+
+    return {"data": Rows(), "client_of": frame["person"].tolist()}
+
+
+def as_npz(frame: pd.DataFrame, folder: Path) -> dict[str, Any]:
+    arrays = {
+        "x": frame[COLUMNS].to_numpy(),
+        "y": frame["ill"].to_numpy(str),
+        "client": frame["person"].to_numpy(str),
+    }
+    np.savez(folder / "rows.npz", **arrays)
+    return {"data": folder / "rows.npz"}
+
+
+def as_csv(frame: pd.DataFrame, folder: Path) -> dict[str, Any]:
+    frame.to_csv(folder / "rows.csv", index=False)
+    return {"data": str(folder / "rows.csv"), "client_column": "person", "label_column": "ill"}
+
+
+def as_parquet(frame: pd.DataFrame, folder: Path) -> dict[str, Any]:
+    frame.to_parquet(folder / "rows.parquet")
+    return {"data": folder / "rows.parquet", "client_column": "person", "label_column": "ill"}
+
+
+def as_folder_of_files(frame: pd.DataFrame, folder: Path) -> dict[str, Any]:
+    for who, rows in frame.groupby("person"):
+        rows.drop(columns="person").to_csv(folder / f"{who}.csv", index=False)
+    return {"data": folder, "label_column": "ill"}
+
+
+def as_registered(frame: pd.DataFrame, folder: Path) -> dict[str, Any]:
+    idiolect.register_dataset("patients", frame, client_column="person", label_column="ill")
+    return {"dataset": "patients"}
+
+
+FORMS: list[Callable[[pd.DataFrame, Path], dict[str, Any]]] = [
+    as_tensors,
+    as_list_of_clients,
+    as_named_clients,
+    as_frame,
+    as_torch_dataset,
+    as_own_torch_dataset,
+    as_npz,
+    as_csv,
+    as_parquet,
+    as_folder_of_files,
+    as_registered,
+]
+
+
+def numbers(given: dict[str, Any], out: Path) -> tuple[np.ndarray, dict[str, Any]]:
+    done = idiolect.run("fedper", **given, rounds=2, evaluate_every=1, engine="loop", out=out)
+    keys = ["round", "client", "split", "predictor", "moment", "population", "metric"]
+    return done.rows.sort_values(keys)["value"].to_numpy(), done.manifest
+
+
+@pytest.fixture(scope="module")
+def expected(frame: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> np.ndarray:
+    folder = tmp_path_factory.mktemp("tuple")
+    return numbers(as_tuple(frame, folder), folder / "runs")[0]
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__)
+def test_every_form_of_the_same_federation_gives_the_same_numbers(
+    form: Callable[..., Any], frame: pd.DataFrame, expected: np.ndarray, tmp_path: Path
+) -> None:
+    rows = tmp_path / "rows"
+    rows.mkdir()
+    found, manifest = numbers(form(frame, rows), tmp_path / "runs")
+    np.testing.assert_array_equal(found, expected)
+    assert manifest["client_names"] == (["0", "1", "2"] if form is as_list_of_clients else list(PEOPLE))
+
+
+def test_settings_that_are_left_open_follow_from_the_data(frame: pd.DataFrame, tmp_path: Path) -> None:
+    manifest = numbers(as_frame(frame, tmp_path), tmp_path)[1]
+    spec = manifest["spec"]
+    assert (spec["partition"], spec["clients"], spec["participation_rate"]) == ("natural", 0, 1.0)
+    assert spec["model"] == "mlpnet"
+    assert manifest["feature_names"] == COLUMNS and manifest["class_names"] == ["no", "yes"]
+    assert len(manifest["preprocessing"]["mean"]) == 3
+
+
+def test_other_data_under_the_same_settings_are_another_run(frame: pd.DataFrame, tmp_path: Path) -> None:
+    first = numbers(as_frame(frame, tmp_path), tmp_path)[1]
+    changed = frame.assign(ill=np.where(frame["age"] > 0, "yes", "no"))
+    assert numbers(as_frame(changed, tmp_path), tmp_path)[1]["name"] != first["name"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"dataset": "mnist"}, "data and dataset both say what to train on"),
+        ({"partition": "iid"}, "names the client of every row, and partition iid would mix their rows"),
+        ({"repartition": True}, "repartition needs a partition"),
+        ({"client_of": [0] * 60}, "client_of does not apply to data given as a frame"),
+        ({"task": "regresion"}, "did you mean regression|regression"),
+        ({"method": "fedavg", "fill": "median"}, "fill must be none, mean, zero or a number"),
+    ],
+)
+def test_options_that_do_not_fit_are_one_sentence(
+    changes: dict[str, Any], sentence: str, frame: pd.DataFrame, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=sentence):
+        idiolect.run(**{"rounds": 1, "out": tmp_path / "runs", **as_frame(frame, tmp_path), **changes})
+    assert not (tmp_path / "runs").exists()
+
+
+def test_columns_without_data_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="label_column describes data of your own; give data too"):
+        idiolect.run("fedavg", label_column="ill", out=tmp_path)
+
+
+def test_rows_of_named_clients_are_shared_out_anew_when_asked(frame: pd.DataFrame, tmp_path: Path) -> None:
+    given = {**as_frame(frame, tmp_path), "partition": "iid", "clients": 4, "repartition": True}
+    assert (
+        len(idiolect.run("fedavg", **given, rounds=1, engine="loop", out=tmp_path).manifest["class_counts"])
+        == 4
+    )
+
+
+def test_data_without_clients_are_shared_out(frame: pd.DataFrame, tmp_path: Path) -> None:
+    pair = (frame[COLUMNS].to_numpy(), frame["ill"])
+    done = idiolect.run(
+        "fedavg", data=pair, partition="iid", clients=3, rounds=1, engine="loop", out=tmp_path
+    )
+    assert len(done.manifest["class_counts"]) == 3 and done.manifest["client_names"] == []
+
+
+def test_a_name_stands_for_one_dataset(frame: pd.DataFrame) -> None:
+    idiolect.register_dataset("patients", frame, client_column="person", label_column="ill")
+    idiolect.register_dataset("patients", frame, client_column="person", label_column="ill")
+    with pytest.raises(UserError, match="patients is a dataset already, of other data"):
+        idiolect.register_dataset("patients", frame[:40], client_column="person", label_column="ill")
+    with pytest.raises(UserError, match="mnist is a dataset already"):
+        idiolect.register_dataset("mnist", frame, client_column="person", label_column="ill")

@@ -52,9 +52,9 @@ def run(
         execution: how the run is made: engine, device, output folder and so on; the defaults unless given.
         settings: fields of ``Experiment``, such as ``rounds=5``, and of ``Execution``, such as ``engine="loop"``; a
             keyword wins over the field of the experiment or execution that is given.  ``quiet=True`` shows no progress.
-            ``data`` is data of your own in place of a dataset by name, and ``client_column``, ``label_column``, ``split_column``, ``split_by``,
-            ``task``, ``fill``, ``vocabulary``, ``client_of`` and ``split_of`` say how they are read: see
-            ``federation.to_dataset``; ``repartition`` mixes the rows of clients that they name.
+            ``data`` is data of your own in place of a dataset by name, and ``client_column``, ``label_column``,
+            ``split_column``, ``split_by``, ``task``, ``fill``, ``vocabulary``, ``client_of`` and ``split_of`` say how
+            they are read: see ``federation.to_dataset``; ``repartition`` mixes the rows of clients that they name.
 
     >>> import tempfile, idiolect
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -7,7 +7,17 @@ from importlib.util import find_spec
 
 import pytest
 
+from idiolect.data.catalogue import REGISTERED
 from idiolect.experiments import Experiment
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _registered_datasets() -> Iterator[None]:
+    """Datasets that a module registers are gone after it."""
+    before = dict(REGISTERED)
+    yield
+    REGISTERED.clear()
+    REGISTERED.update(before)
 
 
 @pytest.fixture

@@ -13,19 +13,10 @@ import torch
 from torch.utils.data import TensorDataset
 
 import idiolect
-from idiolect import data
 from idiolect.errors import UserError
 
 PEOPLE = ("ann", "bo", "cy")
 COLUMNS = ["age", "pulse", "height"]
-
-
-@pytest.fixture(autouse=True)
-def _no_registered_datasets() -> Any:
-    before = dict(data.catalogue.REGISTERED)
-    yield
-    data.catalogue.REGISTERED.clear()
-    data.catalogue.REGISTERED.update(before)
 
 
 @pytest.fixture(scope="module")

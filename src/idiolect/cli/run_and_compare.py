@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,7 @@ import typer
 
 from idiolect import methods
 from idiolect.cli.app import app
+from idiolect.cli.config_file import ConfigOptions, save_config
 from idiolect.cli.options import (
     Changes,
     Json,
@@ -19,9 +21,10 @@ from idiolect.cli.options import (
     SeedRange,
     with_option_groups,
 )
-from idiolect.cli.settings import names_in, settings_of, start_from
+from idiolect.cli.settings import all_settings, names_in, settings_alone, settings_of, start_from
 from idiolect.cli.terminal import print_runs, watched
-from idiolect.experiments import Execution, compare, run
+from idiolect.experiments import Execution, Experiment, compare, run
+from idiolect.methods import shortest
 from idiolect.reports import write_report
 from idiolect.reproduction.scenarios import find_scenario, scenario_uses
 
@@ -50,17 +53,26 @@ def run_command(
     own: OwnDataOptions,
     seed: Seed = None,
     changes: Changes,
+    files: ConfigOptions,
     execution: Execution,
     as_json: Json = False,
 ) -> None:
     """Run one method; without --method, a small comparison of nine on the data inside the package."""
     chosen = settings_of(changes, scene, own, seed=seed)
     if method is None and choice == ScenarioChoice():
-        first = chosen.pop("seed", 0)
-        together = compare(DEMO_METHODS, seeds=[first], execution=watched(execution), **chosen)
+        first, execution = chosen.pop("seed", 0), watched(execution)
+        if files.save_config is not None:
+            top = {"methods": DEMO_METHODS, "seed": first}
+            settings = all_settings(Experiment(), chosen)
+            save_config(files.save_config, "compare", top, settings, execution, own)
+        together = compare(DEMO_METHODS, seeds=[first], execution=execution, **chosen)
         print_runs(together.runs, together.folder, as_json)
         return
     base, execution = start_from(choice, chosen, watched(execution))
+    if files.save_config is not None:
+        whole = base(method) if base else Experiment(method=method or "")
+        top = {"method": shortest(whole.method), "seed": chosen.get("seed", whole.seed)}
+        save_config(files.save_config, "run", top, all_settings(whole, chosen), execution, own)
     done = run(base(method) if base else method or "", execution=execution, **chosen)
     folder = Path(execution.out) / done.manifest["name"]
     write_report([done], folder)
@@ -82,6 +94,7 @@ def compare_command(
     own: OwnDataOptions,
     seeds: SeedRange,
     changes: Changes,
+    files: ConfigOptions,
     execution: Execution,
     as_json: Json = False,
 ) -> None:
@@ -92,5 +105,9 @@ def compare_command(
         names = list(scenario_uses(find_scenario(choice.scenario).name).methods)
     names = methods.names() if names in ([], ["all"]) else names
     base, execution = start_from(choice, chosen, watched(execution))
+    if files.save_config is not None:
+        top = {**asdict(choice), "methods": names, **asdict(seeds)}
+        settings = settings_alone(chosen) if base else all_settings(Experiment(), chosen)
+        save_config(files.save_config, "compare", top, settings, execution, own)
     done = compare(names, seeds=seeds.all, experiment=base, execution=execution, **chosen)
     print_runs(done.runs, done.folder, as_json)

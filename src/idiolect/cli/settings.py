@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+from idiolect.cli.config_file import SETTINGS, configured
 from idiolect.cli.options import (
     RUN_OPTIONS,
     Changes,
@@ -15,13 +16,14 @@ from idiolect.cli.options import (
     SiteSceneOptions,
 )
 from idiolect.errors import UserError
-from idiolect.experiments import Execution, Experiment
+from idiolect.experiments import Execution, Experiment, with_settings
+from idiolect.experiments.execution import split_keywords
 from idiolect.experiments.spec import unknown_setting
 from idiolect.option_parsing import literal_or_text, split_outside_brackets
 from idiolect.reproduction.papers import papers
 from idiolect.reproduction.scenarios import find_scenario, refuse_missing_data
 
-__all__ = ["names_in", "settings_of", "start_from"]
+__all__ = ["all_settings", "names_in", "settings_alone", "settings_of", "start_from"]
 
 FLAGS = {"method": "--method or --methods", "seed": "--seed"}
 RUN_FLAGS = {
@@ -44,7 +46,7 @@ def settings_of(
     own: OwnDataOptions | None = None,
     **flags: int | None,
 ) -> dict[str, Any]:
-    """Returns the settings of --quick, then of --set, then of options of their own; the last one wins.
+    """Returns the settings of the config, of --quick, of --set, and of options of their own; the last one wins.
 
     Args:
         own: data of the user's own, whose keywords are returned too.
@@ -52,6 +54,10 @@ def settings_of(
     """
     known = {field.name for field in dataclasses.fields(Experiment)}
     elsewhere = FLAGS | RUN_FLAGS if isinstance(scene, SceneOptions) else FLAGS
+    own_data = own.keywords() if own is not None else {}
+    loaded = {
+        key: value for key, value in configured().settings.items() if not (own_data and key == "dataset")
+    }
     chosen: dict[str, Any] = dict(QUICK) if changes.quick else {}
     for pair in changes.settings or []:
         key, equals, value = (word.strip() for word in pair.partition("="))
@@ -64,10 +70,9 @@ def settings_of(
         chosen[key] = literal_or_text(value)
     given = dataclasses.asdict(scene) | flags
     chosen |= {name: value for name, value in given.items() if value is not None}
-    own_data = own.keywords() if own is not None else {}
     if own_data and "dataset" in chosen:
         raise UserError("--data and --dataset both say what to train on; give one of them")
-    return chosen | own_data
+    return loaded | chosen | own_data
 
 
 def start_from(
@@ -86,12 +91,24 @@ def start_from(
     found.settings(preset)
     if not {"dataset", "data"} & settings.keys():
         refuse_missing_data(found, execution.data_dir)
-    notes = [f"scenario {found.name}, preset {preset}"]
+    notes = [*execution.notes, f"scenario {found.name}, preset {preset}"]
     if warning := found.warning_of(preset):
         execution.watcher.say(f"warning: {warning}")
         notes.append(f"warning: {warning}")
     own = papers()[found.paper].method
     return lambda method: found.experiment(method or own, preset), dataclasses.replace(execution, notes=notes)
+
+
+def all_settings(base: Experiment, chosen: dict[str, Any]) -> dict[str, Any]:
+    """Returns every setting of an experiment with those chosen, but for method and seed, as a config holds them."""
+    _, settings = split_keywords(None, chosen)
+    experiment = with_settings(base, settings)
+    return {name: getattr(experiment, name) for name in SETTINGS}
+
+
+def settings_alone(chosen: dict[str, Any]) -> dict[str, Any]:
+    """Returns the settings among what was chosen, without options of the execution and of own data."""
+    return {name: value for name, value in chosen.items() if name in SETTINGS}
 
 
 def names_in(text: str | None) -> list[str]:

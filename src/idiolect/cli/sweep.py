@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 import typer
 
 from idiolect.cli.app import app
+from idiolect.cli.config_file import ConfigOptions, save_config
 from idiolect.cli.options import (
     Changes,
     Json,
@@ -19,9 +20,9 @@ from idiolect.cli.options import (
     SeedRange,
     with_option_groups,
 )
-from idiolect.cli.settings import names_in, settings_of, start_from
+from idiolect.cli.settings import all_settings, names_in, settings_alone, settings_of, start_from
 from idiolect.cli.terminal import console_of_output, print_line, print_table, watched
-from idiolect.experiments import Execution
+from idiolect.experiments import Execution, Experiment
 from idiolect.experiments.parameter_grids import grids
 from idiolect.experiments.sweep import best_rows, sweep, trial_rows
 
@@ -57,14 +58,21 @@ def sweep_command(
     own: OwnDataOptions,
     seeds: SeedRange,
     changes: Changes,
+    files: ConfigOptions,
     execution: Execution,
     as_json: Json = False,
 ) -> None:
     """Try many settings of methods and scene; the best of each method is chosen on validation data."""
     chosen = settings_of(changes, scene, own)
     base, execution = start_from(choice, chosen, watched(execution))
+    names = names_in(trials.methods_)
+    if files.save_config is not None:
+        top = {**asdict(choice), "methods": names or None, **asdict(seeds)}
+        settings = settings_alone(chosen) if base else all_settings(Experiment(), chosen)
+        axes = {"vary": trials.vary, "preset_grid": trials.preset_grid, "random": trials.random}
+        save_config(files.save_config, "sweep", top, settings, execution, own, axes)
     done = sweep(
-        names_in(trials.methods_),
+        names,
         vary=trials.vary or [],
         preset_grid=trials.preset_grid,
         draws=trials.random,

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
+from idiolect.cli.config_file import configured
+from idiolect.cli.options import RUN_OPTIONS
 from idiolect.experiments import Execution
 from idiolect.records import Run
 from idiolect.reports import notes_of, plain_rows, summarise
@@ -52,6 +55,8 @@ def console_of_output() -> Console:
 
 
 def watched(execution: Execution) -> Execution:
-    """Returns the execution, after a line on a terminal that says which engine was chosen and why."""
+    """Returns the execution with what a config says beyond options; hints which engine was chosen and why."""
+    beyond = {key: value for key, value in configured().execution.items() if key not in RUN_OPTIONS}
+    execution = replace(execution, **beyond)
     execution.watcher.hint(str(execution.engine_choice()))
     return execution

@@ -11,6 +11,7 @@ from idiolect.data.catalogue import (
     resolved,
     sizes,
 )
+from idiolect.data.data_check import ClientCheck, DataCheck, check_data
 from idiolect.data.dataset import CLASS_TASKS, SPLITS, TASKS, Dataset, normalised
 from idiolect.data.download import get
 from idiolect.data.own_data import from_arrays, from_clients
@@ -23,8 +24,11 @@ __all__ = [
     "DEFAULT",
     "SPLITS",
     "TASKS",
+    "ClientCheck",
+    "DataCheck",
     "Dataset",
     "DatasetDescription",
+    "check_data",
     "describe",
     "encode_frame",
     "from_arrays",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import subprocess
@@ -12,8 +13,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors import safe_open
 
 import idiolect
+from idiolect.errors import UserError
 from idiolect.experiments import Experiment, FinishedRun
 from idiolect.experiments.recorded_setting import HERE
 from idiolect.experiments.setting import prepare, read_dataset
@@ -100,3 +103,110 @@ def test_programs_of_all_methods_predict_what_the_run_recorded(
     images: Experiment, tmp_path: Path, model: str
 ) -> None:
     check_programs(tuple(names()), replace(images, model=model), tmp_path)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
+    """A run whose predictor is made of two networks and a gate."""
+    return idiolect.run(
+        "flda",
+        dataset="synthetic(n_clients=3, samples_per_client=20, n_features=8, n_classes=3)",
+        partition="by_id",
+        clients=3,
+        model="mlpnet(hidden=8)",
+        rounds=1,
+        participation_rate=1.0,
+        local_epochs=1,
+        engine="loop",
+        out=tmp_path_factory.mktemp("runs"),
+    )
+
+
+ROWS = torch.randn(5, 1, 1, 8, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("predictor", ["composed", "global"])
+def test_weights_load_as_the_same_model(finished: FinishedRun, tmp_path: Path, predictor: str) -> None:
+    (exported,) = finished.export(1, predictor=predictor, out=tmp_path, formats=["weights"])
+    assert [path.name for path in exported.files] == [
+        f"client-1-{predictor}{end}" for end in (".safetensors", ".json")
+    ]
+    for path in exported.files:
+        assert torch.equal(idiolect.load_model(path)(ROWS), finished.model(1, predictor)(ROWS))
+
+
+def test_the_page_of_a_model_says_what_it_is(finished: FinishedRun, tmp_path: Path) -> None:
+    (exported,) = finished.export(shared=True, out=tmp_path)
+    page = json.loads((tmp_path / "global.json").read_text())
+    assert page["input"] == {"shape": ["batch", 1, 1, 8], "dtype": "float32"}
+    assert page["provenance"]["run"] == finished.name and page["client"] is None
+    digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in exported.files[:-1]}
+    assert page["files"] == digests and set(digests) == {"global.pt2", "global.safetensors"}
+    tensors = set(safetensors_names(tmp_path / "global.safetensors"))
+    assert tensors == {name for name, _ in finished.setting.forms[0].broadcasts[0]["params"].items()}
+
+
+def safetensors_names(path: Path) -> list[str]:
+    with safe_open(path, framework="pt") as file:
+        return list(file.keys())
+
+
+def test_the_same_model_can_be_exported_again_and_another_cannot(
+    finished: FinishedRun, tmp_path: Path
+) -> None:
+    finished.export(0, out=tmp_path, formats=["weights"])
+    before = (tmp_path / "client-0.safetensors").stat().st_mtime_ns
+    (again,) = finished.export(0, out=tmp_path, formats=["program", "weights"])
+    assert (tmp_path / "client-0.safetensors").stat().st_mtime_ns == before and len(again.files) == 3
+    content = (tmp_path / "client-0.json").read_text()
+    (tmp_path / "client-0.json").write_text(content.replace('"seed": 0', '"seed": 1'))
+    kept = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(UserError, match="another model"):
+        finished.export(0, out=tmp_path)
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == kept
+
+
+def test_files_that_are_no_model_are_not_replaced(finished: FinishedRun, tmp_path: Path) -> None:
+    (tmp_path / "client-0.pt2").write_text("mine")
+    with pytest.raises(UserError, match="another model"):
+        finished.export(0, out=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["client-0.pt2"]
+
+
+def test_damaged_weights_are_refused(finished: FinishedRun, tmp_path: Path) -> None:
+    finished.export(0, out=tmp_path, formats=["weights"])
+    path = tmp_path / "client-0.safetensors"
+    path.write_bytes(path.read_bytes()[:-1] + b"!")
+    with pytest.raises(UserError, match="damaged"):
+        idiolect.load_model(path)
+
+
+def test_a_model_that_is_no_program_keeps_its_weights(
+    finished: FinishedRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise RuntimeError("the forward pass depends on values\nin many lines")
+
+    monkeypatch.setattr(torch.export, "export", refuse)
+    (exported,) = finished.export(0, out=tmp_path, formats=["program"])
+    assert exported.notes == [
+        "client-0 cannot be written as program (RuntimeError: the forward pass depends on values); its weights load "
+        "with idiolect.load_model"
+    ]
+    assert torch.equal(idiolect.load_model(exported.files[0])(ROWS), finished.model(0)(ROWS))
+
+
+def test_formats_are_checked_before_anything_is_written(finished: FinishedRun, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="format"):
+        finished.export(0, out=tmp_path / "out", formats=["weights", "pickle"])
+    assert not (tmp_path / "out").exists()
+
+
+def test_onnx_computes_the_same(finished: FinishedRun, tmp_path: Path) -> None:
+    pytest.importorskip("onnxscript")
+    reference = pytest.importorskip("onnx.reference")
+    (exported,) = finished.export(0, out=tmp_path, formats=["onnx"])
+    assert not exported.notes
+    evaluator = reference.ReferenceEvaluator(str(tmp_path / "client-0.onnx"))
+    (found,) = evaluator.run(None, {"rows": ROWS.numpy()})
+    torch.testing.assert_close(torch.from_numpy(found), finished.model(0)(ROWS))

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import pickle
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 
 import idiolect
+from idiolect.errors import UserError
 from idiolect.evaluation import METRICS, score
 from idiolect.experiments import Experiment, FinishedRun
 from idiolect.experiments.recorded_setting import HERE
@@ -59,3 +64,144 @@ def test_models_of_all_methods_score_what_the_run_recorded(
 ) -> None:
     public = 8 if idiolect.method(method).needs_public else 0
     check_models(replace(tiny, method=method, public=public, learning_rate=0.1), tmp_path)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
+    """A run of five clients, one of whom is a newcomer and one of whom never trained, kept on disk."""
+    return idiolect.run(
+        "fedper",
+        dataset="synthetic(n_clients=5, samples_per_client=20, n_features=8, n_classes=3)",
+        partition="by_id",
+        clients=5,
+        newcomers=1,
+        model="mlpnet(hidden=8)",
+        rounds=1,
+        participation_rate=0.5,
+        local_epochs=1,
+        engine="loop",
+        store="disk",
+        out=tmp_path_factory.mktemp("runs"),
+    )
+
+
+def copy_of(run: FinishedRun, folder: Path) -> Path:
+    assert run.folder is not None
+    return Path(shutil.copytree(run.folder, folder / run.folder.name))
+
+
+def test_a_finished_run_needs_no_data(finished: FinishedRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("the data were read")
+
+    monkeypatch.setattr("idiolect.experiments.setting.load", refuse)
+    assert finished.folder is not None
+    run = idiolect.open(finished.folder)
+    assert run.predict(np.zeros((2, 8), np.float32), client=3).shape == (2,)
+    assert list(run.models()) == list(run.clients) == ["1", "2", "3", "4"]  # 0 is the newcomer
+
+
+def test_clients_that_never_trained_have_models_too(finished: FinishedRun) -> None:
+    trained = set(finished.rows[finished.rows["population"] == "selected"]["client"])
+    assert len(trained) == 2 < len(finished.clients)
+    assert scores_of_models(finished) == recorded_scores(finished, "composed")
+
+
+def test_reading_models_leaves_the_run_as_it_was(finished: FinishedRun, tmp_path: Path) -> None:
+    folder = copy_of(finished, tmp_path)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    for path in (*folder.rglob("*"), folder):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    list(idiolect.open(folder).models().values())
+    after = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o755)
+    assert after == before
+
+
+def test_a_run_can_be_sent_to_another_process(finished: FinishedRun) -> None:
+    finished.model(0)
+    again = pickle.loads(pickle.dumps(finished))
+    assert (again.folder, type(again)) == (finished.folder, FinishedRun)
+    assert torch.equal(again.model(0)(torch.ones(1, 1, 1, 8)), finished.model(0)(torch.ones(1, 1, 1, 8)))
+
+
+def test_probabilities_and_labels_agree(finished: FinishedRun) -> None:
+    x = np.random.default_rng(0).normal(size=(300, 8)).astype(np.float32)
+    chances = finished.predict_proba(x, client=finished.clients[1])
+    assert np.allclose(chances.sum(1), 1) and (chances.argmax(1) == finished.predict(x, client=1)).all()
+
+
+@pytest.mark.parametrize(
+    ("client", "predictor", "sentence"),
+    [
+        (9, None, "there is no client 9; there are clients 0 to 3"),
+        (4, None, "there is no client 4; there are clients 0 to 3"),
+        ("ann", None, "client 'ann'"),
+        (0, "companion", "predictor 'companion'"),
+    ],
+)
+def test_models_that_do_not_exist_are_refused(
+    finished: FinishedRun, client: int | str, predictor: str | None, sentence: str
+) -> None:
+    with pytest.raises(UserError, match=sentence):
+        finished.model(client, predictor)
+
+
+def test_a_method_with_private_layers_has_no_shared_model(finished: FinishedRun) -> None:
+    with pytest.raises(UserError, match="FedPer has no shared model"):
+        finished.global_model()
+
+
+@pytest.mark.parametrize(
+    ("x", "sentence"),
+    [
+        (np.zeros((2, 9), np.float32), r"rows of the shape \[1, 1, 8\] and these have \[9\]"),
+        (np.full((2, 8), np.nan, np.float32), "missing"),
+        (np.full((2, 8), "a"), "numbers"),
+        (pd.DataFrame({"a": [1.0]}), "columns"),
+    ],
+)
+def test_rows_that_models_cannot_read_are_refused(finished: FinishedRun, x: object, sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        finished.predict(x, client=0)
+
+
+def test_folders_that_are_no_finished_run_are_refused(finished: FinishedRun, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="is not a folder"):
+        idiolect.open(tmp_path / "nowhere")
+    with pytest.raises(UserError, match="is not a run"):
+        idiolect.open(tmp_path)
+    folder = copy_of(finished, tmp_path)
+    partial = folder.rename(folder.with_name(f"{folder.name}.partial"))
+    with pytest.raises(UserError, match="unfinished"):
+        idiolect.open(partial)
+
+
+@pytest.mark.parametrize("file", ["checkpoint-1.safetensors", "private/rows", "clients.parquet"])
+def test_a_damaged_run_is_refused(finished: FinishedRun, tmp_path: Path, file: str) -> None:
+    path = copy_of(finished, tmp_path) / file
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    trained = finished.rows[finished.rows["population"] == "selected"]["client"]
+    with pytest.raises(UserError, match="damaged"):
+        [idiolect.open(tmp_path / finished.name).model(int(client)) for client in trained]
+
+
+def test_a_run_without_checkpoints_has_no_models(finished: FinishedRun, tmp_path: Path) -> None:
+    folder = copy_of(finished, tmp_path)
+    for path in folder.glob("checkpoint-*"):
+        path.unlink()
+    with pytest.raises(UserError, match="holds no checkpoint"):
+        idiolect.open(folder).model(0)
+
+
+def test_a_run_with_a_network_that_is_not_loaded_says_what_to_load(
+    finished: FinishedRun, tmp_path: Path
+) -> None:
+    folder = copy_of(finished, tmp_path)
+    manifest = folder / "manifest.json"
+    manifest.write_text(manifest.read_text().replace("mlpnet(hidden=8)", "my_network(hidden=8)"))
+    with pytest.raises(UserError, match="my_network, which is not loaded; load the file"):
+        idiolect.open(folder).model(0)

@@ -11,6 +11,7 @@ from idiolect.cli.app import app
 from idiolect.cli.bench import bench_command
 from idiolect.cli.datasets import datasets_command, datasets_get
 from idiolect.cli.deploy import deploy_app
+from idiolect.cli.export import export_command
 from idiolect.cli.methods import TINY, methods_command, tried_pairs
 from idiolect.cli.report import report_command
 from idiolect.cli.reproduce import reproduce_command
@@ -27,6 +28,7 @@ __all__ = [
     "datasets_command",
     "datasets_get",
     "deploy_app",
+    "export_command",
     "main",
     "methods_command",
     "report_command",

@@ -12,7 +12,7 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from idiolect.data import CLASS_TASKS
+from idiolect.data import CLASS_TASKS, encode_frame
 from idiolect.errors import UserError, unknown_name
 from idiolect.experiments.exported_models import DEFAULT_FORMATS, ExportedModel, export_models
 from idiolect.experiments.personal_model import PersonalModel
@@ -53,6 +53,11 @@ class ClientModels(ABC):
     @abstractmethod
     def inputs(self) -> Inputs:
         """What rows and outputs of the models are."""
+
+    @property
+    @abstractmethod
+    def source(self) -> Mapping[str, Any]:
+        """The manifest of the dataset that the models were trained on."""
 
     @abstractmethod
     def model(self, client: int | str, predictor: str | None = None) -> PersonalModel:
@@ -139,7 +144,7 @@ class ClientModels(ABC):
         return found
 
     def number_of(self, client: int | str) -> int:
-        """Returns the number of a client that is given by number or by name."""
+        """Returns the number of a client that is given by number or by name; text is first taken for a name."""
         names = self.clients
         if isinstance(client, str) and client in names:
             return names.index(client)
@@ -153,58 +158,55 @@ class ClientModels(ABC):
 
     def _outputs(self, x: Any, client: int | str, predictor: str | None) -> np.ndarray:
         model = self.model(client, predictor)
-        rows = raw_rows(x, self.inputs)
+        rows = raw_rows(x, self.inputs, self.source)
         with torch.no_grad():
             found = [model(chunk) for chunk in torch.split(rows, AT_ONCE)]
         return torch.cat(found).numpy()
 
 
-def raw_rows(x: Any, inputs: Inputs) -> Tensor:
+def raw_rows(x: Any, inputs: Inputs, source: Mapping[str, Any]) -> Tensor:
     """Returns rows as the models of a run take them, [N, ...] in the type of its raw data.
 
     Args:
-        x: an array, a tensor or a table; axes of length 1 may be left out or added.
+        x: an array or a tensor, whose axes of length 1 may be left out or added; a table, by its columns; or a mapping
+            of arrays, where the data have several inputs.
+        source: the manifest of the dataset, which says how columns become numbers.
 
     Raises:
         UserError: a column is missing, or the rows have another shape or type, or miss values that nothing fills.
     """
     if isinstance(x, pd.DataFrame):
-        x = _columns(x, inputs.feature_names)
+        x = encode_frame(x, source)
+    if isinstance(x, Mapping):
+        x = _packed(x, inputs)
     array = x.detach().cpu().numpy() if isinstance(x, Tensor) else np.asarray(x)
-    tokens = inputs.dtype == "int64"
-    shape = inputs.shape[2:] if tokens else inputs.shape
+    shape = inputs.shape[2:] if inputs.dtype == "int64" else inputs.shape
     if _without_ones(array.shape[1:]) != _without_ones(shape):
         raise UserError(
-            f"the models take rows of {list(shape)} and these are {list(array.shape[1:])}; give an array of "
-            f"{['N', *shape]}"
+            f"the models take rows of the shape {list(shape)} and these have {list(array.shape[1:])}; give an array "
+            f"[N{''.join(f', {size}' for size in shape)}]"
         )
     if array.dtype.kind not in "biuf":
-        raise UserError(f"the models take numbers and the rows are of type {array.dtype}")
+        raise UserError(f"the models take numbers and the rows are of the type {array.dtype}")
     if inputs.dtype != "float32" and array.dtype.kind == "f":
         raise UserError(
             f"the run was trained on {inputs.dtype} rows and these are {array.dtype}; give them as {inputs.dtype}"
         )
     rows = np.ascontiguousarray(array.reshape(len(array), *shape), dtype=inputs.dtype)
     if not inputs.preprocessing.fill and rows.dtype.kind == "f" and np.isnan(rows).any():
-        raise UserError(
-            "the rows miss values (NaN) and the run was trained without filling them; fill them first"
-        )
+        raise UserError("values of the rows are missing (NaN) and the run filled none; fill them first")
     return torch.from_numpy(rows)
 
 
-def _columns(table: pd.DataFrame, names: Sequence[str]) -> np.ndarray:
-    """Returns the columns of a table that the models read, in their order; all columns where they have no names."""
-    missing = [name for name in names if name not in table.columns]
-    if missing:
-        raise UserError(
-            f"the table has no column {missing[0]!r}; the models read the columns {', '.join(names)}"
-        )
-    chosen = table[list(names)] if names else table
-    for name in chosen.columns:
-        if not pd.api.types.is_numeric_dtype(chosen[name]) and not pd.api.types.is_bool_dtype(chosen[name]):
-            raise UserError(f"column {name!r} holds {chosen[name].dtype} and the models read numbers")
-    found: np.ndarray = chosen.to_numpy(dtype=np.float32, na_value=np.nan)
-    return found
+def _packed(arrays: Mapping[str, Any], inputs: Inputs) -> np.ndarray:
+    """Returns several inputs one after the other in flat rows."""
+    names = [name for name, _ in inputs.named]
+    missing = [name for name in names if name not in arrays]
+    if missing or not names:
+        wanted = ", ".join(names) or "one input without a name; give an array"
+        raise UserError(f"the models take {wanted}, and these are {', '.join(map(str, arrays))}")
+    flat = [np.asarray(arrays[name]) for name in names]
+    return np.concatenate([one.reshape(len(one), -1) for one in flat], axis=1)
 
 
 def _without_ones(shape: Sequence[int]) -> tuple[int, ...]:

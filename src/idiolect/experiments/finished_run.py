@@ -67,6 +67,10 @@ class FinishedRun(Run, ClientModels):
         return recorded_inputs(self.manifest)
 
     @property
+    def source(self) -> dict[str, Any]:
+        return dict(self.manifest["source"])
+
+    @property
     def default_export_folder(self) -> Path:
         return self._place.with_name(f"{self._place.name}-models")
 

@@ -1,0 +1,45 @@
+"""`idiolect export`: files of models, and a sentence for what cannot be exported."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from .conftest import Call
+
+
+@pytest.fixture
+def folder(idiolect: Call, small: tuple[str, ...], tmp_path: Path) -> Path:
+    answer = idiolect(
+        "run", "--method", "fedper", *small, "--rounds", 1, "--out", tmp_path / "runs", "--json"
+    )
+    assert answer.code == 0
+    return Path(json.loads(answer.out)["folder"])
+
+
+def test_export_writes_all_clients_beside_the_run(idiolect: Call, folder: Path) -> None:
+    answer = idiolect("export", folder, "--all", "--format", "weights", "--json")
+    assert (answer.code, answer.err) == (0, "")
+    models = json.loads(answer.out)["models"]
+    assert [model["name"] for model in models] == [f"client-{client}" for client in range(4)]
+    beside = folder.with_name(f"{folder.name}-models")
+    assert {Path(path).parent for model in models for path in model["files"]} == {beside}
+    assert len(list(beside.iterdir())) == 8
+
+
+def test_export_of_what_is_not_there_is_one_sentence(idiolect: Call, folder: Path) -> None:
+    out = folder.parent / "models"
+    for words, sentence in (
+        ((), "say which models to export"),
+        (("--all", "--global"), "say which models to export"),
+        (("--global",), "has no shared model"),
+        (("--client", 9), "there is no client 9"),
+        (("--client", 1, "--predictor", "mix"), "predictor 'mix'"),
+        (("--client", 1, "--format", "pickle"), "format"),
+    ):
+        answer = idiolect("export", folder, *words, "--out", out)
+        assert answer.code == 2 and answer.out == ""
+        assert sentence in answer.err.splitlines()[-1]
+        assert not list(out.glob("*"))

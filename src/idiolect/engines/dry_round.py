@@ -56,7 +56,7 @@ def dry_round(
 
     Args:
         x: rows of the dtype and shape that the run will use.
-        with_numbers: computes on the CPU, for a network whose forward pass depends on values.
+        with_numbers: computes on the CPU, for a network whose forward pass may depend on values.
 
     Returns:
         Every shape that private state, broadcasts and messages can have.

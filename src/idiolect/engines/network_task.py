@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from idiolect.core import OBJECTIVES, Batch, Flat, Initial, Model, Out, Structure, Task, Tree, derive
 from idiolect.models import (
     BatchContext,
+    InputShapes,
     MaskedBatchNorm,
     Net,
     build,
@@ -155,10 +156,20 @@ def _as(tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
 
 
 def initial_net(
-    model: str, input_shape: tuple[int, ...], outputs: int, initialisation: str, seed: int
+    model: str,
+    input_shape: tuple[int, ...],
+    outputs: int,
+    initialisation: str,
+    seed: int,
+    inputs: InputShapes = (),
 ) -> Net:
-    """Builds the network of a run, with the values of theta_0."""
-    return build(model, input_shape, outputs, initialisation, derive(seed, "initialisation", "shared"))
+    """Builds the network of a run, with the values of theta_0.
+
+    Args:
+        inputs: name and shape of each input, where a row holds several.
+    """
+    first = derive(seed, "initialisation", "shared")
+    return build(model, input_shape, outputs, initialisation, first, inputs)
 
 
 def initialiser(
@@ -169,6 +180,7 @@ def initialiser(
     seed: int,
     like: Tensor,
     task: str = "classification",
+    inputs: InputShapes = (),
 ) -> Callable[[int], Initial]:
     """Returns a function of the client: theta_0 of the run, and draws of further initialisations.
 
@@ -178,7 +190,7 @@ def initialiser(
     Args:
         like: a tensor with the run's precision and device.
     """
-    net = initial_net(model, input_shape, outputs, initialisation, seed)
+    net = initial_net(model, input_shape, outputs, initialisation, seed, inputs)
     structure = structure_of(net, task)
 
     def values(net: Net) -> Model:
@@ -193,7 +205,7 @@ def initialiser(
     def drawn(*position: str | int) -> Model:
         derived = derive(seed, "initialisation", *position)
         if is_registered(model):
-            return values(build(model, input_shape, outputs, initialisation, derived))
+            return values(build(model, input_shape, outputs, initialisation, derived, inputs))
         initialise(net, initialisation, derived)
         return values(net)
 

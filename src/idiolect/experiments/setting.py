@@ -153,7 +153,7 @@ class Setting:
     @cached_property
     def forms(self) -> list[Forms]:
         """Shapes of the trees in every kind of round, from dry rounds; a method that cannot work is refused."""
-        with_numbers, n_classes = bool(self.cannot_batch), self.federation.n_classes
+        with_numbers, n_classes = is_registered(self.experiment.model), self.federation.n_classes
         programs = [self.program(round) for round in _rounds_with_every_stage(self)]
         if self.experiment.newcomers:
             programs.append(self.program(self.experiment.rounds, newcomer=True))
@@ -265,7 +265,7 @@ def assemble(
     """
     chosen, image_shape = method(experiment.method), inputs.shape
     scheme, seed = experiment.initialisation, experiment.seed
-    net = initial_net(experiment.model, image_shape, inputs.n_classes, scheme, seed)
+    net = initial_net(experiment.model, image_shape, inputs.n_classes, scheme, seed, inputs.named)
     cannot_batch = check_model(net, image_shape, inputs.n_classes) if is_registered(experiment.model) else ""
     task = _task_of(experiment, net, inputs, not cannot_batch)
     has_classes = OBJECTIVES[inputs.task].has_classes
@@ -282,7 +282,7 @@ def assemble(
     )
     n_parameters = sum(p.numel() for p in net.parameters())
     initial = initialiser(
-        experiment.model, image_shape, inputs.n_classes, scheme, seed, work.like, inputs.task
+        experiment.model, image_shape, inputs.n_classes, scheme, seed, work.like, inputs.task, inputs.named
     )
     origin = (report or {}, source or {})
     setting = Setting(

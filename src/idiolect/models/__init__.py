@@ -11,7 +11,7 @@ from idiolect.models.batch_context import BatchContext
 from idiolect.models.catalogue import ModelDescription, build, describe, names, options, resolved, suggested
 from idiolect.models.dropout import PlannedDropout, planned_uniform
 from idiolect.models.feedforward_builder import Convolution, stack
-from idiolect.models.from_module import from_module
+from idiolect.models.from_module import InputShapes, from_module
 from idiolect.models.initialise import SCHEMES, initialise
 from idiolect.models.lstm import LSTM
 from idiolect.models.masked_batchnorm import MaskedBatchNorm, batch_statistics
@@ -25,6 +25,7 @@ __all__ = [
     "SCHEMES",
     "BatchContext",
     "Convolution",
+    "InputShapes",
     "MaskedBatchNorm",
     "ModelDescription",
     "Net",

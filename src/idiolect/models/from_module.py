@@ -32,7 +32,7 @@ from idiolect.models.masked_batchnorm import MaskedBatchNorm
 from idiolect.models.net import Net
 from idiolect.models.sharing_unit import Unit
 
-__all__ = ["OwnUnit", "SeveralInputs", "copy_of", "from_module"]
+__all__ = ["InputShapes", "OwnUnit", "SeveralInputs", "copy_of", "from_module"]
 
 MOMENTUM = 0.1  # of running statistics; recomputing them for evaluation relies on this value
 InputShapes = Sequence[tuple[str, tuple[int, ...]]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -93,15 +94,15 @@ def observe(net: Net, input_shape: tuple[int, ...]) -> None:
 
 
 def _moved(net: Net, before: dict[str, Tensor], after: dict[str, Tensor]) -> frozenset[str]:
-    """Returns the names of buffers with new values, other than running statistics."""
+    """Returns the names of buffers that were assigned or written into, other than running statistics."""
     layers = [path for path, layer in net.named_modules() if isinstance(layer, MaskedBatchNorm)]
     statistics = {f"{path}.{name}" for path in layers for name in ("running_mean", "running_var")}
     return frozenset(
         name
-        for name, start in net.named_buffers()
+        for name, buffer in net.named_buffers()
         if name not in statistics
-        and start.is_floating_point()
-        and (after[name] is not before[name] or not torch.equal(after[name], start))
+        and buffer.is_floating_point()
+        and (after[name] is not before[name] or after[name]._version > 0)
     )
 
 
@@ -231,5 +232,8 @@ def _cannot_vmap(net: Net, tensors: dict[str, Tensor], x: Tensor) -> str:
             with torch.no_grad():
                 vmap(logits)(twice, both)
     except Exception as error:
+        operation = re.search(r"aten::\w+", str(error))
+        if operation:
+            return f"torch has no form of its operation {operation[0]} for many clients"
         return str(error).strip().split("\n")[0].split(". ")[0]
     return ""

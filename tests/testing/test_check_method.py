@@ -16,6 +16,8 @@ from torch import Tensor
 from idiolect.core import (
     UPLOAD,
     Batch,
+    Clock,
+    Flat,
     Flats,
     Initial,
     Loss,
@@ -36,6 +38,7 @@ from idiolect.errors import UserError
 from idiolect.methods import names
 from idiolect.parts import average, private_layers
 from idiolect.testing import ConformanceError, check_method, tiny_run, tiny_setting
+from idiolect.testing.contracts import CONTRACTS
 from idiolect.testing.watched_hooks import HOOKS
 from tests.contracts.cases import VARIANTS, spelt
 
@@ -178,6 +181,23 @@ def slot_of_other_names() -> Part:
     return counts()._replace(finish=lambda _, view: {"rounds": view.private["count"]})
 
 
+def server_slot_of_another_shape() -> Part:
+    def init_server(shared: Flat, initial: Initial) -> Slot:
+        return {"rounds": next(iter(shared.values())).new_zeros(())}
+
+    def upload(results: Results, view: View) -> Message:
+        return Message({"one": torch.ones_like(view.facts.weight)}, view.facts.weight)
+
+    def merge(params: Flat, slot: Slot, mean: Slot, clock: Clock) -> tuple[Flat, Slot]:
+        return params, {"rounds": torch.cat([slot["rounds"].reshape(-1), mean["one"].reshape(-1)])}
+
+    return Part("broken", init_server=init_server, upload=upload, merge=merge)
+
+
+def diverges() -> Part:
+    return adding(lambda params, batch, out, view: out.logits.sum() * float("nan"))
+
+
 def reads_a_number() -> Part:
     return adding(lambda params, batch, out, view: out.logits.sum() * out.logits.detach().abs().max().item())
 
@@ -219,7 +239,7 @@ class Broken(NamedTuple):
 WRITES, PURE, FORM, DRY = "inputs unmutated", "purity", "slots keep their form", "dry round"
 LEAK, ORDER, PADDING = "nothing private leaves", "client order changes nothing", "padding changes nothing"
 COHORT, RESUME = "cohort equals single clients", "resume equals uninterrupted"
-COPY = "a copy in another process"
+RUN, COPY = "whole run", "a copy in another process"
 IDLE, PREDICTORS = "a client that is never selected", "predictors evaluate"
 BROKEN = [
     Broken(leaks_private_layers, {LEAK}, "message broken/statistics holds the private tensor units."),
@@ -228,16 +248,20 @@ BROKEN = [
         writes_into_its_slot, {WRITES}, "hook 'finish' of the part 'broken' writes into its input view.pr"
     ),
     Broken(writes_behind_the_back_of_autograd, {WRITES}, "hook 'loss' of the part 'broken' writes into"),
-    Broken(writes_into_the_trained_tensors, {WRITES, DRY}, "hook 'loss' of the part 'broken' writes into a"),
+    Broken(writes_into_the_trained_tensors, {WRITES}, "hook 'loss' of the part 'broken' writes into a"),
     Broken(writes_into_a_dictionary, {WRITES}, "hook 'start' of the part 'broken' writes into its input"),
     Broken(takes_the_first_upload, {ORDER}, "depends on the order of the uploads: params/"),
-    Broken(remembers_clients, {PURE, ORDER}, "hook 'upload' of the part 'broken' returns two answers"),
+    Broken(remembers_clients, {PURE}, "hook 'upload' of the part 'broken' returns two answers"),
     Broken(remembers_rounds, {RESUME, COPY}, "slots/broken/count is another tensor"),
     Broken(holds_a_lock, {COPY}, "cannot pickle '_thread.lock' object"),
     Broken(ignores_padding, {PADDING, COHORT}, "with rows and steps of padding"),
     Broken(draws_from_torch, {PURE}, "hook 'loss' of the part 'broken' draws from a global random state"),
     Broken(slot_of_another_shape, {FORM}, "count is (1,) of torch.float64 and was () of"),
-    Broken(slot_of_other_names, {FORM, DRY}, "count is missing"),
+    Broken(slot_of_other_names, {FORM}, "count is missing"),
+    Broken(
+        server_slot_of_another_shape, {FORM}, "hook 'merge' of the part 'broken' returns the server slot in"
+    ),
+    Broken(diverges, {RUN}, "client 2 got parameters that are not finite in round 1"),
     Broken(reads_a_number, {DRY}, "in the hook 'loss' of the part 'broken'"),
     Broken(branches_on_a_tensor, {DRY}, "in the hook 'loss' of the part 'broken'"),
     Broken(
@@ -256,6 +280,8 @@ ALSO_BROKEN = {
     slot_of_other_names,
     branches_on_a_tensor,
     adds_up_in_place,
+    server_slot_of_another_shape,
+    diverges,
 }  # much like another one
 CASES = [
     pytest.param(broken, id=broken.make.__name__, marks=[pytest.mark.slow] * (broken.make in ALSO_BROKEN))
@@ -266,8 +292,12 @@ CASES = [
 @pytest.mark.parametrize("broken", CASES)
 def test_contract_that_is_broken_is_named(broken: Broken) -> None:
     report = check_method(broken.make(), models=MLP, raise_on_failure=False)
-    assert broken.contracts <= set(report.failed)
+    assert set(report.failed) == broken.contracts
     assert broken.says in str(report)
+
+
+def test_every_contract_has_a_part_that_breaks_it() -> None:
+    assert {name for broken in BROKEN for name in broken.contracts} == {c.name for c in CONTRACTS}
 
 
 def test_error_names_contract_hook_and_advice() -> None:
@@ -291,6 +321,18 @@ def test_contracts_after_a_failed_dry_round_are_not_tried() -> None:
 @pytest.mark.parametrize("name", ["scaffold", "fedper"])
 def test_method_of_the_package_passes(name: str) -> None:
     assert check_method(name, models=MLP).passed
+
+
+@pytest.mark.parametrize("task", ["regression", pytest.param("multilabel", marks=pytest.mark.slow)])
+def test_method_passes_where_there_are_no_classes(task: str) -> None:
+    assert check_method("fedper", models=MLP, task=task).passed
+    with pytest.raises(UserError, match=f"cannot be used for {task}"):
+        check_method("fedrs", models=MLP, task=task)
+
+
+def test_unknown_task_is_refused() -> None:
+    with pytest.raises(UserError, match="the task of check_method must be one of classification, multilabel"):
+        check_method("fedavg", task="tasks")
 
 
 @pytest.mark.slow

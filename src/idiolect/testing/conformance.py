@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from idiolect.core import Method, Part
-from idiolect.errors import UserError
+from idiolect.data import Dataset
+from idiolect.errors import UserError, refuse_unknown_choice
 from idiolect.testing.contracts import CONTRACTS, Contract, NotTried, Trial
-from idiolect.testing.tiny_federation import as_method, tiny_setting
+from idiolect.testing.tiny_federation import TARGETS, as_method, tiny_dataset, tiny_setting
 from idiolect.testing.watched_hooks import global_random_state_kept
 
 __all__ = ["MODELS", "Conformance", "ConformanceError", "Finding", "check_method"]
 
 MODELS = ("mlpnet(hidden=8)", "lenet_bn")
-NEEDED = ("dry round", "whole run")  # without them the contracts after them cannot be tried
+OF_HOOKS = ("inputs unmutated", "purity", "slots keep their form")
+BASIC = (
+    *OF_HOOKS,
+    "dry round",
+    "whole run",
+)  # where one is broken, those after it would only tell consequences
 
 
 class Finding(NamedTuple):
@@ -70,6 +77,7 @@ def check_method(
     method: str | Method | Part,
     *,
     models: Sequence[str] = MODELS,
+    task: str = "classification",
     raise_on_failure: bool = True,
 ) -> Conformance:
     """Checks that a method, or a part of a method, keeps the contracts that engines and records rely on.
@@ -81,6 +89,7 @@ def check_method(
         method: a method, its name or composition, or a part, which is put above an average unless it updates the
             server itself.
         models: the networks to try; one that the method refuses (``Part.check``) is left out.
+        task: what the clients learn: ``classification``, ``multilabel`` or ``regression``.
         raise_on_failure: raises if a contract is broken; otherwise the report says so.
 
     Raises:
@@ -104,8 +113,9 @@ def check_method(
       passed     a client that is never selected
       passed     predictors evaluate
     """
+    refuse_unknown_choice("the task of check_method", task, TARGETS)
     chosen = as_method(method)
-    trials = _trials(chosen, models)
+    trials = _trials(chosen, models, _dataset_for(task))
     with global_random_state_kept():
         by_model = {model: _findings(trial) for model, trial in trials.items()}
     report = Conformance(chosen.name, tuple(_joined(by_model, row) for row in range(len(CONTRACTS))))
@@ -114,11 +124,17 @@ def check_method(
     return report
 
 
-def _trials(method: Method, models: Sequence[str]) -> dict[str, Trial]:
+@lru_cache
+def _dataset_for(task: str) -> Dataset:
+    """Returns one dataset for all checks of a task, so that they share what is prepared of it."""
+    return tiny_dataset(task=task)
+
+
+def _trials(method: Method, models: Sequence[str], dataset: Dataset) -> dict[str, Trial]:
     trials, refusal = {}, UserError("check_method needs a network; give models at least one name")
     for model in models:
         try:
-            trials[model] = Trial.of(tiny_setting(method, model=model, newcomers=1))
+            trials[model] = Trial.of(tiny_setting(method, dataset, model=model, newcomers=1))
         except UserError as error:
             refusal = error
     if not trials:
@@ -129,9 +145,9 @@ def _trials(method: Method, models: Sequence[str]) -> dict[str, Trial]:
 def _findings(trial: Trial) -> list[Finding]:
     findings: list[Finding] = []
     for contract in CONTRACTS:
-        blocked = next((f.contract for f in findings if f.contract in NEEDED and not f.passed), None)
-        if blocked is not None:
-            findings.append(Finding(contract.name, None, f"because of {blocked!r}"))
+        broken = next((f.contract for f in findings if f.contract in BASIC and f.passed is False), None)
+        if broken is not None and contract.name not in OF_HOOKS:
+            findings.append(Finding(contract.name, None, f"because of {broken!r}"))
         else:
             findings.append(_tried(contract, trial))
     return findings

@@ -139,10 +139,9 @@ def _watched_rounds(setting: Setting, watch: Watch) -> None:
         inputs = Midway(setting, broadcast(method, server), cohort, round)
         before = inputs.inputs()
         outcomes = engine.round(program, inputs.sent, cohort, True)
-        if found := next(differences(inputs.inputs(), before, None), None):
-            watch.add(
-                "writes", f"round {round} of the method", f"changes what its clients were given: {found}"
-            )
+        changed = next(differences(inputs.inputs(), before, None), None)
+        if changed is not None and not watch.of("writes"):
+            watch.add("writes", f"round {round} of the method", f"changes what clients were given: {changed}")
         messages = stack([outcome.messages for outcome in outcomes])
         server = server_round(method, server, messages, program.clock)
         server = serve(program, work, server, messages) if plan.server else server
@@ -427,7 +426,7 @@ def refuse_unscored_headline(run: Simulation) -> None:
         scored = {
             row["client"]
             for row in rows
-            if (row["predictor"], row["metric"]) == (setting.headline, "accuracy")
+            if (row["predictor"], row["metric"]) == (setting.headline, setting.primary_metric)
         }
         if missing := sorted(set(clients) - scored):
             known = ", ".join(sorted({row["predictor"] for row in rows}))

@@ -69,7 +69,8 @@ class Midway:
         """Returns a copy of all that an engine is given."""
         work = self.setting.work
         facts = {client: work.facts(client) for client in self.privates}
-        return copied([self.sent, self.privates, facts, work.x, work.y])
+        given = {"sent": self.sent, "private": self.privates, "facts": facts, "x": work.x, "y": work.y}
+        return copied(given)
 
     def _phases(self) -> list[str]:
         plan = self.setting.method.plan(self.program.scene, self.program.clock)
@@ -92,7 +93,7 @@ def _with_noise(batch: Batch, n_classes: int, rows: int = 3) -> Batch:
     random = torch.Generator().manual_seed(0)
     more = [batch.x.shape[0], rows]
     x = 10 * torch.randn(*more, *batch.x.shape[2:], generator=random, dtype=batch.x.dtype)
-    y = torch.randint(n_classes, more, generator=random)
+    y = torch.randint(n_classes, [*more, *batch.y.shape[2:]], generator=random).to(batch.y.dtype)
     key = torch.randint(2**60, more, generator=random)
     no_row = x.new_zeros(more)
     pairs = ((batch.x, x), (batch.y, y), (batch.mask, no_row), (batch.key, key))

@@ -37,9 +37,11 @@ def leaves(tree: Any, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], Tenso
         tree = dict(zip(getattr(tree, "_fields", range(len(tree))), tree, strict=True))
     if not isinstance(tree, dict):
         raise TypeError(f"{path} holds {type(tree).__name__}, which is no tree of tensors")
-    return {
-        place: leaf for key, below in tree.items() for place, leaf in leaves(below, (*path, str(key))).items()
-    }
+    found: dict[tuple[str, ...], Tensor] = {}
+    for key, below in tree.items():
+        step = key if isinstance(key, tuple) else (str(key),)  # ``copied`` returns whole paths as keys
+        found |= leaves(below, (*path, *step))
+    return found
 
 
 def copied(tree: Any) -> dict[tuple[str, ...], Tensor]:

@@ -7,6 +7,7 @@ The seed selects clients 2, 3, 5, then 1, 2, 4, then 1, 3, 5: most of them twice
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -50,9 +51,16 @@ PUBLIC = 10  # rows of the server, for methods that train on some
 
 
 def tiny_dataset(
-    shape: tuple[int, int, int] = (1, 16, 16), sizes: tuple[int, ...] = SIZES, n_test: int = 30
+    shape: tuple[int, int, int] = (1, 16, 16),
+    sizes: tuple[int, ...] = SIZES,
+    n_test: int = 30,
+    task: str = "classification",
 ) -> Dataset:
     """Returns noisy patterns, one for each of four classes; client k holds ``sizes[k]`` of them.
+
+    Args:
+        task: ``classification``; with ``multilabel`` a row has its class and at random others as its labels, with
+            ``regression`` two numbers around those of its class.
 
     >>> tiny_dataset().train_x.shape
     (125, 1, 16, 16)
@@ -66,18 +74,38 @@ def tiny_dataset(
     held = [random.choice(CLASSES[k % len(CLASSES)], n) for k, n in enumerate(sizes)]
     labels = np.concatenate(held).astype(np.int64)
     test = random.integers(N_CLASSES, size=n_test)
+    train_x, test_x = noisy(labels), noisy(test)
+    targets = TARGETS[task]
     return Dataset(
         name="tiny",
-        train_x=noisy(labels),
-        train_y=labels,
-        test_x=noisy(test),
-        test_y=test,
-        n_classes=N_CLASSES,
+        train_x=train_x,
+        train_y=targets(labels, random),
+        test_x=test_x,
+        test_y=targets(test, random),
+        n_classes=2 if task == "regression" else N_CLASSES,
         mean=(0.0,) * shape[0],
         std=(1.0,) * shape[0],
         manifest={},
         train_ids=np.repeat(np.arange(len(sizes)), sizes),
+        task=task,
     )
+
+
+def _labels_of(classes: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.float32]:
+    own = np.eye(N_CLASSES, dtype=bool)[classes]
+    return (own | (random.random(own.shape) < 0.2)).astype(np.float32)
+
+
+def _numbers_of(classes: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.float32]:
+    centre = 10.0 * np.stack([classes, -classes], 1)
+    return (centre + random.normal(size=centre.shape)).astype(np.float32)
+
+
+TARGETS: dict[str, Callable[[NDArray[np.int64], np.random.Generator], NDArray[Any]]] = {
+    "classification": lambda classes, random: classes,
+    "multilabel": _labels_of,
+    "regression": _numbers_of,
+}
 
 
 def as_method(method: str | Method | Part) -> Method:

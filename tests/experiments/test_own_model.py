@@ -12,6 +12,8 @@ import idiolect
 from idiolect.engines import EngineChoice, choose_engine
 from idiolect.errors import UserError
 from idiolect.experiments import Silent, Simulation, prepare
+from idiolect.experiments.identity import hash_of
+from idiolect.models import name_of_model
 from idiolect.models.registered_models import REGISTERED
 
 
@@ -101,6 +103,61 @@ def test_model_that_can_be_batched_stays_on_the_cohort(tiny, tmp_path):
     done = idiolect.run(experiment, out=tmp_path, engine="cohort", device="cpu", watcher=listener)
     assert done.manifest["engine"]["engine"] == "cohort" and not listener.said
     assert done.manifest["parameters"] == 4 * 3 + 4 + 8 + 32 * 6 + 6 + 6 * 3 + 3
+
+
+def test_module_is_a_model_with_its_own_values(tiny, tmp_path):
+    module = nn.Sequential(nn.Flatten(), nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 3))
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    done, again = (
+        idiolect.run(replace(tiny, rounds=1), model=module, out=tmp_path, engine="loop") for _ in range(2)
+    )
+    assert done.manifest["model"].startswith("sequential_") and again.manifest == done.manifest
+    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+    first = prepare(replace(tiny, model=done.manifest["model"], seed=7), EngineChoice("loop", "cpu", ""))
+    found = first.first_server()["params"]
+    assert torch.equal(found["units.1.linear.weight"], module[3].weight)
+    nn.init.zeros_(module[1].weight)
+    other = idiolect.run(replace(tiny, rounds=1), model=module, out=tmp_path, engine="loop")
+    assert other.manifest["name"] != done.manifest["name"]
+
+
+def test_builder_is_a_model_and_its_pretrained_values_are_part_of_the_run(tiny):
+    def net(outputs, start=0.5):
+        module = nn.Sequential(nn.Flatten(), nn.Linear(8, 4), nn.Linear(4, outputs))
+        nn.init.constant_(module[1].weight, start)
+        return module
+
+    assert name_of_model(net) == "net"
+    experiment = replace(tiny, model="net")
+    first = hash_of(experiment)
+    assert hash_of(replace(experiment, seed=5)) == first
+    name_of_model(lambda outputs: net(outputs, 0.25))
+    REGISTERED["net"] = REGISTERED["own_lambda"]
+    assert hash_of(experiment) != first
+
+
+def test_pool_runs_a_model_that_cannot_be_batched_client_by_client(tiny):
+    class Noisy(Cnn):
+        def forward(self, x):
+            return super().forward(x + 0.1 * torch.rand_like(x) * self.training)
+
+    idiolect.register_model("noisy", _builder(Noisy))
+    experiment = replace(tiny, model="noisy", precision="float64")
+    state = torch.get_rng_state()
+    loop, pool = (play(experiment, engine) for engine in ("loop", "pool"))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert loop.setting.cannot_batch == "it draws random numbers of its own"
+    for name, value in loop.server["params"].items():
+        torch.testing.assert_close(pool.server["params"][name], value, rtol=1e-9, atol=1e-12, msg=name)
+
+
+def test_method_that_needs_a_head_refuses_a_network_without_one(tiny):
+    module = nn.Sequential(nn.Flatten(), nn.Linear(8, 4), nn.Linear(4, 3), nn.LogSoftmax(-1))
+    experiment = replace(tiny, model=name_of_model(module))
+    prepare(experiment, EngineChoice("loop", "cpu", "as asked"))
+    for method in ("fedper", "map", "fedproto", "moon"):
+        with pytest.raises(UserError, match="needs a network with a head, and none is found in this one"):
+            prepare(replace(experiment, method=method), EngineChoice("loop", "cpu", "as asked"))
 
 
 def test_own_model_that_does_not_fit_the_data_is_refused_before_training(tiny):

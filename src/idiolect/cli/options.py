@@ -37,6 +37,13 @@ Partition = Annotated[
 ]
 Clients = Annotated[int | None, typer.Option(help="Number of clients; 0 takes as many as the data have.")]
 Model = Annotated[str | None, typer.Option(help="A network of the zoo, such as lenet_map or vgg8_bn.")]
+ModelFile = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PATH.py:BUILDER",
+        help="A network of your own: a file and the function or class in it that builds the torch module.",
+    ),
+]
 Rounds = Annotated[int | None, typer.Option(help="Communication rounds.")]
 Precision = Annotated[str | None, typer.Option(help="float32, float64, tf32 or bf16; the last two for GPUs.")]
 ScenarioName = Annotated[
@@ -146,6 +153,7 @@ class SceneOptions:
     partition: Partition = None
     clients: Clients = None
     model: Model = None
+    model_file: ModelFile = None
     rounds: Rounds = None
     precision: Precision = None
 

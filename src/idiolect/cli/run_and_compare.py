@@ -62,7 +62,7 @@ def run_command(
     if method is None and choice == ScenarioChoice():
         first, execution = chosen.pop("seed", 0), watched(execution)
         if files.save_config is not None:
-            top = {"methods": DEMO_METHODS, "seed": first}
+            top = {"methods": DEMO_METHODS, "seed": first, "model_file": scene.model_file}
             settings = all_settings(Experiment(), chosen)
             save_config(files.save_config, "compare", top, settings, execution, own)
         together = compare(DEMO_METHODS, seeds=[first], execution=execution, **chosen)
@@ -72,6 +72,7 @@ def run_command(
     if files.save_config is not None:
         whole = base(method) if base else Experiment(method=method or "")
         top = {"method": shortest(whole.method), "seed": chosen.get("seed", whole.seed)}
+        top["model_file"] = scene.model_file
         save_config(files.save_config, "run", top, all_settings(whole, chosen), execution, own)
     done = run(base(method) if base else method or "", execution=execution, **chosen)
     folder = Path(execution.out) / done.manifest["name"]
@@ -106,7 +107,7 @@ def compare_command(
     names = methods.names() if names in ([], ["all"]) else names
     base, execution = start_from(choice, chosen, watched(execution))
     if files.save_config is not None:
-        top = {**asdict(choice), "methods": names, **asdict(seeds)}
+        top = {**asdict(choice), "methods": names, **asdict(seeds), "model_file": scene.model_file}
         settings = settings_alone(chosen) if base else all_settings(Experiment(), chosen)
         save_config(files.save_config, "compare", top, settings, execution, own)
     done = compare(names, seeds=seeds.all, experiment=base, execution=execution, **chosen)

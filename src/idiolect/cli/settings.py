@@ -19,6 +19,7 @@ from idiolect.errors import UserError
 from idiolect.experiments import Execution, Experiment, with_settings
 from idiolect.experiments.execution import split_keywords
 from idiolect.experiments.spec import unknown_setting
+from idiolect.models import load_model_file
 from idiolect.option_parsing import literal_or_text, split_outside_brackets
 from idiolect.reproduction.papers import papers
 from idiolect.reproduction.scenarios import find_scenario, refuse_missing_data
@@ -69,6 +70,10 @@ def settings_of(
             raise unknown_setting(key)
         chosen[key] = literal_or_text(value)
     given = dataclasses.asdict(scene) | flags
+    if (file := given.pop("model_file", None)) is not None:
+        if given["model"] is not None or "model" in chosen:
+            raise UserError("--model-file and --model both name a network; give one of them")
+        given["model"] = load_model_file(file)
     chosen |= {name: value for name, value in given.items() if value is not None}
     if own_data and "dataset" in chosen:
         raise UserError("--data and --dataset both say what to train on; give one of them")

@@ -68,6 +68,7 @@ def sweep_command(
     names = names_in(trials.methods_)
     if files.save_config is not None:
         top = {**asdict(choice), "methods": names or None, **asdict(seeds)}
+        top["model_file"] = scene.model_file
         settings = settings_alone(chosen) if base else all_settings(Experiment(), chosen)
         axes = {"vary": trials.vary, "preset_grid": trials.preset_grid, "random": trials.random}
         save_config(files.save_config, "sweep", top, settings, execution, own, axes)

@@ -14,6 +14,7 @@ from idiolect.experiments.progress_watcher import Silent, Watcher, progress_on_s
 from idiolect.experiments.spec import Experiment, unknown_setting
 from idiolect.experiments.tracking import TRACKERS
 from idiolect.federation import STORES
+from idiolect.models import name_of_model
 from idiolect.option_parsing import is_of_kind
 
 __all__ = ["Execution", "split_keywords"]
@@ -112,6 +113,8 @@ def split_keywords(
     if quiet:
         keywords["watcher"] = Silent()
     settings = {key: value for key, value in keywords.items() if key not in FIELDS}
+    if "model" in settings:
+        settings["model"] = name_of_model(settings["model"])
     known = {field.name for field in dataclasses.fields(Experiment)}
     for key in settings:
         if key not in known:

@@ -16,6 +16,7 @@ from idiolect.core.schedule import resolved_local_schedule
 from idiolect.errors import UserError
 from idiolect.experiments.schedules import resolved_schedule
 from idiolect.experiments.spec import NEUTRAL, Experiment
+from idiolect.option_parsing import parse_call
 from idiolect.records import run_name, spec_hash
 
 __all__ = ["architecture", "hash_of", "identity", "name_of"]
@@ -62,7 +63,9 @@ def identity(experiment: Experiment) -> dict[str, Any]:
 def architecture(experiment: Experiment) -> str:
     """Returns a digest of the network; empty where it cannot be built, which is refused when the run is prepared."""
     try:
-        return models.architecture(experiment.model, *data.sizes(experiment.dataset))
+        own = data.is_registered(experiment.dataset)
+        named = data.load(parse_call(experiment.dataset)[0]).inputs if own else ()
+        return models.architecture(experiment.model, *data.sizes(experiment.dataset), named)
     except UserError:
         return ""
 

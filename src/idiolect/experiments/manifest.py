@@ -15,6 +15,7 @@ from idiolect.experiments.identity import architecture, hash_of
 from idiolect.experiments.setting import Setting
 from idiolect.experiments.spec import Experiment
 from idiolect.methods import label, resolved
+from idiolect.models import file_of_model
 
 __all__ = ["describe_run", "notes_of", "versions"]
 
@@ -37,6 +38,7 @@ def describe_run(setting: Setting, engine_choice: EngineChoice) -> dict[str, Any
         "dataset": experiment.dataset,
         "partition": experiment.partition,
         "model": experiment.model,
+        **({"model_file": of_file._asdict()} if (of_file := file_of_model(experiment.model)) else {}),
         "architecture": architecture(experiment),
         "parameters": setting.n_parameters,
         "task": setting.inputs.task,

@@ -50,7 +50,8 @@ def rebuilt_setting(
     """
     experiment = experiment_of(spec, name)
     _refuse_unloaded(experiment, name)
-    if architecture and architecture != models.architecture(experiment.model, inputs.shape, inputs.n_classes):
+    sizes = inputs.shape, inputs.n_classes, inputs.named
+    if architecture and architecture != models.architecture(experiment.model, *sizes):
         raise UserError(
             f"{name} was trained with another network of the name {experiment.model} than the one that is loaded; load "
             "the code that the run was made with"

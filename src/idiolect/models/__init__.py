@@ -16,6 +16,7 @@ from idiolect.models.initialise import SCHEMES, initialise
 from idiolect.models.lstm import LSTM
 from idiolect.models.masked_batchnorm import MaskedBatchNorm, batch_statistics
 from idiolect.models.model_check import check_model
+from idiolect.models.model_file import file_of_model, load_model_file
 from idiolect.models.net import Net
 from idiolect.models.registered_models import is_registered, name_of_model, register_model
 from idiolect.models.sharing_unit import Unit
@@ -37,9 +38,11 @@ __all__ = [
     "check_model",
     "crop_and_flip",
     "describe",
+    "file_of_model",
     "from_module",
     "initialise",
     "is_registered",
+    "load_model_file",
     "name_of_model",
     "names",
     "options",

@@ -17,7 +17,7 @@ from idiolect.errors import UserError
 from idiolect.models.batch_context import BatchContext
 from idiolect.models.from_module import OwnUnit
 from idiolect.models.masked_batchnorm import MaskedBatchNorm
-from idiolect.models.net import Net
+from idiolect.models.net import Net, Outputs
 
 __all__ = ["check_model", "find_head", "materialise", "observe"]
 
@@ -69,28 +69,33 @@ def _first_that_runs(module: nn.Module, input_shape: tuple[int, ...]) -> Any:
 
 
 def observe(net: Net, input_shape: tuple[int, ...]) -> None:
-    """Runs a user's net once in training and notes what shows; a net that fails is left to the check."""
-    units = BatchContext.plain(ROWS, net.n_units, train=True)
+    """Runs a user's net in training and in eval mode and notes what shows; a net that fails is left to the check."""
     for tokens in _readings(net):
-        tensors = _tensors(net)
+        x, tensors = _rows(net, input_shape, tokens), _tensors(net)
         before = dict(tensors)
-        with torch.random.fork_rng(devices=[]):
-            noise = torch.get_rng_state()
-            try:
-                with torch.no_grad():
-                    found = functional_call(net, tensors, (_rows(net, input_shape, tokens), units))
-                wide, deep = int(found.features.shape[1]), int(found.logits.shape[1])
-            except Exception:
-                continue
-            draws = not torch.equal(torch.get_rng_state(), noise)
+        try:
+            found, draws = _watched(net, tensors, x, train=True)
+            draws_always = _watched(net, _tensors(net), x, train=False)[1]
+            n_features, n_outputs = int(found.features.shape[1]), int(found.logits.shape[1])
+        except Exception:
+            continue
         net.observe(
             takes_tokens=tokens,
-            n_features=wide if net.has_head else 0,
-            n_outputs=deep,
+            n_features=n_features if net.has_head else 0,
+            n_outputs=n_outputs,
             own_buffers=_moved(net, before, tensors),
-            draws_noise=draws,
+            draws_noise=(draws_always, draws),
         )
         return
+
+
+def _watched(net: Net, tensors: dict[str, Tensor], x: Tensor, train: bool) -> tuple[Outputs, bool]:
+    """Returns the outputs, and whether random numbers were drawn; torch's global random state is not changed."""
+    context = BatchContext.plain(ROWS, net.n_units, train=train)
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        noise = torch.get_rng_state()
+        found: Outputs = functional_call(net, tensors, (x, context))
+        return found, not torch.equal(torch.get_rng_state(), noise)
 
 
 def _moved(net: Net, before: dict[str, Tensor], after: dict[str, Tensor]) -> frozenset[str]:
@@ -116,7 +121,7 @@ def check_model(net: Net, input_shape: tuple[int, ...], outputs: int) -> str:
     x = _rows(net, input_shape, net.takes_tokens)
     tensors = _tensors(net)
     logits = _tried(net, tensors, x, input_shape, outputs)
-    if net.observed.draws_noise:
+    if any(net.observed.draws_noise):
         return "it draws random numbers of its own"
     if net.observed.own_buffers:
         return f"its buffer {min(net.observed.own_buffers)} is written in place"

@@ -43,7 +43,8 @@ class Observed(NamedTuple):
         n_features, n_outputs: d and K; None reads them off the weights of the head.
         takes_tokens: whether x is tokens; None for a net with an embedding.
         own_buffers: names of buffers that the forward pass moves, other than running statistics.
-        draws_noise: whether the forward pass draws random numbers, which are then seeded by the keys of the batch.
+        draws_noise: whether the forward pass draws random numbers, in eval and in training mode; they are then seeded
+            by the keys of the batch.
         row_shape: the shape that rows are given, where it differs from that of the data.
     """
 
@@ -52,7 +53,7 @@ class Observed(NamedTuple):
     n_outputs: int | None = None
     takes_tokens: bool | None = None
     own_buffers: frozenset[str] = frozenset()
-    draws_noise: bool = False
+    draws_noise: tuple[bool, bool] = (False, False)
     row_shape: tuple[int, ...] | None = None
 
 
@@ -94,7 +95,7 @@ class Net(nn.Module):
     def forward(self, x: Tensor, context: BatchContext) -> Outputs:
         entered: list[Tensor] = []
         self._entered = entered
-        noisy = self._observed.draws_noise and any(context.train)
+        noisy = self._observed.draws_noise[any(context.train)]
         try:
             with seeded_by(context.key) if noisy else nullcontext():
                 if self.has_head:

@@ -19,6 +19,9 @@ __all__ = ["ClientCheck", "DataCheck", "check_data"]
 
 MOST_COLUMNS = 1000  # wider rows are not searched column by column
 FEWEST_ROWS = 10  # fewer rows say nothing about a column
+SAMPLED_ROWS = (
+    500  # of one client or two, and as many of all, that tell whether a column is worth a look at all rows
+)
 SAMPLED_PAIRS = 100  # of rows that follow each other
 SHORTEST_WINDOW = 8
 
@@ -236,36 +239,49 @@ def _suspect_column(name: str, values: Array, dataset: Dataset, owner: Array, cl
     """Finds a column that numbers the rows, names the client, or gives the label away."""
     if len(values) < FEWEST_ROWS or np.isnan(values).any():
         return []
-    different, place = np.unique(values, return_inverse=True)
-    whole = bool((different == np.round(different)).all())
-    if whole and len(different) == len(values) and different[-1] - different[0] == len(values) - 1:
+    neighbours, spread = np.arange(len(values))[:SAMPLED_ROWS], np.linspace(0, len(values) - 1, SAMPLED_ROWS)
+    some = np.unique(np.concatenate([neighbours, spread.astype(int)]))
+    if not any(_gives_away(values[some], dataset, owner[some], some)):
+        return []  # what holds for all rows holds for some of them
+    numbers_rows, names_client, gives_label = _gives_away(values, dataset, owner, np.arange(len(values)))
+    if numbers_rows and values.max() - values.min() == len(values) - 1:
         return [f"{name!r} has another whole number in every row, as a row number has; remove it"]
-    if clients > 1 and len(different) == clients and len(np.unique(place * clients + owner)) == clients:
+    if names_client and clients > 1:
         return [
-            f"{name!r} has one value in each client and another in every client, so that it names the client; remove it"
+            f"{name!r} has one value in each client and another in every client, so that it names the client; remove "
+            "it"
         ]
-    if _determines_label(values, place, len(different), dataset):
+    if gives_label:
         return [f"{name!r} alone determines the label; remove it if it is not known before the label is"]
     return []
 
 
-def _determines_label(values: Array, place: Array, different: int, dataset: Dataset) -> bool:
+def _gives_away(values: Array, dataset: Dataset, owner: Array, rows: Array) -> tuple[bool, bool, bool]:
+    """Returns whether a column has a whole number for each row, one value for each client, or one label a value."""
+    different, place = np.unique(values, return_inverse=True)
+    owners = len(np.unique(owner))
+    pairs = len(np.unique(place * (int(owner.max()) + 1) + owner))
+    is_whole = bool((different == np.round(different)).all())
+    return (
+        is_whole and len(different) == len(values),
+        len(different) == owners == pairs,
+        _determines_label(values, place, len(different), dataset, dataset.train_y[rows]),
+    )
+
+
+def _determines_label(values: Array, place: Array, different: int, dataset: Dataset, y: Array) -> bool:
     """Returns whether each value, or each range of values, of a column has one label; linearly for target numbers."""
-    y = dataset.train_y
     if dataset.task == "regression":
         deviations = [float(np.std(values)), *np.std(y, axis=0).tolist()]
-        correlated = (
-            np.corrcoef(np.column_stack([values, y]), rowvar=False)[0, 1:] if min(deviations) > 0 else [0.0]
-        )
+        table = np.column_stack([values, y])
+        correlated = np.corrcoef(table, rowvar=False)[0, 1:] if min(deviations) > 0 else [0.0]
         return bool(np.abs(correlated).max() > 0.99999)
     if not dataset.has_classes:
         return False
-    classes = len(np.unique(y))
-    pairs = len(np.unique(place * dataset.n_classes + y))
-    if different * 4 <= len(values) and pairs == different:
-        return True
-    ordered = y[np.argsort(values, kind="stable")]
-    return pairs == different and int((np.diff(ordered) != 0).sum()) == classes - 1
+    if len(np.unique(place * dataset.n_classes + y)) > different:
+        return False
+    changes = int((np.diff(y[np.argsort(values, kind="stable")]) != 0).sum())
+    return different * 4 <= len(values) or changes == len(np.unique(y)) - 1
 
 
 def _remarks(dataset: Dataset, clients: Sequence[ClientCheck]) -> list[str]:

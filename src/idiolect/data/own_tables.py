@@ -302,19 +302,28 @@ def _plain(column: Any, names: bool = False) -> Array:
         return np.asarray(column.to_numpy(np.float64, na_value=np.nan) if missing else column)
     if kinds.is_datetime64_any_dtype(column.dtype):
         return np.asarray(column.dt.tz_localize(None) if column.dt.tz is None else column.dt.tz_convert(None))
-    objects: Array = column.astype(object).to_numpy(object, copy=True)
-    if any(isinstance(value, list | tuple | np.ndarray | Mapping | bytes) for value in objects[:100]):
-        return objects
-    objects[pd.isna(objects)] = None
-    words = np.array([value.strip() if isinstance(value, str) else value for value in objects], object)
-    words[np.isin(words.astype(str), MISSING)] = None
+    if any(isinstance(value, list | tuple | np.ndarray | Mapping | bytes) for value in column.iloc[:100]):
+        return np.asarray(column, object)
+    codes, different = pd.factorize(column.astype(object))
+    words = [value.strip() if isinstance(value, str) else value for value in different]
+    known = [None if isinstance(word, str) and word in MISSING else word for word in words]
     if names:
-        return words
+        return _taken([*known, None], codes)
     try:
-        numbers = pd.to_numeric(pd.Series(words, dtype=object))
-        return np.asarray(numbers, np.float64 if numbers.isna().any() else None)
+        numbers = np.asarray(pd.to_numeric(pd.Series([*known, None], dtype=object)))[np.asarray(codes)]
+        return numbers if np.isnan(numbers).any() else _whole_if_all(numbers)
     except (ValueError, TypeError):
-        return np.array([None if value is None else str(value) for value in words], object)
+        return _taken([*(None if word is None else str(word) for word in known), None], codes)
+
+
+def _taken(words: Sequence[Any], codes: Array) -> Array:
+    """Returns the word of each code; code -1 is the last word."""
+    found: Array = np.array(words, object)[np.asarray(codes)]
+    return found
+
+
+def _whole_if_all(numbers: Array) -> Array:
+    return numbers.astype(np.int64) if (numbers == np.round(numbers)).all() else numbers
 
 
 def _values(frame: Any, column: str | None, names: bool = True) -> Array | None:
@@ -335,7 +344,7 @@ def _encoding(column: str, values: Array, where: str) -> dict[str, Any]:
             "order the "
             f"rows by it with split_by=time:{column}"
         )
-    words = sorted({value for value in values if value is not None})
+    words = sorted(word for word in pd.unique(values) if word is not None)
     if len(words) > MOST_WORDS:
         raise UserError(
             f"{where}: column {column!r} holds {len(words)} different words, such as {words[0]!r}, too many to be "
@@ -386,13 +395,14 @@ def _refuse_words(values: Array, column: str, place: Place) -> None:
 
 def _categories(values: Array, one: Mapping[str, Any], place: Place) -> Array:
     """Returns a column of 0 and 1 for each word; NaN in all of them where the word is missing."""
-    words = [None if pd.isna(value) else str(value) for value in values]
+    codes, different = pd.factorize(values)
+    words = [str(value) for value in different]
     index = {word: k for k, word in enumerate(one["values"])}
-    found = np.array([-1 if word is None else index.get(word, -2) for word in words])
+    found = np.array([*(index.get(word, -2) for word in words), -1])[codes]
     if (found == -2).any():
         row = int((found == -2).argmax())
         raise UserError(
-            f"{place(row)}: column {one['name']!r} holds {words[row]!r}, which is none of "
+            f"{place(row)}: column {one['name']!r} holds {words[codes[row]]!r}, which is none of "
             f"{', '.join(one['values'])}; correct it"
         )
     encoded: Array = (found[:, None] == np.arange(len(one["values"]))).astype(np.float32)

@@ -6,7 +6,7 @@ import pytest
 
 from idiolect.core import Batch, Model, Predictor, Result, Tree
 from idiolect.engines.device_data import in_order
-from idiolect.testing.contracts import trained_result
+from idiolect.testing.trial import trained_result
 
 from .midway import Midway, answers, midway
 from .sameness import assert_exact

@@ -10,8 +10,9 @@ from typing import NamedTuple
 from idiolect.core import Method, Part
 from idiolect.data import Dataset
 from idiolect.errors import UserError, refuse_unknown_choice
-from idiolect.testing.contracts import CONTRACTS, Contract, NotTried, Trial
+from idiolect.testing.contracts import CONTRACTS, Contract, NotTried
 from idiolect.testing.tiny_federation import TARGETS, as_method, tiny_dataset, tiny_setting
+from idiolect.testing.trial import Trial
 from idiolect.testing.watched_hooks import global_random_state_kept
 
 __all__ = ["MODELS", "Conformance", "ConformanceError", "Finding", "check_method"]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,98 +14,20 @@ import cloudpickle
 import torch
 from torch import Tensor
 
-from idiolect.core import UPLOAD, Method, Result, ServerState, Structure, broadcast, server_round
-from idiolect.core.trees import stack, tree_map
+from idiolect.core import Method, Result, ServerState, Structure, broadcast, server_round
+from idiolect.core.trees import stack
 from idiolect.engines import CohortEngine, LoopEngine, serve, server_logits
-from idiolect.engines.client_packing import SINGLE
-from idiolect.engines.evaluation import group_context
-from idiolect.engines.stages import run_round
 from idiolect.experiments import Execution
 from idiolect.experiments.private_state_placement import open_private_state, place_private_state
-from idiolect.experiments.setting import Setting
 from idiolect.experiments.simulated_clients import Simulation
 from idiolect.federation import ByClient
 from idiolect.records import load_checkpoint, save_checkpoint
-from idiolect.testing.midway import Midway
-from idiolect.testing.recorder import Passed, Recorder
-from idiolect.testing.sameness import FLOAT64, differences, leaves, privates, states
-from idiolect.testing.watched_hooks import Watch, named_hooks, watched
+from idiolect.testing.recorder import Passed
+from idiolect.testing.sameness import FLOAT64, differences, leaves, states
+from idiolect.testing.trial import Trial, trained_result
+from idiolect.testing.watched_hooks import Watch, named_hooks
 
-__all__ = [
-    "CONTRACTS",
-    "Contract",
-    "NotTried",
-    "Trial",
-    "leaked_tensors",
-    "private_names",
-    "refuse_changed_idle_clients",
-    "refuse_leaks",
-    "refuse_unscored_headline",
-    "trained_result",
-]
-
-
-@dataclass(frozen=True)
-class Trial:
-    """A method on one tiny federation; what several contracts look at is computed once.
-
-    Args:
-        pickled: the method before anything ran, from which copies without a memory are made; None if that fails.
-    """
-
-    setting: Setting
-    pickled: bytes | None
-
-    @classmethod
-    def of(cls, setting: Setting) -> Trial:
-        try:
-            return cls(setting, cloudpickle.dumps(setting.method))
-        except Exception:  # whatever an object of a stranger raises
-            return cls(setting, None)
-
-    def fresh(self) -> Setting:
-        """Returns the setting with a copy of the method that has never run, as another process would get it."""
-        method = self.setting.method if self.pickled is None else cloudpickle.loads(self.pickled)
-        return replace(self.setting, method=method)
-
-    @cached_property
-    def watch(self) -> Watch:
-        """Two rounds and the end of a run on hooks that are watched; an error of a hook ends it."""
-        watch = Watch()
-        setting = self.fresh()
-        setting = replace(setting, method=watched(setting.method, watch))
-        try:
-            _watched_rounds(setting, watch)
-        except Exception as error:
-            watch.error = error
-        return watch
-
-    @cached_property
-    def run(self) -> FinishedRun:
-        return _finished_run(self.fresh())
-
-    @cached_property
-    def answers(self) -> dict[str, dict[int, Any]]:
-        """What the engine ``loop`` makes of the run before its last round."""
-        return self.run.midway.ask(LoopEngine(self.setting.work))
-
-
-class FinishedRun(NamedTuple):
-    """A run from its first round to its end on the engine ``loop``.
-
-    Args:
-        rounds: what passed through the engine.
-        kept: all private state before the first round and after each.
-        midway: the run before its last round; ``server`` and ``state`` are the server's state and all that a
-            checkpoint holds then.
-    """
-
-    simulation: Simulation
-    rounds: list[Passed]
-    kept: list[dict[int, Any]]
-    midway: Midway
-    server: ServerState
-    state: dict[str, Any]
+__all__ = ["CONTRACTS", "Contract", "NotTried"]
 
 
 class Contract(NamedTuple):
@@ -125,48 +46,6 @@ class Contract(NamedTuple):
 
 class NotTried(Exception):
     """A contract cannot be looked at, because of what another contract tells."""
-
-
-def _watched_rounds(setting: Setting, watch: Watch) -> None:
-    """Makes two rounds and the end of a run, client by client, without a store."""
-    method, work, engine = setting.method, setting.work, LoopEngine(setting.work)
-    server = setting.first_server()
-    everyone: dict[int, Any] = {c: setting.first_private(c) for c in range(setting.federation.population)}
-    for round in (0, 1):
-        program = setting.program(round)
-        plan = method.plan(program.scene, program.clock)
-        cohort = {client: everyone[client] for client in setting.cohort(round)}
-        inputs = Midway(setting, broadcast(method, server), cohort, round)
-        before = inputs.inputs()
-        outcomes = engine.round(program, inputs.sent, cohort, True)
-        changed = next(differences(inputs.inputs(), before, None), None)
-        if changed is not None and not watch.of("writes"):
-            watch.add("writes", f"round {round} of the method", f"changes what clients were given: {changed}")
-        messages = stack([outcome.messages for outcome in outcomes])
-        server = server_round(method, server, messages, program.clock)
-        server = serve(program, work, server, messages) if plan.server else server
-        everyone |= dict(zip(cohort, (outcome.private for outcome in outcomes), strict=True))
-        for phase in ("merged", "end") if round == 1 else ("merged",):
-            if getattr(plan, phase):
-                settled = engine.settle(program, phase, broadcast(method, server), everyone)
-                everyone = dict(zip(everyone, settled, strict=True))
-    engine.evaluate(setting.program(2), broadcast(method, server), everyone, "valid")
-
-
-def _finished_run(setting: Setting) -> FinishedRun:
-    recorder = Recorder(LoopEngine(setting.work))
-    simulation = Simulation.start(setting, recorder)
-    kept = [privates(simulation)]
-    last = setting.experiment.rounds - 1
-    for round in range(setting.experiment.rounds):
-        if round == last:
-            midway = Midway(setting, broadcast(setting.method, simulation.server), kept[-1], round)
-            server, state = simulation.server, tree_map(torch.clone, simulation.state())
-        simulation.advance()
-        kept.append(privates(simulation))
-    simulation.finish()
-    rounds = recorder.rounds[: last + 1]  # after them newcomers join
-    return FinishedRun(simulation, rounds, kept, midway, server, state)
 
 
 def _hooks_write_nothing(trial: Trial) -> None:
@@ -190,16 +69,16 @@ def _whole_run_works(trial: Trial) -> None:
     trial.run  # noqa: B018 - makes the run
 
 
-def private_names(method: Method, structure: Structure) -> frozenset[str]:
+def _private_names(method: Method, structure: Structure) -> frozenset[str]:
     """Returns the parameters and statistics that never leave a client."""
     return frozenset(name for name in structure.unit_of if method.is_private(name, structure))
 
 
 def _nothing_private_leaves(trial: Trial) -> None:
     method, structure = trial.setting.method, trial.setting.task.structure
-    kept = private_names(method, structure)
+    kept = _private_names(method, structure)
     for passed in trial.run.rounds:
-        refuse_leaks(passed, kept)
+        _refuse_leaks(passed, kept)
     for tree in (trial.run.simulation.server, *(passed.sent for passed in trial.run.rounds)):
         if held := {name for path in leaves(tree) for name in path} & kept:
             raise AssertionError(f"the server holds {sorted(held)[0]}, which the method declares private")
@@ -208,25 +87,15 @@ def _nothing_private_leaves(trial: Trial) -> None:
         trained = trained_result(at, client)
         own = {name: leaf for name, leaf in _tensors_of(trained).items() if name in kept}
         messages = trial.answers["round"][client].messages
-        for where, name in leaked_tensors(messages, {(name,): leaf for name, leaf in own.items()}, at.sent):
+        for where, name in _leaked_tensors(messages, {(name,): leaf for name, leaf in own.items()}, at.sent):
             raise AssertionError(f"client {client}: the message {where} holds the private tensor {name}")
-
-
-def trained_result(at: Midway, client: int) -> Result:
-    """Returns what the client's local work leaves behind at the upload mark."""
-    work, program = at.setting.work, replace(at.program, differentiate=SINGLE.differentiate)
-    context = group_context(work, SINGLE, at.sent, {client: at.privates[client]})
-    context, _ = run_round(
-        program, SINGLE, context, lambda stage: SINGLE.feed(work, program, stage, [client])
-    )
-    return context.results[UPLOAD]
 
 
 def _tensors_of(result: Result) -> dict[str, Tensor]:
     return {**result.params["model"], **result.buffers["model"]}
 
 
-def refuse_leaks(passed: Passed, kept: frozenset[str]) -> None:
+def _refuse_leaks(passed: Passed, kept: frozenset[str]) -> None:
     """Raises if a message of a round has a tensor of a private name, or holds what a slot held before the round."""
     for client, outcome in passed.outcomes.items():
         for part, (value, _) in outcome.messages.items():
@@ -235,13 +104,13 @@ def refuse_leaks(passed: Passed, kept: frozenset[str]) -> None:
                     f"client {client}: the message of {part} holds {sorted(named)[0]}, which is private"
                 )
         slots = leaves(passed.privates[client]["slots"])
-        for where, name in leaked_tensors(outcome.messages, slots, passed.sent):
+        for where, name in _leaked_tensors(outcome.messages, slots, passed.sent):
             raise AssertionError(
                 f"client {client}: the message {where} holds the contents of the slot {name}"
             )
 
 
-def leaked_tensors(
+def _leaked_tensors(
     messages: Mapping[str, tuple[Any, Tensor]], own: Mapping[tuple[str, ...], Tensor], sent: Any
 ) -> Iterator[tuple[str, str]]:
     """Yields the tensors of a client's messages that hold a tensor of its own, whole or as a part of them.
@@ -364,7 +233,7 @@ def _idle_clients_are_served(trial: Trial) -> None:
     run, setting = trial.run, trial.setting
     cohorts = [set(passed.outcomes) for passed in run.rounds]
     for round, cohort in enumerate(cohorts):
-        refuse_changed_idle_clients(setting.method, cohort, *run.kept[round : round + 2])
+        _refuse_changed_idle_clients(setting.method, cohort, *run.kept[round : round + 2])
     idle = set(run.kept[-1]) - set(chain(*cohorts))
     assert idle, "the tiny federation has a client that is never selected"
     sent = broadcast(setting.method, run.simulation.server)
@@ -374,7 +243,7 @@ def _idle_clients_are_served(trial: Trial) -> None:
         _refuse_not_finite(logits, f"client {client}, which was never selected")
 
 
-def refuse_changed_idle_clients(
+def _refuse_changed_idle_clients(
     method: Method, cohort: set[int], before: Mapping[int, Any], after: Mapping[int, Any]
 ) -> None:
     """Raises if the private state of a client outside the cohort changes; all write slots of parts that ``score``."""
@@ -398,7 +267,7 @@ def _refuse_not_finite(logits: Mapping[str, Tensor], whose: str) -> None:
 
 def _predictors_evaluate(trial: Trial) -> None:
     run, setting, n_classes = trial.run, trial.setting, trial.setting.federation.n_classes
-    refuse_unscored_headline(run.simulation)
+    _refuse_unscored_headline(run.simulation)
     for client, logits in trial.answers["valid"].items():
         rows = len(setting.federation.clients[client].valid)
         _refuse_not_finite(logits, f"client {client}")
@@ -414,7 +283,7 @@ def _predictors_evaluate(trial: Trial) -> None:
         _refuse_not_finite({"global": server_logits(program, server, x)}, "the server")
 
 
-def refuse_unscored_headline(run: Simulation) -> None:
+def _refuse_unscored_headline(run: Simulation) -> None:
     """Raises unless the method's headline is scored on every client after the last round, newcomers included."""
     setting = run.setting
     last = [row for row in run.rows.table().to_pylist() if row["round"] == setting.experiment.rounds]

@@ -1,0 +1,140 @@
+"""A trial of a method: the runs that the contracts look at, on one tiny federation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import cloudpickle
+import torch
+
+from idiolect.core import UPLOAD, Result, ServerState, broadcast, server_round
+from idiolect.core.trees import stack, tree_map
+from idiolect.engines import LoopEngine, serve
+from idiolect.engines.client_packing import SINGLE
+from idiolect.engines.evaluation import group_context
+from idiolect.engines.stages import run_round
+from idiolect.experiments.setting import Setting
+from idiolect.experiments.simulated_clients import Simulation
+from idiolect.testing.midway import Midway
+from idiolect.testing.recorder import Passed, Recorder
+from idiolect.testing.sameness import differences, privates
+from idiolect.testing.watched_hooks import Watch, watched
+
+__all__ = ["FinishedRun", "Trial", "trained_result"]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A method on one tiny federation; what several contracts look at is computed once.
+
+    Args:
+        pickled: the method before anything ran, from which copies without a memory are made; None if that fails.
+    """
+
+    setting: Setting
+    pickled: bytes | None
+
+    @classmethod
+    def of(cls, setting: Setting) -> Trial:
+        try:
+            return cls(setting, cloudpickle.dumps(setting.method))
+        except Exception:  # whatever an object of a stranger raises
+            return cls(setting, None)
+
+    def fresh(self) -> Setting:
+        """Returns the setting with a copy of the method that has never run, as another process would get it."""
+        method = self.setting.method if self.pickled is None else cloudpickle.loads(self.pickled)
+        return replace(self.setting, method=method)
+
+    @cached_property
+    def watch(self) -> Watch:
+        """Two rounds and the end of a run on hooks that are watched; an error of a hook ends it."""
+        watch = Watch()
+        setting = self.fresh()
+        setting = replace(setting, method=watched(setting.method, watch))
+        try:
+            _watched_rounds(setting, watch)
+        except Exception as error:
+            watch.error = error
+        return watch
+
+    @cached_property
+    def run(self) -> FinishedRun:
+        return _finished_run(self.fresh())
+
+    @cached_property
+    def answers(self) -> dict[str, dict[int, Any]]:
+        """What the engine ``loop`` makes of the run before its last round."""
+        return self.run.midway.ask(LoopEngine(self.setting.work))
+
+
+class FinishedRun(NamedTuple):
+    """A run from its first round to its end on the engine ``loop``.
+
+    Args:
+        rounds: what passed through the engine.
+        kept: all private state before the first round and after each.
+        midway: the run before its last round; ``server`` and ``state`` are the server's state and all that a
+            checkpoint holds then.
+    """
+
+    simulation: Simulation
+    rounds: list[Passed]
+    kept: list[dict[int, Any]]
+    midway: Midway
+    server: ServerState
+    state: dict[str, Any]
+
+
+def _watched_rounds(setting: Setting, watch: Watch) -> None:
+    """Makes two rounds and the end of a run, client by client, without a store."""
+    method, work, engine = setting.method, setting.work, LoopEngine(setting.work)
+    server = setting.first_server()
+    everyone: dict[int, Any] = {c: setting.first_private(c) for c in range(setting.federation.population)}
+    for round in (0, 1):
+        program = setting.program(round)
+        plan = method.plan(program.scene, program.clock)
+        cohort = {client: everyone[client] for client in setting.cohort(round)}
+        inputs = Midway(setting, broadcast(method, server), cohort, round)
+        before = inputs.inputs()
+        outcomes = engine.round(program, inputs.sent, cohort, True)
+        changed = next(differences(inputs.inputs(), before, None), None)
+        if changed is not None and not watch.of("writes"):
+            watch.add("writes", f"round {round} of the method", f"changes what clients were given: {changed}")
+        messages = stack([outcome.messages for outcome in outcomes])
+        server = server_round(method, server, messages, program.clock)
+        server = serve(program, work, server, messages) if plan.server else server
+        everyone |= dict(zip(cohort, (outcome.private for outcome in outcomes), strict=True))
+        for phase in ("merged", "end") if round == 1 else ("merged",):
+            if getattr(plan, phase):
+                settled = engine.settle(program, phase, broadcast(method, server), everyone)
+                everyone = dict(zip(everyone, settled, strict=True))
+    engine.evaluate(setting.program(2), broadcast(method, server), everyone, "valid")
+
+
+def _finished_run(setting: Setting) -> FinishedRun:
+    recorder = Recorder(LoopEngine(setting.work))
+    simulation = Simulation.start(setting, recorder)
+    kept = [privates(simulation)]
+    last = setting.experiment.rounds - 1
+    for round in range(setting.experiment.rounds):
+        if round == last:
+            midway = Midway(setting, broadcast(setting.method, simulation.server), kept[-1], round)
+            server, state = simulation.server, tree_map(torch.clone, simulation.state())
+        simulation.advance()
+        kept.append(privates(simulation))
+    simulation.finish()
+    rounds = recorder.rounds[: last + 1]  # after them newcomers join
+    return FinishedRun(simulation, rounds, kept, midway, server, state)
+
+
+def trained_result(at: Midway, client: int) -> Result:
+    """Returns what the client's local work leaves behind at the upload mark."""
+    work, program = at.setting.work, replace(at.program, differentiate=SINGLE.differentiate)
+    context = group_context(work, SINGLE, at.sent, {client: at.privates[client]})
+    context, _ = run_round(
+        program, SINGLE, context, lambda stage: SINGLE.feed(work, program, stage, [client])
+    )
+    return context.results[UPLOAD]

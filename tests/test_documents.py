@@ -7,7 +7,11 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-EXAMPLES = {"mine.py", "nets.py", "_tracker.py"}  # files of the reader's own, and the end of `<name>_tracker.py`
+EXAMPLES = {
+    "mine.py",
+    "nets.py",
+    "_tracker.py",
+}  # files of the reader's own, and the end of `<name>_tracker.py`
 FENCE = re.compile(r"^( *)```.*?^\1```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 CODE = re.compile(r"`([^`\n]+)`")

@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from idiolect.experiments.own_data import register_dataset
     from idiolect.experiments.run import run
     from idiolect.experiments.sweep import sweep
-    from idiolect.methods import method, register
+    from idiolect.methods import method, register, register_part
     from idiolect.models import from_module, register_model
+    from idiolect.own_code import load_code
+    from idiolect.partition import register_partition
     from idiolect.reproduction import scenario
     from idiolect.reproduction.reproduce import reproduce
 
@@ -41,6 +43,7 @@ __all__ = [
     "chain",
     "compare",
     "from_module",
+    "load_code",
     "load_model",
     "method",
     "open",
@@ -48,6 +51,8 @@ __all__ = [
     "register_dataset",
     "register_metric",
     "register_model",
+    "register_part",
+    "register_partition",
     "reproduce",
     "run",
     "scenario",
@@ -57,7 +62,9 @@ __all__ = [
 _HOMES = {
     "chain": "idiolect.core",
     "register_metric": "idiolect.evaluation",
-    **dict.fromkeys(("method", "register"), "idiolect.methods"),
+    "load_code": "idiolect.own_code",
+    "register_partition": "idiolect.partition",
+    **dict.fromkeys(("method", "register", "register_part"), "idiolect.methods"),
     **dict.fromkeys(("from_module", "register_model"), "idiolect.models"),
     **dict.fromkeys(
         (

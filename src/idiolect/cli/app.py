@@ -2,13 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
 import typer
+from typer.core import TyperCommand, TyperOption
 
-__all__ = ["app"]
+from idiolect.own_code import load_code
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+__all__ = ["CODE_HELP", "WithCode", "app"]
+
+CODE_HELP = (
+    "Code of your own that registers methods, parts, models, partitions or metrics: a file or package.module; "
+    "may be repeated."
+)
+
+
+class WithCode(TyperCommand):
+    """A command that takes --code and loads it before it reads its other options."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        code = TyperOption(
+            param_decls=["--code"],
+            multiple=True,
+            metavar="FILE",
+            help=CODE_HELP,
+            expose_value=False,
+            is_eager=True,
+            callback=_load_all,
+        )
+        self.params.append(code)
+
+
+class Application(typer.Typer):
+    """An application whose commands take --code unless they are told otherwise."""
+
+    def command(self, *arguments: Any, **options: Any) -> Callable[..., Any]:
+        return super().command(*arguments, **{"cls": WithCode, **options})
+
+
+def _load_all(context: typer.Context, option: typer.CallbackParam, sources: Sequence[str]) -> None:
+    for source in sources:
+        load_code(source)
+
+
+app = Application(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
 
 @app.callback()
-def _idiolect() -> None:
+def _idiolect(code: Annotated[list[str] | None, typer.Option(metavar="FILE", help=CODE_HELP)] = None) -> None:
     """Personalised federated learning: one shared model, and one of each client's own."""
+    for source in code or []:
+        load_code(source)

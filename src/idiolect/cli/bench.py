@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from typer.core import TyperCommand
 
 from idiolect.bench import SIZES, BenchCell, BenchGrid, Report, bench, notes_of, rows_of_table, workloads
 from idiolect.bench.interleaved_measurement import Peer
@@ -85,7 +86,7 @@ def bench_command_with(peers_of: Callable[[BenchGrid, BenchCell], Sequence[Peer]
     return command
 
 
-bench_command = app.command("bench")(bench_command_with(lambda grid, cell: ()))
+bench_command = app.command("bench", cls=TyperCommand)(bench_command_with(lambda grid, cell: ()))
 
 
 def _print(report: Report, as_json: bool) -> None:

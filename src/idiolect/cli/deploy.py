@@ -31,6 +31,7 @@ from idiolect.errors import UserError
 from idiolect.experiments import Execution, Experiment, with_settings
 from idiolect.experiments.run import with_public_samples
 from idiolect.methods import method as read_method
+from idiolect.own_code import load_code
 
 __all__ = ["deploy_app"]
 
@@ -95,12 +96,11 @@ def init_command(
     options: SiteOptions,
 ) -> None:
     """Write a Flower app, a folder for the server and one for each site."""
-    from idiolect.deploy.code_digest import load_file  # noqa: PLC0415 - needs the extra
-    from idiolect.deploy.configuration import individual_uploads  # noqa: PLC0415
+    from idiolect.deploy.configuration import individual_uploads  # noqa: PLC0415 - needs the extra
     from idiolect.deploy.create_deployment import DeploymentOptions, create_deployment  # noqa: PLC0415
 
     if options.code is not None:
-        load_file(options.code)
+        load_code(options.code)
     chosen = settings_of(Changes(settings), scene, clients=sites)
     given = asdict(options)
     data_dir, given["with_data"] = given.pop("data_dir"), not given.pop("no_data")

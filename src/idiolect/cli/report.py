@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from typer.core import TyperCommand
 
 from idiolect.cli.app import app
 from idiolect.cli.options import Json
@@ -17,7 +18,7 @@ from idiolect.reports import gather, refuse_unknown_formats, write_page, write_r
 __all__ = ["report_command"]
 
 
-@app.command("report")
+@app.command("report", cls=TyperCommand)
 def report_command(
     runs: Annotated[list[Path], typer.Argument(help="Runs, or folders that hold runs.")],
     out: Annotated[Path, typer.Option("--out", help="Folder of the report.")] = Path("report"),

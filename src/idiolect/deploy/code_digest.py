@@ -6,14 +6,13 @@ A deployment can bring code of its own, which registers methods, parts or networ
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 from functools import cache
 from pathlib import Path
 
 import idiolect
-from idiolect.errors import UserError
+from idiolect.own_code import load_code
 
-__all__ = ["OWN_CODE", "code_digest", "load_file", "load_own_code"]
+__all__ = ["OWN_CODE", "code_digest", "load_own_code"]
 
 PACKAGES = (
     "core",
@@ -27,7 +26,6 @@ PACKAGES = (
     "parts",
 )
 OWN_CODE = "own.py"
-_LOADED: set[str] = set()  # digests of the files that this process has run
 
 
 def code_digest(folder: Path) -> str:
@@ -41,29 +39,7 @@ def code_digest(folder: Path) -> str:
 def load_own_code(folder: Path) -> None:
     """Runs the folder's own code, where it has any."""
     if (folder / OWN_CODE).exists():
-        load_file(folder / OWN_CODE)
-
-
-def load_file(path: Path) -> None:
-    """Runs a Python file that registers methods, parts or networks; the same text runs once in a process."""
-    if not path.is_file():
-        raise UserError(f"there is no file {path}")
-    _run(path.read_bytes(), path.resolve())
-
-
-def _run(content: bytes, path: Path) -> None:
-    key = hashlib.sha256(content).hexdigest()
-    if key in _LOADED:
-        return
-    spec = importlib.util.spec_from_file_location("idiolect_own", path)
-    assert spec is not None and spec.loader is not None
-    try:
-        spec.loader.exec_module(importlib.util.module_from_spec(spec))
-    except UserError:
-        raise
-    except Exception as error:
-        raise UserError(f"{path} cannot be run: {type(error).__name__} {error}") from error
-    _LOADED.add(key)
+        load_code(folder / OWN_CODE)
 
 
 @cache

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from idiolect.data import Dataset
-from idiolect.deploy.code_digest import OWN_CODE, load_file
+from idiolect.deploy.code_digest import OWN_CODE
 from idiolect.deploy.configuration import (
     Deployment,
     DeploymentPlan,
@@ -27,6 +27,7 @@ from idiolect.errors import UserError, refuse_outside
 from idiolect.experiments import Experiment, prepare
 from idiolect.experiments.setting import Setting, partition_of, pool_of, read_dataset
 from idiolect.federation.selection import newcomers_last
+from idiolect.own_code import load_code
 
 __all__ = ["DeploymentOptions", "add_site", "create_deployment", "replace_key"]
 
@@ -111,7 +112,7 @@ def _write(
     server = folder / "server"
     (server / "sites").mkdir(parents=True)
     if options.code is not None:
-        load_file(options.code)
+        load_code(options.code)
         shutil.copyfile(options.code, server / OWN_CODE)
     dataset = read_dataset(experiment.dataset, data_dir)
     setting = prepare(experiment, EngineChoice("loop", "cpu", "a deployment"), dataset=dataset)

@@ -15,6 +15,7 @@ from idiolect.errors import UserError, refuse_unknown_choice
 from idiolect.evaluation.calibration import expected_calibration_error, in_batches, maximum_calibration_error
 from idiolect.evaluation.predictions import Predictions
 from idiolect.evaluation.ranking import class_auroc, label_auroc
+from idiolect.own_code import load_plugins, source_digest
 
 __all__ = [
     "METRICS",
@@ -24,6 +25,7 @@ __all__ = [
     "cross_entropy",
     "macro_f1",
     "metrics_of",
+    "own_sources",
     "per_batch_metrics",
     "register_metric",
     "top_k",
@@ -194,6 +196,9 @@ def chosen_metrics(task: str, n_classes: int, extra: str = "") -> dict[str, Metr
     found = {name: known[name] for name in (*objective.metrics, *two)}
     for name in _names(extra):
         if name not in known:
+            load_plugins()
+            known = metrics_of(task)
+        if name not in known:
             raise _unknown_metric(name, task, known)
         found[name] = known[name]
     return found
@@ -249,6 +254,13 @@ def register_metric(
         if name in metrics_of(task):
             raise UserError(f"{name} is a metric of {task} already; choose another name")
     _KNOWN.append((name, Metric(function, higher_is_better, low, high, tuple(tasks), unit)))
+
+
+def own_sources(text: str) -> dict[str, str]:
+    """Returns, by name, a digest of the text of every registered metric that the setting ``metrics`` names."""
+    wanted = set(_names(text))
+    found = {name: source_digest(metric.function) for name, metric in _KNOWN if name in wanted}
+    return {name: digest for name, digest in found.items() if digest}
 
 
 METRICS = chosen_metrics("classification", n_classes=10)  # those of most runs

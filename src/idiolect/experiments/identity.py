@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
-from idiolect import data, methods, models, partition
+from idiolect import data, evaluation, methods, models, partition
 from idiolect.core.optimiser import resolved_optimiser
 from idiolect.core.schedule import resolved_local_schedule
 from idiolect.errors import UserError
@@ -51,13 +52,32 @@ def identity(experiment: Experiment) -> dict[str, Any]:
         if field.name not in NEUTRAL or value != NEUTRAL[field.name]:
             found[field.name] = float(value) if "float" in str(field.type) and value is not None else value
     del found["seed"]
-    return found | {
-        "method": methods.resolved(experiment.method),
-        "dataset": _or_text(data.resolved, experiment.dataset),
-        "partition": _or_text(partition.resolved, experiment.partition),
-        "model": _or_text(models.resolved, experiment.model),
-        "architecture": architecture(experiment),
+    own = _own_code(experiment)
+    return (
+        found
+        | ({"code": own} if own else {})
+        | {
+            "method": methods.resolved(experiment.method),
+            "dataset": _or_text(data.resolved, experiment.dataset),
+            "partition": _or_text(partition.resolved, experiment.partition),
+            "model": _or_text(models.resolved, experiment.model),
+            "architecture": architecture(experiment),
+        }
+    )
+
+
+def _own_code(experiment: Experiment) -> dict[str, str]:
+    """Returns digests of the registered functions that the run goes through; a network is known by what it computes."""
+    sources = {
+        "method": (methods.own_sources, experiment.method),
+        "partition": (partition.own_sources, experiment.partition),
+        "metric": (evaluation.own_sources, experiment.metrics),
     }
+    found: dict[str, str] = {}
+    for kind, (own_sources, text) in sources.items():
+        with suppress(UserError):  # what cannot be read is refused when the run is prepared
+            found |= {f"{kind} {name}": digest for name, digest in own_sources(text).items()}
+    return found
 
 
 def architecture(experiment: Experiment) -> str:

@@ -16,6 +16,7 @@ from idiolect.experiments.setting import Setting
 from idiolect.experiments.spec import Experiment
 from idiolect.methods import label, resolved
 from idiolect.models import file_of_model
+from idiolect.own_code import loaded_code
 
 __all__ = ["describe_run", "notes_of", "versions"]
 
@@ -57,6 +58,7 @@ def describe_run(setting: Setting, engine_choice: EngineChoice) -> dict[str, Any
         "class_counts": setting.federation.class_counts(),
         "samples": setting.federation.clients.sizes("train"),
         "newcomers": setting.federation.newcomers,
+        "code": [code._asdict() for code in loaded_code()],
         "versions": versions(),
         "hardware": _hardware(engine_choice),
         "notes": notes_of(experiment),

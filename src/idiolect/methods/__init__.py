@@ -14,8 +14,8 @@ from idiolect.methods.cards import (
     pairs,
     pairs_page,
 )
-from idiolect.methods.catalogue import label, names, register, without_classes
-from idiolect.methods.method_text import method, resolved, shortest
+from idiolect.methods.catalogue import label, names, register, register_part, without_classes
+from idiolect.methods.method_text import method, own_sources, resolved, shortest
 
 __all__ = [
     "PERSONALISES",
@@ -30,10 +30,12 @@ __all__ = [
     "method_pairs",
     "names",
     "of_kind",
+    "own_sources",
     "page",
     "pairs",
     "pairs_page",
     "register",
+    "register_part",
     "resolved",
     "shortest",
     "without_classes",

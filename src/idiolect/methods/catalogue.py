@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
@@ -42,6 +43,7 @@ from idiolect.methods import (
     scars,
     superfed,
 )
+from idiolect.own_code import load_plugins
 
 __all__ = ["METHODS", "PARTS", "Entry", "find", "identifier", "label", "names", "register", "without_classes"]
 
@@ -101,6 +103,7 @@ METHODS: dict[str, Entry] = {
 
 
 def names() -> list[str]:
+    load_plugins()
     return list(METHODS)
 
 
@@ -126,6 +129,8 @@ def label(text: str) -> str:
 def find(name: str) -> tuple[str, Entry]:
     """Returns the name that a method is listed under, and its entry."""
     if identifier(name) not in METHODS:
+        load_plugins()
+    if identifier(name) not in METHODS:
         raise unknown_name("method", name, METHODS)
     return identifier(name), METHODS[identifier(name)]
 
@@ -134,8 +139,8 @@ def register(name: str, make: Callable[..., Method | Part], label: str | None = 
     """Makes a method or a part of your own known by name, as if it were in the package.
 
     The keyword arguments of ``make`` are its options.  A method is then compared by its name, and a part added to
-    any method: ``"fedavg + mine(weight=0.1)"``.  A finished run is known by the method's name and all its options,
-    not by the code behind them: after a change of the code take another name or another folder.
+    any method: ``"fedavg + mine(weight=0.1)"``.  A finished run is known by the method's name, all its options and the
+    text of ``make``, with what it names in its own module: changed code makes another run.
 
     Args:
         name: lower_snake, not taken yet; a part is called the same.
@@ -149,11 +154,11 @@ def register(name: str, make: Callable[..., Method | Part], label: str | None = 
     'LU'
     >>> del METHODS["prox_twice"]
     """
-    if not name.isidentifier() or name != identifier(name):
+    if not (isinstance(name, str) and name.isidentifier() and name == identifier(name)):
         raise UserError(f"{name!r} cannot name a method or part; use small letters, digits and underscores")
     if name in METHODS or name in PARTS:
         raise UserError(f"{name} is a method or part already; choose another name")
-    made = make()
+    made = _made(name, make)
     if isinstance(made, Method):
         METHODS[name] = Entry(label or name, cast("Callable[..., Method]", make))
     elif isinstance(made, Part) and made.name == name:
@@ -162,6 +167,37 @@ def register(name: str, make: Callable[..., Method | Part], label: str | None = 
         raise UserError(f"the part registered as {name} calls itself {made.name}; give both one name")
     else:
         raise UserError(f"{name} must make a Method or a Part, it made {type(made).__name__}")
+
+
+def register_part(name: str, make: Callable[..., Part]) -> None:
+    """Makes a part of your own known by name, so that it can be added to any method: ``"fedavg + mine(weight=0.1)"``.
+
+    Args:
+        name: lower_snake, not taken yet; the part is called the same.
+        make: returns the ``Part`` when it is called without arguments; its keyword arguments are the options.
+
+    >>> from idiolect.methods import method
+    >>> register_part("nothing", lambda: Part("nothing"))
+    >>> method("fedavg + nothing").parts[1].name
+    'nothing'
+    >>> del PARTS["nothing"]
+    """
+    if isinstance(made := _made(name, make), Method):
+        raise UserError(f"{name} makes the method {made.name}, not a part; use register")
+    register(name, make)
+
+
+def _made(name: str, make: Callable[..., Any]) -> Any:
+    """Returns what a factory makes without arguments, as the options of a method or part all have defaults."""
+    if not callable(make):
+        raise UserError(f"{name} needs a function that makes it, not {make!r}")
+    for key, parameter in inspect.signature(make).parameters.items():
+        if parameter.default is parameter.empty and parameter.kind not in (
+            parameter.VAR_POSITIONAL,
+            parameter.VAR_KEYWORD,
+        ):
+            raise UserError(f"{name}: option {key} of its function needs a default")
+    return make()
 
 
 def identifier(name: str) -> str:

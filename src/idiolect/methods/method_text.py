@@ -15,8 +15,9 @@ from idiolect.core import Method, Part, chain
 from idiolect.errors import UserError, unknown_name
 from idiolect.methods.catalogue import METHODS, PARTS, identifier
 from idiolect.option_parsing import OptionSchema, parse_call, split_outside_brackets, write_call
+from idiolect.own_code import load_plugins, source_digest
 
-__all__ = ["beyond_defaults", "method", "options_of", "pieces", "resolved", "shortest"]
+__all__ = ["beyond_defaults", "method", "options_of", "own_sources", "pieces", "resolved", "shortest"]
 
 
 def method(text: str) -> Method:
@@ -84,6 +85,13 @@ def resolved(text: str) -> list[tuple[str, dict[str, Any]]]:
     return found
 
 
+def own_sources(text: str) -> dict[str, str]:
+    """Returns, by name, a digest of the text of every registered method and part in a method's text."""
+    terms = (_given_options(term)[0] for term in split_outside_brackets(text, "+"))
+    found = {name: source_digest(_factory(name)) for name in terms}
+    return {name: digest for name, digest in found.items() if digest}
+
+
 def shortest(text: str) -> str:
     """Returns the method's text with only the options that are not defaults: the same text for all that mean the same.
 
@@ -127,4 +135,7 @@ def _factory(name: str) -> Callable[..., Method | Part]:
         return METHODS[name].make
     if name in PARTS:
         return PARTS[name]
+    load_plugins()
+    if name in METHODS or name in PARTS:
+        return _factory(name)
     raise unknown_name("method", name, [*METHODS, *PARTS])

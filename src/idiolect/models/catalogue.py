@@ -22,6 +22,7 @@ from idiolect.models.net import Net
 from idiolect.models.registered_models import REGISTERED, build_registered, is_option
 from idiolect.models.zoo import ZOO
 from idiolect.option_parsing import OptionSchema, parse_call
+from idiolect.own_code import load_plugins
 
 __all__ = ["ModelDescription", "build", "describe", "names", "options", "outline", "resolved", "suggested"]
 
@@ -39,6 +40,7 @@ class ModelDescription(NamedTuple):
 
 def names() -> tuple[str, ...]:
     """Returns the names of all models: the zoo's, then the registered ones."""
+    load_plugins()
     return (*ZOO, *REGISTERED)
 
 
@@ -192,6 +194,6 @@ def _as_image(name: str, input_shape: tuple[int, ...]) -> tuple[int, int, int]:
 
 
 def _builder(name: str) -> Callable[..., nn.Module]:
-    if name not in names():
+    if name not in ZOO and name not in REGISTERED and name not in names():
         raise unknown_name("model", name, names())
     return REGISTERED[name] if name in REGISTERED else ZOO[name].builder

@@ -2,7 +2,15 @@
 
 from idiolect.partition.allocation import allocate_rows
 from idiolect.partition.by_id import by_id
-from idiolect.partition.catalogue import PartitionDescription, describe, names, partition, resolved
+from idiolect.partition.catalogue import (
+    PartitionDescription,
+    describe,
+    names,
+    own_sources,
+    partition,
+    register_partition,
+    resolved,
+)
 from idiolect.partition.dirichlet_class import dirichlet_class
 from idiolect.partition.dirichlet_client import dirichlet_client
 from idiolect.partition.iid import iid
@@ -29,8 +37,10 @@ __all__ = [
     "lognormal_2class",
     "map_incomplete",
     "names",
+    "own_sources",
     "partition",
     "pathological_shards",
+    "register_partition",
     "resolved",
     "semantic_emnist",
     "semantic_tiny",

@@ -60,9 +60,14 @@ def _places(made: Method) -> Iterator[Any]:
     """Yields the parts' factories and the classes of the parts package that they are built with."""
     for part in known_parts(made):
         yield PARTS[part]
-        for thing in vars(sys.modules[PARTS[part].__module__]).values():
+        for thing in vars(_home(part)).values():
             if inspect.isclass(thing) and thing.__module__.startswith("idiolect.parts."):
                 yield thing
+
+
+def _home(part: str) -> Any:
+    """Returns the module of a part; the factory itself where that is code of the user's own, which is no module."""
+    return sys.modules.get(PARTS[part].__module__, PARTS[part])
 
 
 def known_parts(made: Method) -> list[str]:
@@ -71,7 +76,7 @@ def known_parts(made: Method) -> list[str]:
 
 def equations(made: Method) -> dict[str, str]:
     """Returns the docstrings of the parts' modules, then of the modules that several parts are built from."""
-    own = {part: sys.modules[PARTS[part].__module__] for part in known_parts(made)}
+    own = {part: _home(part) for part in known_parts(made)}
     homes = {factory.__module__ for factory in PARTS.values()}
     common = {
         thing.__module__

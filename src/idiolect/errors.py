@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
-__all__ = ["UserError", "list_of", "refuse_outside", "refuse_unknown_choice", "unknown_name"]
+__all__ = ["UserError", "list_of", "near_names", "refuse_outside", "refuse_unknown_choice", "unknown_name"]
 
 T = TypeVar("T")
 
@@ -23,9 +23,25 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:
     unknown method 'fedpre'; did you mean fedper?
     """
     known = sorted(known)
-    near = get_close_matches(name, known, n=3, cutoff=0.6)
+    near = near_names(name, known)
     hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known)}"
     return UserError(f"unknown {kind} {name!r}; {hint}")
+
+
+def near_names(name: str, known: Iterable[str]) -> list[str]:
+    """Returns up to three names near to a misspelt one; letters and digits count, their case does not.
+
+    >>> near_names("CIFAR10", ["cifar10", "cifar100"]), near_names("Fashion MNIST", ["mnist", "fashion-mnist"])
+    (['cifar10'], ['fashion-mnist'])
+    """
+    bare = {_bare(one): one for one in known}
+    if _bare(name) in bare:
+        return [bare[_bare(name)]]
+    return [bare[one] for one in get_close_matches(_bare(name), bare, n=3, cutoff=0.6)]
+
+
+def _bare(name: str) -> str:
+    return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
 def refuse_outside(option: str, value: float, low: float, high: float = float("inf")) -> None:

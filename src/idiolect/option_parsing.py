@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from inspect import Parameter
 from typing import Any
 
-from idiolect.errors import UserError, unknown_name
+from idiolect.errors import UserError, near_names, unknown_name
 
 __all__ = [
     "OptionSchema",
@@ -48,6 +48,8 @@ def parse_call(text: str) -> tuple[str, dict[str, Any]]:
     if not isinstance(text, str):
         raise UserError(f"{text!r} is not text; write name or name(key=value, ...)")
     found = re.fullmatch(rf"\s*({NAME})\s*(\(.*\))?\s*", text, re.DOTALL)
+    if found is None and re.fullmatch(r"\s*[^\W\d]\w*(?:[ .-]+\w+)+\s*", text):
+        return text.strip(), {}  # no name that anything has; whoever looks it up says what is near
     if found is None:
         raise _unreadable(text)
     name, brackets = found.groups()
@@ -199,7 +201,9 @@ class OptionSchema:
         for option in given:
             if option not in self.parameters:
                 known = self.listing({key: p.default for key, p in self.parameters.items()})
-                raise UserError(f"{self.subject} has no option {option!r}; {known}")
+                near = near_names(option, self.parameters)
+                hint = f"; did you mean {' or '.join(near)}?" if near else ""
+                raise UserError(f"{self.subject} has no option {option!r}; {known}{hint}")
 
     def refuse_wrong_kinds(self, given: Mapping[str, Any]) -> None:
         """Refuses a value of another kind than the signature's annotation states."""

@@ -104,6 +104,22 @@ def test_saved_config_of_a_scenario_makes_the_same_run(idiolect, small, tmp_path
     assert "scenario persfl-mnist-ds3, preset paper" in second.out
 
 
+@pytest.mark.parametrize("split", [(), ("--split-by", "time:x")], ids=["at-random", "by-time"])
+def test_saved_config_of_own_data_makes_the_same_run(split, idiolect, tmp_path):
+    rows = [f"{'abc'[i % 3]},{i % 7},{i % 5},{'yes' if i % 7 > i % 5 else 'no'}" for i in range(60)]
+    (tmp_path / "rows.csv").write_text("\n".join(["site,x,z,label", *rows]))
+    described = ("--data", "rows.csv", "--client-column", "site", "--label-column", "label", *split)
+    words = ("--method", "fedper", *described, "--rounds", "1", "--engine", "loop")
+    first = idiolect("run", *words, "--out", tmp_path / "a", "--save-config", "own.toml")
+    assert first.code == 0, first.err
+    second = idiolect("run", "--config", "own.toml", "--out", tmp_path / "b")
+    assert second.code == 0, second.err
+    assert runs_in(tmp_path / "a") == runs_in(tmp_path / "b") and len(runs_in(tmp_path / "a")) == 1
+    found = read_config(Path("own.toml"))
+    assert found.data["path"] == str(tmp_path / "rows.csv") and found.data["client_column"] == "site"
+    assert "dataset" not in found.settings and found.settings["partition"] == "natural"
+
+
 def test_later_words_win_over_the_config(idiolect, small, tmp_path):
     path = tmp_path / "a.toml"
     path.write_text('method = "fedavg"\nseed = 4\n[settings]\nrounds = 9\nbatch_size = 7\nmomentum = 0.5\n')

@@ -76,7 +76,7 @@ def test_draws_lie_in_their_ranges_and_repeat_with_the_seed():
         ("map.alpha=", "cannot read"),
         ("valid=0.1,0.2", "valid cannot be varied in a sweep: its trials are compared on the same data"),
         ("seed=0,1", "seed cannot be varied"),
-        ("learnin_rate=1", "unknown setting 'learnin_rate'; did you mean learning_rate"),
+        ("learnin_rate=1", "there is no setting 'learnin_rate'; known: .*; did you mean learning_rate"),
         ("learning_rate=0.1..0.01", "cannot read the range"),
         ("learning_rate=0..1:log", "cannot read the range"),
         ("learning_rate=0.1..1:lin", "cannot read the range"),

@@ -12,6 +12,7 @@ from idiolect.cli.bench import bench_command
 from idiolect.cli.datasets import datasets_command, datasets_get
 from idiolect.cli.deploy import deploy_app
 from idiolect.cli.export import export_command
+from idiolect.cli.listings import metrics_command, models_command, partitions_command, settings_command
 from idiolect.cli.methods import TINY, methods_command, tried_pairs
 from idiolect.cli.report import report_command
 from idiolect.cli.reproduce import reproduce_command
@@ -31,10 +32,14 @@ __all__ = [
     "export_command",
     "main",
     "methods_command",
+    "metrics_command",
+    "models_command",
+    "partitions_command",
     "report_command",
     "reproduce_command",
     "run_command",
     "scenarios_command",
+    "settings_command",
     "sweep_command",
     "tried_pairs",
 ]

@@ -73,7 +73,8 @@ def run_command(
         whole = base(method) if base else Experiment(method=method or "")
         top = {"method": shortest(whole.method), "seed": chosen.get("seed", whole.seed)}
         top["model_file"] = scene.model_file
-        save_config(files.save_config, "run", top, all_settings(whole, chosen), execution, own)
+        settings = all_settings(whole, chosen, in_scenario=base is not None)
+        save_config(files.save_config, "run", top, settings, execution, own)
     done = run(base(method) if base else method or "", execution=execution, **chosen)
     folder = Path(execution.out) / done.manifest["name"]
     write_report([done], folder)

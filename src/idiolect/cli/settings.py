@@ -18,6 +18,7 @@ from idiolect.cli.options import (
 from idiolect.errors import UserError
 from idiolect.experiments import Execution, Experiment, with_settings
 from idiolect.experiments.execution import split_keywords
+from idiolect.experiments.own_data import with_own_data
 from idiolect.experiments.spec import unknown_setting
 from idiolect.models import load_model_file
 from idiolect.option_parsing import literal_or_text, split_outside_brackets
@@ -104,9 +105,9 @@ def start_from(
     return lambda method: found.experiment(method or own, preset), dataclasses.replace(execution, notes=notes)
 
 
-def all_settings(base: Experiment, chosen: dict[str, Any]) -> dict[str, Any]:
+def all_settings(base: Experiment, chosen: dict[str, Any], in_scenario: bool = False) -> dict[str, Any]:
     """Returns every setting of an experiment with those chosen, but for method and seed, as a config holds them."""
-    _, settings = split_keywords(None, chosen)
+    _, settings = split_keywords(None, with_own_data(chosen, alone=not in_scenario))
     experiment = with_settings(base, settings)
     return {name: getattr(experiment, name) for name in SETTINGS}
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from idiolect.cli.config_file import configured
 from idiolect.cli.options import RUN_OPTIONS
@@ -25,7 +26,7 @@ def print_table(console: Console, rows: Sequence[Sequence[str]], title: str = ""
     for place, heading in enumerate(rows[0]):
         table.add_column(heading, justify="left" if place < words else "right", overflow="fold")
     for row in rows[1:]:
-        table.add_row(*row)
+        table.add_row(*map(Text, row))
     console.print(table)
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 from idiolect.core import Scene
 from idiolect.core.optimiser import local_optimiser
 from idiolect.core.schedule import local_schedule
 from idiolect.engines import AUGMENTATIONS
-from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice
+from idiolect.errors import UserError, near_names, refuse_outside, refuse_unknown_choice
 from idiolect.experiments.schedules import rate_factor
 from idiolect.option_parsing import is_of_kind
 
@@ -27,9 +26,19 @@ class Experiment:
 
     Args:
         method: a name, a name with options, or a composition: ``map(alpha=0.5)``.
+        dataset: a dataset, with options as in ``synthetic(skew=0.5)``.
+        partition: how samples are shared out among clients, such as ``label_k(k=2)``.
         clients: number of clients; 0 takes as many as the data have (partition ``natural``).
         newcomers: number of clients, drawn by the seed and numbered last, who never train; after the last round each
             joins by the method's own rule and is scored as the population ``new``.
+        model: a network, with options as in ``mlpnet(hidden=64)``.
+        initialisation: a scheme for the network's first values; ``default`` is the network's own.
+        rounds: communication rounds.
+        participation_rate: share of the clients that train in a round, above 0 and at most 1.
+        local_epochs: passes over its training samples that a selected client makes in a round.
+        batch_size: samples of a local step.
+        learning_rate: of the local steps.
+        min_local_steps: least number of local steps in a round, however few samples a client has.
         pool: what the partition shares out: ``train``, the dataset's training part, or ``train_and_test``, both parts
             together (PersFL); the server's test set is then that of all clients together.
         client_test: where a client's test samples come from: ``split`` holds the share ``test`` of its own out;
@@ -39,7 +48,8 @@ class Experiment:
         valid, test: shares of each client's samples held out.
         public: number of samples of the server's test set that the server may train on without their labels; they
             leave the test set unless ``public_in_test``.
-        weighting: ``uniform`` or ``samples``.
+        public_in_test: public samples stay in the server's test set.
+        weighting: of the clients in the server's mean: ``uniform`` or ``samples``.
         buffers: running statistics are ``average``d, kept ``private`` or left ``frozen``.
         optimiser: of the clients' local steps: ``sgd``, ``adam`` or ``adamw``, with options as in
             ``adam(beta_one=0.9, beta_two=0.999, epsilon=1e-8)``; the memory starts anew in every stage.  A method whose
@@ -63,8 +73,9 @@ class Experiment:
         metrics: names, separated by commas, of metrics to record beside those of the task, such as ``auroc`` or one of
             your own that was registered.
         score_valid: evaluations score the validation split too, as sweeps need it.
-        precision: ``float32``; ``float64``; ``tf32``: float32 whose products a GPU may round; or ``bf16``: networks
-            compute in bfloat16, all else is float32.
+        precision: number format: ``float32``, ``float64``, ``tf32`` (float32 whose products a GPU may round) or
+            ``bf16`` (networks compute in bfloat16, all else is float32).
+        seed: of every random draw.
     """
 
     method: str = "fedavg"
@@ -223,6 +234,30 @@ def with_settings(experiment: Experiment, settings: dict[str, Any]) -> Experimen
     return dataclasses.replace(experiment, **settings)
 
 
+ALIASES = {
+    "learning_rate": "lr eta step_size local_lr client_lr",
+    "local_epochs": "epochs epoch e n_epochs num_epochs local_epoch client_epochs",
+    "batch_size": "bs b batch minibatch local_batch_size",
+    "clients": "k n_clients num_clients n_users num_users users",
+    "rounds": "t r n_rounds num_rounds global_rounds comm_rounds communication_rounds",
+    "participation_rate": "c frac fraction join_ratio sample_rate client_fraction fraction_fit clients_per_round",
+    "weight_decay": "wd l2",
+    "clip_norm": "clip grad_clip max_norm max_grad_norm gradient_clipping",
+    "model": "net network arch architecture",
+    "method": "algorithm algo strategy",
+    "optimiser": "opt optim",
+    "schedule": "scheduler lr_scheduler lr_schedule",
+    "lr_decay": "gamma decay learning_rate_decay",
+    "warmup_rounds": "warmup",
+    "evaluate_every": "eval_every eval_freq test_every eval_gap",
+    "valid": "val validation",
+    "partition": "alpha dirichlet non_iid niid heterogeneity",
+    "initialisation": "init",
+    "precision": "dtype amp",
+    "dataset": "ds",
+}  # what other programs call a setting; used for hints alone
+
+
 def unknown_setting(key: str, also: Iterable[str] = ()) -> UserError:
     """Returns the error for a name that is no setting; it lists all settings, then the names nearest to it.
 
@@ -231,8 +266,11 @@ def unknown_setting(key: str, also: Iterable[str] = ()) -> UserError:
 
     >>> print(str(unknown_setting("enigne", also=["engine"]))[-22:])
     ; did you mean engine?
+    >>> print(str(unknown_setting("lr"))[-29:])
+    ; did you mean learning_rate?
     """
     known = [field.name for field in dataclasses.fields(Experiment)]
-    near = get_close_matches(key, [*known, *also], n=3, cutoff=0.6)
+    meant = [name for name, others in ALIASES.items() if key.lower() in others.split()]
+    near = meant or near_names(key, [*known, *also])
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
     return UserError(f"there is no setting {key!r}; known: {', '.join(known)}{hint}")

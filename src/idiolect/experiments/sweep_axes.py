@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from idiolect.core.seeds import derive
-from idiolect.errors import UserError, unknown_name
+from idiolect.errors import UserError
 from idiolect.experiments.parameter_grids import combinations
-from idiolect.experiments.spec import Experiment
+from idiolect.experiments.spec import Experiment, unknown_setting
 from idiolect.methods.catalogue import identifier
 from idiolect.option_parsing import literal_or_text, split_outside_brackets, with_options
 
@@ -89,7 +89,7 @@ def parse_axis(text: str) -> Axis:
             f"{key} cannot be varied in a sweep: its trials are compared on the same data and seeds"
         )
     if not dot and key not in SETTINGS:
-        raise unknown_name("setting", key, SETTINGS)
+        raise unknown_setting(key)
     method = identifier(method)
     if ".." in values:
         return _range(text, method, key, values)

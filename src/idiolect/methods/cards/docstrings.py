@@ -11,7 +11,7 @@ from typing import Any
 from idiolect.core import Method
 from idiolect.methods.catalogue import METHODS, PARTS
 
-__all__ = ["deviations", "equations", "known_parts", "meaning", "one_line", "paragraphs"]
+__all__ = ["arguments", "deviations", "equations", "known_parts", "meaning", "one_line", "paragraphs"]
 
 
 def paragraphs(thing: Any) -> list[str]:
@@ -27,7 +27,7 @@ def deviations(make: Callable[..., Any]) -> str:
     return one_line(next(found, "").removeprefix("Deviations:"))
 
 
-def _arguments(thing: Any) -> dict[str, tuple[str, bool]]:
+def arguments(thing: Any) -> dict[str, tuple[str, bool]]:
     """Returns, by argument, what the Args paragraph says and whether it says it about this argument alone."""
     text = next((p for p in paragraphs(thing) if p.startswith("Args:")), "")
     found = {}
@@ -43,14 +43,14 @@ def meaning(make: Callable[..., Any], made: Method, option: str) -> str:
 
     Where it refers to another method, that one's words are taken; where it gives no range, the part's are added.
     """
-    own, _ = _arguments(make).get(option, ("", True))
+    own, _ = arguments(make).get(option, ("", True))
     referred = re.search(r"(?:see|as in) ([\w-]+)", own)
     other = next((e for e in METHODS.values() if referred and e.label == referred[1].rstrip(".")), None)
-    if other is not None and option in _arguments(other.make):
+    if other is not None and option in arguments(other.make):
         return meaning(other.make, other.make(), option)
     if re.search(r"\[|>|``\w+``(?!`)(?!\.$)", own) and "see ``" not in own:
         return own
-    asked = [_arguments(place).get(option, ("", False)) for place in _places(made)]
+    asked = [arguments(place).get(option, ("", False)) for place in _places(made)]
     said = {text for text, alone in asked if alone} - {own}
     own = "" if "see " in own else own.rstrip(".")
     return "; ".join(filter(None, [own, *said])) if len(said) == 1 else own

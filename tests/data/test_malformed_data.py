@@ -133,6 +133,18 @@ CASES: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
     ),
     "split out of range": (arrays(split=[0, 1, 3]), ("row 2", "unknown split 3", "0, 1, 2")),
     "times that have no order": (arrays(time=["2024-01-01", "soon", "x"]), ("row 1", "'soon'", "2024-01-31")),
+    "vocabulary in words": (arrays([[1], [2], [0]], vocabulary="many"), ("whole number from 1", "'many'")),
+    "no labels": (arrays(y=[], task="regression"), ("no labels", "one for each row")),
+    "label too large for a class": (arrays(y=[0.0, 1e300, 1.0]), ("row 1", "1e+300", "regression")),
+    "clients as lists": (
+        lambda folder: from_frame(pd.DataFrame({"client": [[1], ["a"]], "u": [1, 2], "y": [0, 1]})),
+        ("client must be one name for each row",),
+    ),
+    "clients as sets": (
+        lambda folder: from_frame(pd.DataFrame({"client": [{1}, {2}], "u": [1, 2], "y": [0, 1]})),
+        ("row 0", "the client is a set", "words or whole numbers"),
+    ),
+    "clients as a number": (lambda folder: from_clients(5), ("clients are given as int", "(x, y)")),
     "two ways to split": (arrays(split=[0, 1, 2], time=[1, 2, 3]), ("splits and by times", "one of them")),
     "no clients": (lambda folder: from_clients({}), ("no clients", "(x, y)")),
     "client of another shape": (

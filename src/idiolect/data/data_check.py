@@ -192,8 +192,7 @@ def _repeated_rows(dataset: Dataset, owner: Array) -> list[str]:
     elif dataset.groups is None and dataset.times is None:
         found.append(
             f"{repeated} rows are identical to another row, and a split at random may put such rows into training "
-            "and test; "
-            "remove them, or keep them together with --split-by group:COLUMN"
+            "and test; remove them, or keep them together with --split-by group:COLUMN"
         )
     first = np.full(len(sizes), -1)
     first[same] = owner

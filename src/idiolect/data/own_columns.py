@@ -5,6 +5,7 @@ Each function takes what NumPy can make an array of, and refuses what it cannot 
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -61,15 +62,20 @@ def array_of(values: Any, what: str) -> Array:
     except ValueError:
         array = np.empty(len(values), object)
         array[:] = list(values)
-    if array.dtype == object and array.ndim == 1 and len(array) and not np.isscalar(array[0]):
+    if (
+        array.dtype == object
+        and array.ndim == 1
+        and len(array)
+        and isinstance(array[0], list | tuple | np.ndarray)
+    ):
         shapes = [_shape(row) for row in array]
         other = next((row for row, shape in enumerate(shapes) if shape != shapes[0]), None)
         if other is not None:
             raise UserError(
                 f"{what}: row {other} has the shape {shapes[other]} but row 0 has {shapes[0]}; cut or pad the rows "
-                "to one "
-                "shape"
+                "to one shape"
             )
+        array = np.stack([np.asarray(row) for row in array])
     if array.ndim == 0:
         raise UserError(
             f"{what} is a single {type(values).__name__}; give an array with one entry for each row"
@@ -143,8 +149,7 @@ def read_targets(
         if is_table:
             raise UserError(
                 f"{name} has {values.shape[1]} columns of labels, but {task} takes one class for each row; give one "
-                "column, "
-                "or the task multilabel or regression"
+                "column, or the task multilabel or regression"
             )
         return _classes(values, task, class_names, name, place)
     return _numbers(values, task, class_names, name, place)
@@ -158,6 +163,8 @@ def read_names(values: Any, what: str, name: str, place: Place) -> Array:
     missing = pd.isna(array) | (array == "" if array.dtype.kind in "UO" else False)
     if missing.any():
         raise UserError(f"{place(int(missing.argmax()))}: the {what} is missing; name it or remove the row")
+    if array.dtype == object:
+        _refuse_other_types(array, (str, int, np.integer), f"the {what}", "words or whole numbers", place)
     if array.dtype.kind == "f" and (array == np.round(array)).all():
         array = array.astype(np.int64)
     if array.dtype.kind not in "iubUO":
@@ -192,6 +199,8 @@ def read_splits(values: Any, name: str, place: Place) -> Array:
 def read_times(values: Any, name: str, place: Place) -> Array:
     """Returns times as numbers that order the rows: nanoseconds since 1970 of dates."""
     array = array_of(values, f"{name}, time")
+    if array.dtype == object:
+        _refuse_other_types(array, (str, datetime.date), "the time", "numbers or dates", place)
     if array.dtype.kind in "UO":
         try:
             array = (
@@ -246,8 +255,7 @@ def _rows(array: Array, vocabulary: int | None, what: str) -> Array:
         kind = {"O": "Python objects", "U": "words", "S": "words", "c": "complex numbers", "M": "dates"}
         raise UserError(
             f"{what} holds {kind.get(array.dtype.kind, str(array.dtype))}; give numbers (a table with words goes "
-            "through "
-            "from_frame or a CSV file)"
+            "through from_frame or a CSV file)"
         )
     array = array[:, None] if array.ndim == 1 else array
     if array.dtype == np.uint8 and array.ndim > 2:
@@ -256,8 +264,17 @@ def _rows(array: Array, vocabulary: int | None, what: str) -> Array:
         return array.astype(np.float32)
 
 
+def _refuse_other_types(values: Array, types: tuple[type, ...], what: str, wanted: str, place: Place) -> None:
+    """Refuses the first value that is of none of the types, unless it is missing."""
+    for row, value in enumerate(values):
+        if not isinstance(value, types) and not (np.isscalar(value) and pd.isna(value)) and value is not None:
+            raise UserError(f"{place(row)}: {what} is a {type(value).__name__}; give {wanted}")
+
+
 def _labels(values: Array, name: str, place: Place) -> Array:
     """Returns labels as numbers, booleans or words, without a missing one; a single column is [N]."""
+    if not len(values):
+        raise UserError(f"{name} has no labels; give one for each row")
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     missing = np.asarray(pd.isna(values) | (values == "" if values.dtype.kind in "UO" else False))
@@ -270,8 +287,7 @@ def _labels(values: Array, name: str, place: Place) -> Array:
         if other is not None:
             raise UserError(
                 f"{place(other)}: the label {values.ravel()[other]!r} is of another type than {values.ravel()[0]!r}; "
-                "give "
-                "labels of one type"
+                "give labels of one type"
             )
         values = np.array(values.tolist())
     if (
@@ -300,8 +316,9 @@ def _refuse_many_labels(values: Array, name: str) -> None:
 
 def _classes(values: Array, task: str, class_names: Sequence[str] | None, name: str, place: Place) -> Targets:
     if values.dtype.kind == "f":
-        if (values != np.round(values)).any():
-            row = int((values != np.round(values)).argmax())
+        no_class = (values != np.round(values)) | (np.abs(values) >= 2**53)
+        if no_class.any():
+            row = int(no_class.argmax())
             raise UserError(
                 f"{place(row)}: the label {values[row]} is no class for {task}; give the task regression"
             )

@@ -77,6 +77,8 @@ def from_arrays(
     place = place or (lambda row: f"{name}, row {row}")
     if task is not None:
         refuse_unknown_choice(f"{name}: task", task, TASKS)
+    if vocabulary is not None and (not isinstance(vocabulary, int) or vocabulary < 1):
+        raise UserError(f"{name}: vocabulary must be a whole number from 1, not {vocabulary!r}")
     rows, inputs = read_rows(x, vocabulary, name)
     if not len(rows):
         raise UserError(f"{name} has no rows; give at least one")
@@ -137,6 +139,10 @@ def from_clients(
     >>> from_clients({"a": ([[1.0], [2.0]], [0, 1]), "b": ([[3.0]], [1])}).train_ids.tolist()
     ['a', 'a', 'b']
     """
+    if not isinstance(clients, Mapping | Sequence) or isinstance(clients, str):
+        raise UserError(
+            f"{name}: clients are given as {type(clients).__name__}; give a list or a mapping of (x, y)"
+        )
     named = clients if isinstance(clients, Mapping) else dict(enumerate(clients))
     if not named:
         raise UserError(f"{name} has no clients; give at least one (x, y)")

@@ -192,8 +192,7 @@ def _concatenated(paths: list[Path], tables: list[Any]) -> Any:
             other = sorted(set(table.column_names) ^ set(schema.names))
             raise UserError(
                 f"{path} has other columns than {paths[0]} ({', '.join(other) or 'in another order'}); give all "
-                "files the "
-                "same columns in one order"
+                "files the same columns in one order"
             )
         try:
             schema = pa.unify_schemas([schema, table.schema], promote_options="permissive")

@@ -186,7 +186,8 @@ def column_roles(
     split_is_known: bool = False,
 ) -> ColumnRoles:
     """Returns what each column is for, by the options or else by its name."""
-    labels = (label_column,) if isinstance(label_column, str) else tuple(label_column or ())
+    given = label_column if isinstance(label_column, tuple | list) else [label_column]
+    labels = tuple(str(one) for one in given if one is not None)
     if not labels:
         labels = _known(names, LABEL_COLUMNS)[:1]
         if not labels:
@@ -304,7 +305,10 @@ def _plain(column: Any, names: bool = False) -> Array:
         return np.asarray(column.dt.tz_localize(None) if column.dt.tz is None else column.dt.tz_convert(None))
     if any(isinstance(value, list | tuple | np.ndarray | Mapping | bytes) for value in column.iloc[:100]):
         return np.asarray(column, object)
-    codes, different = pd.factorize(column.astype(object))
+    try:
+        codes, different = pd.factorize(column.astype(object))
+    except TypeError:  # values such as sets have no hash
+        return np.asarray(column, object)
     words = [value.strip() if isinstance(value, str) else value for value in different]
     known = [None if isinstance(word, str) and word in MISSING else word for word in words]
     if names:
@@ -323,7 +327,8 @@ def _taken(words: Sequence[Any], codes: Array) -> Array:
 
 
 def _whole_if_all(numbers: Array) -> Array:
-    return numbers.astype(np.int64) if (numbers == np.round(numbers)).all() else numbers
+    is_whole = (numbers == np.round(numbers)) & (np.abs(numbers) < 2**53)
+    return numbers.astype(np.int64) if is_whole.all() else numbers
 
 
 def _values(frame: Any, column: str | None, names: bool = True) -> Array | None:
@@ -341,15 +346,13 @@ def _encoding(column: str, values: Array, where: str) -> dict[str, Any]:
         kind = "dates" if values.dtype.kind == "M" else type(first).__name__
         raise UserError(
             f"{where}: column {column!r} holds {kind}, which are no features; remove it, turn it into numbers, or "
-            "order the "
-            f"rows by it with split_by=time:{column}"
+            f"order the rows by it with split_by=time:{column}"
         )
     words = sorted(word for word in pd.unique(values) if word is not None)
     if len(words) > MOST_WORDS:
         raise UserError(
             f"{where}: column {column!r} holds {len(words)} different words, such as {words[0]!r}, too many to be "
-            "categories; "
-            "remove it, turn it into numbers, or name it as client_column, label_column or in split_by"
+            "categories; remove it, turn it into numbers, or name it as client_column, label_column or in split_by"
         )
     return {"name": column, "kind": "category", "values": words}
 
@@ -418,8 +421,7 @@ def _array_column(values: Array, one: Mapping[str, Any], place: Place) -> Array:
             found = "nothing" if values[row] is None else f"the shape {list(value.shape)}"
             raise UserError(
                 f"{place(row)}: column {one['name']!r} has {found} instead of the shape {one['shape']}; cut or pad "
-                "the rows "
-                "to one shape"
+                "the rows to one shape"
             )
     return np.stack(stacked)
 

@@ -32,11 +32,12 @@ from idiolect.experiments import Execution, Experiment, with_settings
 from idiolect.experiments.run import with_public_samples
 from idiolect.methods import method as read_method
 from idiolect.own_code import load_code
+from idiolect.reports.judged_metric import metric_title
 
 __all__ = ["deploy_app"]
 
 FLOWER = "1.41."
-HEADINGS = ("Site", "Now", "Round", "Loss", "Accuracy")
+HEADINGS = ("Site", "Now", "Round", "Loss")  # and what the sites are judged by
 
 deploy_app = typer.Typer(no_args_is_help=True)
 app.add_typer(deploy_app, name="deploy", help="Run a method where the data are, over Flower.")
@@ -277,7 +278,7 @@ class SiteTable:
 
     def show(self, found: dict[str, Any]) -> None:
         if self.console.is_terminal:
-            table = Table(*HEADINGS, title=_title(found), title_justify="left")
+            table = Table(*_headings(found), title=_title(found), title_justify="left")
             for row in _rows(found):
                 table.add_row(*row)
             self._live.update(table)
@@ -288,7 +289,7 @@ class SiteTable:
 
 
 def _print_status(console: Console, found: dict[str, Any]) -> None:
-    print_table(console, [list(HEADINGS), *_rows(found)], title=_title(found), words=2)
+    print_table(console, [_headings(found), *_rows(found)], title=_title(found), words=2)
     for event in found["events"][-10:]:
         console.print(f"- {event}", highlight=False, markup=False)
     for sentence in (found["message"], f"Record: {found['run']}" if found["run"] else ""):
@@ -301,17 +302,26 @@ def _title(found: dict[str, Any]) -> str:
     return f"{found['status']}, round {found['round']} of {found['rounds']}; {server}"
 
 
+def _headings(found: dict[str, Any]) -> list[str]:
+    return [*HEADINGS, metric_title(_judged_by(found))]
+
+
+def _judged_by(found: dict[str, Any]) -> str:
+    named = (site["judged_by"] for site in found["sites"].values() if "judged_by" in site)
+    return str(next(named, "accuracy"))
+
+
 def _rows(found: dict[str, Any]) -> list[list[str]]:
-    rows = []
+    rows, metric = [], _judged_by(found)
     for name, site in found["sites"].items():
-        loss, accuracy = site.get("loss"), site.get("accuracy")
+        loss, score = site.get("loss"), site.get(metric)
         rows.append(
             [
                 name,
                 str(site.get("now", "runs here" if site["runs_here"] else "-")),
                 str(site.get("round", "-")),
                 "-" if loss is None else f"{loss:.3f}",
-                "-" if accuracy is None else f"{accuracy:.1%}",
+                "-" if score is None else f"{score:.1%}" if metric == "accuracy" else f"{score:.4g}",
             ]
         )
     return rows

@@ -83,7 +83,7 @@ def sweep_command(
         **chosen,
     )
     if as_json:
-        tried = [_plain(vars(one)) for one in done.tried]
+        tried = [_plain({**vars(one), "metric": one.metric.name}) for one in done.tried]
         print(json.dumps({"folder": str(done.folder), "tried": tried}, indent=2))
     else:
         print_table(console_of_output(), trial_rows(done.tried), title="All settings", words=2)

@@ -15,7 +15,7 @@ from idiolect.cli.config_file import configured
 from idiolect.cli.options import RUN_OPTIONS
 from idiolect.experiments import Execution
 from idiolect.records import Run
-from idiolect.reports import notes_of, plain_rows, summarise
+from idiolect.reports import judged_by, notes_of, plain_rows, summarise
 
 __all__ = ["console_of_output", "print_line", "print_runs", "print_table", "watched"]
 
@@ -43,7 +43,7 @@ def print_runs(runs: Sequence[Run], folder: Path, as_json: bool) -> None:
         print(json.dumps({"folder": str(folder), "methods": lines, "notes": notes_of(runs)}, indent=2))
         return
     console = console_of_output()
-    print_table(console, plain_rows(summary))
+    print_table(console, plain_rows(summary, judged_by(runs)))
     for note in notes_of(runs):
         console.print(f"- {note}", highlight=False, markup=False)
     print_line(f"Table, pictures and records: {folder}")

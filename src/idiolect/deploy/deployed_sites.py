@@ -86,7 +86,7 @@ class DeployedSites:
             if tasks.settle:
                 self.known[site.client] = Position(round, END if tasks.settle == "end" else MERGED)
             if tasks.score:
-                self._note_accuracy(site, _client_scores(header["examined"]))
+                self._note_score(site, _client_scores(header["examined"]))
         return SiteFollowUp(sites, headers)
 
     def join(self, server: ServerState, round: int) -> NewcomerScores | None:
@@ -100,7 +100,7 @@ class DeployedSites:
             if site.name in replies.messages:
                 before, joined = replies.messages[site.name].header["arrival"]
                 found.append(NewcomerScores(before, _client_scores(joined)))
-                self._note_accuracy(site, found[-1].joined)
+                self._note_score(site, found[-1].joined)
                 self.known[site.client] = Position(round, JOIN)
                 self.progress.heard(site.name, "has joined")
         if not found:
@@ -180,10 +180,11 @@ class DeployedSites:
         elif round - known.round > 1:
             self.progress.heard(name, f"is back after {round - known.round - 1} rounds without it")
 
-    def _note_accuracy(self, site: SiteEntry, scores: ClientScores) -> None:
+    def _note_score(self, site: SiteEntry, scores: ClientScores) -> None:
         headline = self.setting.headline
         if headline in scores.test:
-            self.progress.note(site.name, accuracy=scores.test[headline]["accuracy"][0])
+            metric = self.setting.primary_metric
+            self.progress.note(site.name, judged_by=metric, **{metric: scores.test[headline][metric][0]})
 
 
 @dataclass

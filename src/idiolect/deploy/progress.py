@@ -26,7 +26,7 @@ class DeploymentProgress:
         round: rounds completed.
         folder_of_run: where the finished record will be.
         seconds: that each round took.
-        sites: by name, what it does now, the last round it took part in, its loss and accuracy.
+        sites: by name, what it does now, the last round it took part in, its loss, and what it is judged by.
         events: what happened, the latest last.
     """
 

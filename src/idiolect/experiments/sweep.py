@@ -20,7 +20,7 @@ from idiolect.experiments.parameter_grids import grid
 from idiolect.experiments.spec import Experiment, with_settings
 from idiolect.experiments.sweep_axes import Trial, parse_axis, trials_of
 from idiolect.records import Run, spec_hash, write_atomically
-from idiolect.reports import image, sweep_figure, to_csv, to_markdown
+from idiolect.reports import ACCURACY, JudgedMetric, image, judged_by, sweep_figure, to_csv, to_markdown
 from idiolect.statistics import client_scores, headline, server_curve
 
 __all__ = [
@@ -36,10 +36,6 @@ __all__ = [
 ]
 
 ABSENT = "-"
-NOTE = (
-    "Best: the setting with the highest mean validation accuracy; test data choose nothing. "
-    "Accuracies are means over clients and seeds."
-)
 
 
 @dataclass(frozen=True)
@@ -50,10 +46,12 @@ class TrialResult:
         name: the method's name.
         setting: what was varied, as text.
         method: the method with all options, as it ran.
-        valid, test, server: accuracies, means over clients and seeds; NaN where not measured.
-        best: the highest validation accuracy among the method's settings, the first of equals.
+        valid, test, server: accuracies, or what else the runs are judged by: means over clients and seeds; NaN where
+            not measured.
+        best: the best value on validation data among the method's settings, the first of equals.
         failed: why it was refused.
         varied: what was varied, by key.
+        metric: what the runs are judged by.
     """
 
     name: str
@@ -66,6 +64,7 @@ class TrialResult:
     best: bool = False
     failed: str = ""
     varied: Mapping[str, Any] = field(default_factory=dict)
+    metric: JudgedMetric = ACCURACY
 
 
 @dataclass(frozen=True)
@@ -152,15 +151,16 @@ def _experiment(
 
 
 class TrialScores(NamedTuple):
-    """Accuracies in [0, 1], means over clients; ``server`` is NaN for a method without a global model."""
+    """What a run is judged by, means over clients; ``server`` is NaN for a method without a global model."""
 
     valid: float
     test: float
     server: float
+    metric: JudgedMetric = ACCURACY
 
 
 def trial_scores(run: Run) -> TrialScores:
-    """Returns the final accuracies of the method's headline predictor.
+    """Returns the final values of the method's headline predictor.
 
     Where that predictor stands for a choice between several, they are those of the one that was chosen.
     """
@@ -169,9 +169,8 @@ def trial_scores(run: Run) -> TrialScores:
     if valid.empty:
         raise UserError(f"run {run.manifest['name']} was not scored on validation data")
     server = server_curve(run)
-    return TrialScores(
-        float(valid.mean()), float(test.mean()), float(server.iloc[-1]) if len(server) else math.nan
-    )
+    shared = float(server.iloc[-1]) if len(server) else math.nan
+    return TrialScores(float(valid.mean()), float(test.mean()), shared, judged_by([run]))
 
 
 def _trial_result(trial: Trial, made: Experiment, outcomes: Sequence[RunOutcome]) -> TrialResult:
@@ -183,40 +182,67 @@ def _trial_result(trial: Trial, made: Experiment, outcomes: Sequence[RunOutcome]
     failed = next((outcome.failed for outcome in outcomes if outcome.failed), "")
     if failed:
         return TrialResult(trial.name, setting, made.method, failed=failed, varied=varied)
-    valid, test, server = (fmean(column) for column in zip(*(o.value for o in outcomes), strict=True))
-    return TrialResult(trial.name, setting, made.method, len(outcomes), valid, test, server, varied=varied)
+    scores = [outcome.value for outcome in outcomes]
+    valid, test, server = (fmean(column) for column in zip(*(one[:3] for one in scores), strict=True))
+    return TrialResult(
+        trial.name,
+        setting,
+        made.method,
+        len(outcomes),
+        valid,
+        test,
+        server,
+        varied=varied,
+        metric=scores[0].metric,
+    )
 
 
 def with_best(tried: Sequence[TrialResult]) -> list[TrialResult]:
     """Marks the best setting of every method; a refused one is never the best."""
     best: dict[str, int] = {}
+    sign = 1 if _metric_of(tried).higher_is_better else -1
     for place, one in enumerate(tried):
-        if not one.failed and (one.name not in best or one.valid > tried[best[one.name]].valid):
+        if not one.failed and (one.name not in best or sign * one.valid > sign * tried[best[one.name]].valid):
             best[one.name] = place
     return [replace(one, best=best.get(one.name) == place) for place, one in enumerate(tried)]
 
 
+def _metric_of(tried: Sequence[TrialResult]) -> JudgedMetric:
+    """Returns what all trials are judged by; refuses trials that are judged by different metrics."""
+    found = list(dict.fromkeys(one.metric for one in tried if not one.failed))
+    if len(found) > 1:
+        names = " and by ".join(metric.word for metric in found)
+        raise UserError(f"the trials of the sweep are judged by {names}; vary nothing that changes the task")
+    return next(iter(found), ACCURACY)
+
+
+def _headings(metric: JudgedMetric) -> list[str]:
+    return [metric.heading(what) for what in ("Validation", "Personalised", "Global")]
+
+
 def trial_rows(tried: Sequence[TrialResult]) -> list[list[str]]:
     """Returns the table of all settings, the header first; the best of each method is marked."""
-    rows = [["Method", "Setting", "Validation %", "Personalised %", "Global %", "Best"]]
+    metric = _metric_of(tried)
+    rows = [["Method", "Setting", *_headings(metric), "Best"]]
     for one in tried:
         mark = "refused" if one.failed else "best" if one.best else ""
-        rows.append([one.name, one.setting, *map(_percent, (one.valid, one.test, one.server)), mark])
+        numbers = (_text(value, metric) for value in (one.valid, one.test, one.server))
+        rows.append([one.name, one.setting, *numbers, mark])
     return rows
 
 
 def best_rows(tried: Sequence[TrialResult]) -> list[list[str]]:
     """Returns the table of the best settings, with the mean and the worst over all settings of the method."""
+    metric = _metric_of(tried)
+    unit = " %" if metric.is_share else ""
     rows = [
         [
             "Method",
             "Best setting",
-            "Validation %",
-            "Personalised %",
-            "Global %",
+            *_headings(metric),
             "Settings",
-            "All: mean %",
-            "All: worst %",
+            f"All: mean{unit}",
+            f"All: worst{unit}",
         ]
     ]
     for name in dict.fromkeys(one.name for one in tried):
@@ -226,10 +252,10 @@ def best_rows(tried: Sequence[TrialResult]) -> list[list[str]]:
             rows.append([name, ABSENT, ABSENT, ABSENT, ABSENT, "0", ABSENT, ABSENT])
             continue
         tests = [one.test for one in own]
-        numbers = [_percent(number) for number in (best.valid, best.test, best.server)]
-        rows.append(
-            [name, best.setting, *numbers, str(len(own)), _percent(fmean(tests)), _percent(min(tests))]
-        )
+        worst = min(tests) if metric.higher_is_better else max(tests)
+        numbers = [_text(number, metric) for number in (best.valid, best.test, best.server)]
+        over_all = [_text(number, metric) for number in (fmean(tests), worst)]
+        rows.append([name, best.setting, *numbers, str(len(own)), *over_all])
     return rows
 
 
@@ -238,12 +264,13 @@ def _write_sweep(folder: Path, tried: Sequence[TrialResult]) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     refused = [f"- {one.name}, {one.setting}: {one.failed}" for one in tried if one.failed]
     best, trials = (to_markdown(rows, "-" * len(rows[0])) for rows in (best_rows(tried), trial_rows(tried)))
-    text = "\n".join([NOTE, "", best, trials, *refused])
+    text = "\n".join([_note(_metric_of(tried)), "", best, trials, *refused])
     files: dict[str, str | bytes] = {"sweep.md": text.rstrip() + "\n", "sweep.csv": _csv(tried)}
     points = sweep_points(tried)
     if len(points):
         files["sweep.png"] = image(
-            sweep_figure(points, "Every trial of the sweep; chosen on validation data"), "png"
+            sweep_figure(points, "Every trial of the sweep; chosen on validation data", _metric_of(tried)),
+            "png",
         )
     return [write_atomically(folder / name, content) for name, content in files.items()]
 
@@ -251,7 +278,7 @@ def _write_sweep(folder: Path, tried: Sequence[TrialResult]) -> list[Path]:
 def sweep_points(tried: Sequence[TrialResult]) -> pd.DataFrame:
     """Returns a row per trial and varied key: `panel` (the key), `line` (the method), `x`, `value` and `best`."""
     rows = [
-        (key, one.name, value, 100 * one.valid, one.best)
+        (key, one.name, value, one.metric.factor * one.valid, one.best)
         for one in tried
         if not one.failed
         for key, value in one.varied.items()
@@ -268,5 +295,16 @@ def _csv(tried: Sequence[TrialResult]) -> str:
     return to_csv([header, *rows])
 
 
-def _percent(value: float) -> str:
-    return ABSENT if math.isnan(value) else f"{100 * value:.2f}"
+def _note(metric: JudgedMetric) -> str:
+    best = "highest" if metric.higher_is_better else "lowest"
+    values = "Accuracies" if metric.name == "accuracy" else "Values"
+    return (
+        f"Best: the setting with the {best} mean validation {metric.word}; test data choose nothing. "
+        f"{values} are means over clients and seeds."
+    )
+
+
+def _text(value: float, metric: JudgedMetric) -> str:
+    if math.isnan(value):
+        return ABSENT
+    return f"{100 * value:.2f}" if metric.is_share else metric.text(value)

@@ -28,6 +28,7 @@ from idiolect.reports.figures.ranks import critical_difference_figure, ranks_dat
 from idiolect.reports.figures.style import IMAGE_FORMATS, image
 from idiolect.reports.figures.sweep import sweep_figure
 from idiolect.reports.figures.tradeoff import scatter_data, scatter_figure, settings_figure
+from idiolect.reports.judged_metric import ACCURACY, JudgedMetric, judged_by
 from idiolect.reports.page.page_data import page_data
 from idiolect.reports.page.page_file import page_html, write_page
 from idiolect.reports.report_files import refuse_unknown_formats, special_pictures, write_report
@@ -43,7 +44,9 @@ from idiolect.reports.summary_table import (
 from idiolect.reports.text_tables import to_csv, to_latex, to_markdown
 
 __all__ = [
+    "ACCURACY",
     "IMAGE_FORMATS",
+    "JudgedMetric",
     "bars_figure",
     "before_after_data",
     "before_after_figure",
@@ -65,6 +68,7 @@ __all__ = [
     "heat_figure",
     "image",
     "intervals_data",
+    "judged_by",
     "latex_table",
     "lines_figure",
     "markdown_table",

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -43,6 +44,7 @@ from idiolect.reports.figures.partition import partition_figure
 from idiolect.reports.figures.ranks import ranks_data, ranks_figure
 from idiolect.reports.figures.style import DPI, IMAGE_FORMATS, image
 from idiolect.reports.figures.tradeoff import scatter_data, scatter_figure
+from idiolect.reports.judged_metric import JudgedMetric, judged_by
 from idiolect.reports.run_groups import group_runs
 from idiolect.reports.summary_table import csv_table, latex_table, markdown_table, notes_of, summarise
 from idiolect.reports.text_tables import to_csv
@@ -58,17 +60,24 @@ __all__ = [
 TABLES = ("md", "csv", "tex")
 FORMATS = (*IMAGE_FORMATS, *TABLES)
 Maker = Callable[[list[Run]], pd.DataFrame]
-Drawer = Callable[[pd.DataFrame, list[str]], Figure]  # takes the numbers, and all methods for their colours
+# takes the numbers, all methods for their colours, and what the runs are judged by
+Drawer = Callable[[pd.DataFrame, list[str], JudgedMetric], Figure]
 SPECIAL_FIGURES: dict[str, tuple[Maker, Drawer]] = {
-    "heat-map": (clients_heat_data, lambda data, _: heat_figure(data, column_label="Client", columns=1)),
-    "change": (change_data, lambda data, _: change_figure(data)),
+    "heat-map": (
+        clients_heat_data,
+        lambda data, _, metric: heat_figure(data, column_label="Client", columns=1, metric=metric),
+    ),
+    "change": (change_data, lambda data, _, metric: change_figure(data, metric=metric)),
     "ranks": (ranks_data, ranks_figure),
-    "calibration": (calibration_data, calibration_figure),
+    "calibration": (calibration_data, lambda data, methods, _: calibration_figure(data, methods)),
     "targets": (targets_data, targets_figure),
-    "zigzag": (before_after_data, lambda data, _: before_after_figure(data)),
+    "zigzag": (before_after_data, lambda data, _, metric: before_after_figure(data, y_label=metric.axis)),
     "degradation": (degradation_data, degradation_figure),
-    "profile": (profile_data, lambda data, methods: profile_figure(data, lines=methods)),
-    "teachers": (teachers_data, teachers_figure),
+    "profile": (
+        profile_data,
+        lambda data, methods, metric: profile_figure(data, lines=methods, metric=metric),
+    ),
+    "teachers": (teachers_data, lambda data, methods, _: teachers_figure(data, methods)),
 }
 
 
@@ -88,9 +97,9 @@ def write_report(
     """Writes the tables, the figures and the numbers behind the figures, and returns the paths.
 
     The files are `table.md`, `table.csv`, `curves.png`, `curves.csv`, `clients.png`, `clients.csv`, and `partition.png`
-    where a manifest holds `class_counts` (the first such run is drawn).  Several methods add `scatter.png` and
-    `scatter.csv`; methods on the same clients and seeds add `pairs.csv` (paired tests); methods whose seeds have the
-    same clients add `intervals.csv` (bootstrap).  Each file is written atomically.
+    where a manifest holds `class_counts` that are not all zero, as a regression's are (the first such run is drawn).
+    Several methods add `scatter.png` and `scatter.csv`; methods on the same clients and seeds add `pairs.csv` (paired
+    tests); methods whose seeds have the same clients add `intervals.csv` (bootstrap).  Each file is written atomically.
 
     Args:
         formats: formats of the figures (png, svg, pdf) and of the tables (md, csv, tex); csv also writes the numbers
@@ -114,9 +123,12 @@ def write_report(
 
 
 def _tables(runs: list[Run], formats: tuple[str, ...]) -> dict[str, str]:
-    summary = summarise(runs)
-    makers = {"md": lambda: markdown_table(summary, notes_of(runs)), "csv": lambda: csv_table(summary)}
-    makers["tex"] = lambda: latex_table(summary)
+    summary, metric = summarise(runs), judged_by(runs)
+    makers = {
+        "md": lambda: markdown_table(summary, notes_of(runs), metric),
+        "csv": lambda: csv_table(summary),
+    }
+    makers["tex"] = lambda: latex_table(summary, metric)
     return {f"table.{name}": makers[name]() for name in TABLES if name in formats}
 
 
@@ -125,8 +137,10 @@ def _users(runs: list[Run], formats: tuple[str, ...]) -> dict[str, str]:
         table = users_data(runs)
     except UserError:
         return {}
-    makers = {"md": users_markdown, "csv": users_csv, "tex": users_latex}
-    return {f"users.{name}": makers[name](table) for name in TABLES if name in formats}
+    metric = judged_by(runs)
+    makers = {"md": lambda: users_markdown(table, metric), "csv": lambda: users_csv(table)}
+    makers["tex"] = lambda: users_latex(table, metric)
+    return {f"users.{name}": makers[name]() for name in TABLES if name in formats}
 
 
 def _certainty(runs: list[Run]) -> dict[str, str]:
@@ -143,11 +157,15 @@ def _certainty(runs: list[Run]) -> dict[str, str]:
 def _pictures(runs: list[Run], formats: tuple[str, ...], special: bool) -> dict[str, bytes | str]:
     curves, clients, scatter = curves_data(runs), clients_data(runs), scatter_data(runs)
     methods = list(dict.fromkeys(curves["method"]))
-    pictures = {"curves": curves_figure(curves), "clients": clients_figure(clients, methods)}
+    metric = judged_by(runs)
+    pictures = {
+        "curves": curves_figure(curves, metric),
+        "clients": clients_figure(clients, methods, metric),
+    }
     numbers = {"curves.csv": curves, "clients.csv": clients}
     if len(scatter) > 1:
-        pictures["scatter"], numbers["scatter.csv"] = scatter_figure(scatter, methods), scatter
-    counted = next((run.manifest for run in runs if run.manifest.get("class_counts")), None)
+        pictures["scatter"], numbers["scatter.csv"] = scatter_figure(scatter, methods, metric), scatter
+    counted = next((run.manifest for run in runs if np.any(run.manifest.get("class_counts", []))), None)
     if counted:
         title = ", ".join(str(counted[key]) for key in ("dataset", "partition") if key in counted)
         if len({run.manifest["seed"] for run in runs}) > 1:
@@ -174,12 +192,12 @@ class SpecialFigure(NamedTuple):
 def special_pictures(runs: Iterable[Run]) -> dict[str, SpecialFigure]:
     """Returns by name the figures that the runs have the measurements for, and leaves out the others."""
     runs, found = list(runs), {}
-    methods = list(group_runs(runs))
+    methods, metric = list(group_runs(runs)), judged_by(runs)
     for name, (make, draw) in SPECIAL_FIGURES.items():
         try:
             data = make(runs)
         except UserError:
             continue
         if len(data):
-            found[name] = SpecialFigure(draw(data, methods), data)
+            found[name] = SpecialFigure(draw(data, methods, metric), data)
     return found

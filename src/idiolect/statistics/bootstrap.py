@@ -83,7 +83,7 @@ def intervals(
     predictor: str | None = None,
     *,
     over: str = "clients",
-    metric: str = "accuracy",
+    metric: str | None = None,
     population: str = "all",
     resampling: Resampling = STANDARD,
 ) -> pd.DataFrame:
@@ -94,13 +94,15 @@ def intervals(
             after averaging over each seed's clients.
     """
     refuse_unknown_choice("over", over, ("clients", "seeds"))
-    kinds = {"metric": metric, "population": population}
     lines = []
     for label, runs in groups.items():
         if over == "clients":
-            units = client_table({label: runs}, predictor, **kinds)[label].to_numpy()
+            units = client_table({label: runs}, predictor, metric=metric, population=population)[
+                label
+            ].to_numpy()
         else:
-            units = np.array([client_scores(run, predictor, **kinds).mean() for run in runs])
+            by_run = (client_scores(run, predictor, metric=metric, population=population) for run in runs)
+            units = np.array([values.mean() for values in by_run])
         found = bootstrap_interval(units, resampling)
         lines.append((label, over, found.units, found.value, found.low, found.high, resampling.level))
     return pd.DataFrame(lines, columns=["method", "over", "units", "mean", "low", "high", "level"])

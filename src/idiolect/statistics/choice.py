@@ -15,7 +15,7 @@ import pandas as pd
 from idiolect.errors import UserError, refuse_unknown_choice
 from idiolect.records import Run
 from idiolect.statistics.client_tables import Groups
-from idiolect.statistics.measurements import client_scores, curve, higher_is_better
+from idiolect.statistics.measurements import client_scores, curve, higher_is_better, primary_metric
 
 __all__ = ["RULES", "Chosen", "best_and_last", "best_round", "best_setting", "pick"]
 
@@ -46,11 +46,11 @@ def pick(criterion: pd.Series, reported: pd.Series, *, split: str, higher_is_bet
 
 
 def best_round(
-    run: Run, predictor: str | None = None, *, chosen_on: str = "valid", metric: str = "accuracy"
+    run: Run, predictor: str | None = None, *, chosen_on: str = "valid", metric: str | None = None
 ) -> Chosen:
     """Returns a predictor's mean test value over all clients in the round that is best on the split `chosen_on`."""
     criterion, reported = (curve(run, predictor, metric=metric, split=split) for split in (chosen_on, "test"))
-    return pick(criterion, reported, split=chosen_on, higher_is_better=higher_is_better(run, metric))
+    return pick(criterion, reported, split=chosen_on, higher_is_better=_is_better_high(run, metric))
 
 
 def best_and_last(points: pd.Series, *, split: str = "test", higher_is_better: bool = True) -> pd.DataFrame:
@@ -68,7 +68,7 @@ def best_and_last(points: pd.Series, *, split: str = "test", higher_is_better: b
 
 
 def best_setting(
-    settings: Groups, predictor: str | None = None, *, chosen_on: str = "valid", metric: str = "accuracy"
+    settings: Groups, predictor: str | None = None, *, chosen_on: str = "valid", metric: str | None = None
 ) -> Chosen:
     """Returns the best of several settings of one method by its final value, mean over clients and seeds.
 
@@ -82,5 +82,9 @@ def best_setting(
         }
         return pd.Series({label: sum(values) / len(values) for label, values in means.items()}).dropna()
 
-    better = higher_is_better(next(iter(settings.values()))[0], metric)
+    better = _is_better_high(next(iter(settings.values()))[0], metric)
     return pick(final(chosen_on), final("test"), split=chosen_on, higher_is_better=better)
+
+
+def _is_better_high(run: Run, metric: str | None) -> bool:
+    return higher_is_better(run, metric or primary_metric(run))

@@ -1,4 +1,4 @@
-"""Mean accuracy over clients: the selected, all, or newcomers; and the trade-off with the global model."""
+"""Mean values over clients: the selected, all, or newcomers; and the trade-off with the global model."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ import pandas as pd
 from idiolect.errors import refuse_outside
 from idiolect.records import Run
 from idiolect.statistics.client_tables import Groups
-from idiolect.statistics.measurements import client_scores, curve, headline, server_curve
+from idiolect.statistics.measurements import client_scores, curve, headline, primary_metric, server_curve
 
 __all__ = ["Window", "end_mean", "personalisation", "tradeoff", "window_mean"]
 
 
-def personalisation(run: Run, metric: str = "accuracy") -> pd.DataFrame:
+def personalisation(run: Run, metric: str | None = None) -> pd.DataFrame:
     """Returns the last measurement of every predictor, by population and moment.
 
     Columns: `population` (selected, all, new), `moment` (before, after, end), `predictor`, `headline` (whether it
     is the method's headline predictor), `round`, `clients`, `mean` over the clients with equal weights.
     """
+    metric = metric or primary_metric(run)
     rows = run.rows[(run.rows["metric"] == metric) & (run.rows["split"] == "test")]
     keys = ["population", "moment", "predictor"]
     last = rows[rows["round"] == rows.groupby(keys)["round"].transform("max")]
@@ -44,7 +45,7 @@ def window_mean(
     last: int,
     predictor: str | None = None,
     *,
-    metric: str = "accuracy",
+    metric: str | None = None,
     population: str = "selected",
     moment: str | None = "after",
 ) -> Window:
@@ -54,7 +55,9 @@ def window_mean(
     return Window(float(points.mean()), len(points))
 
 
-def end_mean(run: Run, predictor: str | None = None, *, rounds: int = 10, metric: str = "accuracy") -> Window:
+def end_mean(
+    run: Run, predictor: str | None = None, *, rounds: int = 10, metric: str | None = None
+) -> Window:
     """Returns FedPHP's "End": the selected clients after local training, averaged over the last rounds of the run.
 
     Args:
@@ -66,7 +69,7 @@ def end_mean(run: Run, predictor: str | None = None, *, rounds: int = 10, metric
     return window_mean(run, total - rounds + 1, total, predictor, metric=metric)
 
 
-def tradeoff(groups: Groups, metric: str = "accuracy") -> pd.DataFrame:
+def tradeoff(groups: Groups, metric: str | None = None) -> pd.DataFrame:
     """Returns aggregation against personalisation, one row per method (MAP, figure 9).
 
     Columns: `method`, `predictor`, `seeds`, and, each as the mean over seeds with its SD (n - 1): `aggregation`, the
@@ -84,7 +87,7 @@ def tradeoff(groups: Groups, metric: str = "accuracy") -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
-def _point(run: Run, metric: str) -> dict[str, float]:
+def _point(run: Run, metric: str | None) -> dict[str, float]:
     shared = server_curve(run, metric)
     return {
         "aggregation": float(shared.iloc[-1]) if len(shared) else math.nan,

@@ -10,7 +10,7 @@ import pandas as pd
 
 from idiolect.errors import UserError, refuse_outside
 from idiolect.records import Run
-from idiolect.statistics.measurements import client_scores
+from idiolect.statistics.measurements import client_scores, primary_metric
 
 __all__ = [
     "ChangeHistogram",
@@ -27,7 +27,7 @@ TEACHER_METRIC = "teacher round"
 
 
 def client_table(
-    groups: Groups, predictor: str | None = None, *, metric: str = "accuracy", population: str = "all"
+    groups: Groups, predictor: str | None = None, *, metric: str | None = None, population: str = "all"
 ) -> pd.DataFrame:
     """Returns final values with one row per client and one column per method, as means over seeds.
 
@@ -35,15 +35,19 @@ def client_table(
     client k of another, and the mean is over the clients with that number.
 
     Raises:
-        UserError: two methods differ in seeds or clients, so that their numbers cannot be paired.
+        UserError: two methods differ in seeds or clients, so that their numbers cannot be paired, or, without a given
+            metric, in the one that they are judged by.
     """
+    if metric is None:
+        _refuse_other_metrics(groups)
     columns: dict[str, pd.Series] = {}
     seeds: dict[str, list[int]] = {}
     for label, runs in groups.items():
         found = [client_scores(run, predictor, metric=metric, population=population) for run in runs]
         together = pd.concat(found, axis=1)
         if together.isna().any().any() or together.empty:
-            raise UserError(f"the runs of {label} do not have the same clients with the metric {metric!r}")
+            name = metric or primary_metric(runs[0])
+            raise UserError(f"the runs of {label} do not have the same clients with the metric {name!r}")
         columns[label] = together.mean(axis=1)
         seeds[label] = sorted(int(run.manifest["seed"]) for run in runs)
     first = next(iter(columns), "")
@@ -55,11 +59,20 @@ def client_table(
     return pd.DataFrame(columns).rename_axis("client")
 
 
+def _refuse_other_metrics(groups: Groups) -> None:
+    named = {primary_metric(run): label for label, runs in groups.items() for run in runs}
+    if len(named) > 1:
+        (one, first), (other, second) = list(named.items())[:2]
+        raise UserError(
+            f"{first} is judged by {one} and {second} by {other}; name the metric to compare them by"
+        )
+
+
 def user_table(
     groups: Groups,
     predictor: str | None = None,
     *,
-    metric: str = "accuracy",
+    metric: str | None = None,
     population: str = "all",
     ddof: int = 1,
 ) -> pd.DataFrame:
@@ -81,7 +94,7 @@ class ChangeHistogram(NamedTuple):
     below: int
 
 
-def changes(method: Sequence[Run], baseline: Sequence[Run], metric: str = "accuracy") -> pd.Series:
+def changes(method: Sequence[Run], baseline: Sequence[Run], metric: str | None = None) -> pd.Series:
     """Returns by client the headline value of `method` minus that of `baseline`, on the same clients and seeds."""
     table = client_table({"method": method, "baseline": baseline}, metric=metric)
     return table["method"] - table["baseline"]

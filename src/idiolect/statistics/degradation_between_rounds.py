@@ -20,7 +20,7 @@ __all__ = ["DELTAS", "before_and_after", "degradation"]
 DELTAS = ("selection", "round")  # what t' is the next of
 
 
-def before_and_after(run: Run, metric: str = "accuracy") -> pd.DataFrame:
+def before_and_after(run: Run, metric: str | None = None) -> pd.DataFrame:
     """Returns one row per selection: `client`, `round`, and the values of two models before and after local training.
 
     `shared_before` is the main model as downloaded (with private layers, composed with them), `shared_after` the
@@ -40,7 +40,7 @@ def before_and_after(run: Run, metric: str = "accuracy") -> pd.DataFrame:
     return _selections(run, metric)
 
 
-def _selections(run: Run, metric: str) -> pd.DataFrame:
+def _selections(run: Run, metric: str | None) -> pd.DataFrame:
     """Returns the table of ``before_and_after`` for the rounds that were observed."""
     rows = run.rows[run.rows["population"] == "selected"]
     main = _main(run)
@@ -62,7 +62,7 @@ def _main(run: Run) -> str:
     return "global" if (rows["predictor"] == "global").any() else "composed"
 
 
-def degradation(run: Run, metric: str = "accuracy", at: str = "selection") -> pd.DataFrame:
+def degradation(run: Run, metric: str | None = None, at: str = "selection") -> pd.DataFrame:
     """Returns one row per selection for which both models were measured.
 
     Columns: `client`, `round` (t'), `previous` (t), `delta_shared` of the main model and `delta_deployed` of the
@@ -90,7 +90,7 @@ def degradation(run: Run, metric: str = "accuracy", at: str = "selection") -> pd
     return found[found["previous"].notna()].astype({"previous": int}).reset_index(drop=True)
 
 
-def _at_next_round(run: Run, metric: str) -> pd.DataFrame:
+def _at_next_round(run: Run, metric: str | None) -> pd.DataFrame:
     """Returns the deltas with t' = t + 1, in rounds that evaluated all clients and observed the selected ones."""
     table = _selections(run, metric)
     for name, predictor in (("shared_next", _main(run)), ("deployed_next", None)):

@@ -20,13 +20,16 @@ __all__ = ["fairer", "spread", "variation", "worst_tenth"]
 COLUMNS = ["setting", "over", "count", "sd_ddof0", "sd_ddof1"]
 
 
-def worst_tenth(values: pd.Series) -> float:
+def worst_tenth(values: pd.Series, higher_is_better: bool = True) -> float:
     """Returns the mean of the worst tenth of the clients, rounded up to whole clients; NaN without clients.
+
+    The worst values are the lowest, or the highest of a metric that is better when low.
 
     >>> worst_tenth(pd.Series([0.9, 0.1, 0.3] + [1.0] * 8))
     0.2
     """
-    return float(values.nsmallest(math.ceil(len(values) / 10)).mean()) if len(values) else math.nan
+    worst = values.nsmallest if higher_is_better else values.nlargest
+    return float(worst(math.ceil(len(values) / 10)).mean()) if len(values) else math.nan
 
 
 def spread(values: pd.Series) -> pd.Series:
@@ -61,7 +64,7 @@ def fairer(one: pd.Series, other: pd.Series) -> bool:
 
 
 def variation(
-    settings: Groups, predictor: str | None = None, *, metric: str = "accuracy", population: str = "all"
+    settings: Groups, predictor: str | None = None, *, metric: str | None = None, population: str = "all"
 ) -> pd.DataFrame:
     """Returns `setting`, `over`, `count`, `sd_ddof0`, `sd_ddof1`; an SD of fewer than two numbers is NaN.
 

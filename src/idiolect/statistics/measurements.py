@@ -1,8 +1,9 @@
 """Selects the measurements of a run that a number is computed from: by round and client, as curves, or final values.
 
 A round may hold measurements of several moments: before local training, after it, and at the end of the run.  Without
-a given moment the latest one counts.  A predictor that is chosen from a family is scored on all clients together, so
-rows of the selected clients hold only the members of the family: there the member chosen at the end stands for it.
+a given moment the latest one counts, and without a given metric the one that the run is judged by.  A predictor that is
+chosen from a family is scored on all clients together, so rows of the selected clients hold only the members of the
+family: there the member chosen at the end stands for it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,16 @@ import pandas as pd
 from idiolect.errors import UserError
 from idiolect.records import Run
 
-__all__ = ["client_scores", "curve", "headline", "higher_is_better", "measured", "server_curve"]
+__all__ = [
+    "client_scores",
+    "curve",
+    "headline",
+    "higher_is_better",
+    "is_share",
+    "measured",
+    "primary_metric",
+    "server_curve",
+]
 
 ORDER = {"before": 0, "after": 1, "end": 2}
 COLUMNS = ["round", "client", "moment", "value"]
@@ -21,6 +31,19 @@ COLUMNS = ["round", "client", "moment", "value"]
 def headline(run: Run) -> str:
     """Returns the headline predictor, whose numbers represent the method."""
     return str(run.manifest.get("headline", "global"))
+
+
+def primary_metric(run: Run) -> str:
+    """Returns the metric that the run is judged by; runs that do not name one are judged by accuracy."""
+    return str(run.manifest.get("primary_metric", "accuracy"))
+
+
+def is_share(run: Run, metric: str) -> bool:
+    """Returns whether values of a metric are shares, shown in percent; without a unit those that end at 1 are."""
+    described = run.manifest.get("metrics", {}).get(metric, {})
+    if "unit" in described:
+        return bool(described["unit"] == "share")
+    return bool(described.get("high", 1 if metric == "accuracy" else None) == 1)
 
 
 def higher_is_better(run: Run, metric: str) -> bool:
@@ -41,7 +64,7 @@ def measured(
     run: Run,
     predictor: str | None = None,
     *,
-    metric: str = "accuracy",
+    metric: str | None = None,
     population: str = "all",
     split: str = "test",
     moment: str | None = None,
@@ -56,6 +79,7 @@ def measured(
     if population == "selected":
         name = run.manifest.get("choices", {}).get(name, name)
     rows = run.rows
+    metric = metric or primary_metric(run)
     wanted = (rows["population"] == population) & (rows["metric"] == metric) & (rows["split"] == split)
     rows = rows[wanted & (rows["predictor"] == name) & rows["value"].notna()]
     if moment is not None:
@@ -69,19 +93,19 @@ def curve(
     run: Run,
     predictor: str | None = None,
     *,
-    metric: str = "accuracy",
+    metric: str | None = None,
     population: str = "all",
     split: str = "test",
     moment: str | None = None,
 ) -> pd.Series:
     """Returns the mean over clients by round; values at the end of the run count only with ``moment="end"``."""
-    rows, kinds = run.rows, {"metric": metric, "population": population, "split": split}
+    rows = run.rows
     kept = run if moment is not None else run._replace(rows=rows[rows["moment"] != "end"])
-    found = measured(kept, predictor, moment=moment, **kinds)
+    found = measured(kept, predictor, metric=metric, population=population, split=split, moment=moment)
     return found.groupby("round")["value"].mean().astype(float)
 
 
-def server_curve(run: Run, metric: str = "accuracy") -> pd.Series:
+def server_curve(run: Run, metric: str | None = None) -> pd.Series:
     """Returns the global model's values on the server's test set by round; empty without a global model."""
     return curve(run, "global", metric=metric, split="server")
 
@@ -90,13 +114,12 @@ def client_scores(
     run: Run,
     predictor: str | None = None,
     *,
-    metric: str = "accuracy",
+    metric: str | None = None,
     population: str = "all",
     split: str = "test",
 ) -> pd.Series:
     """Returns the final value by client: at the end of the run if measured then, else in the last round."""
-    kinds = {"metric": metric, "population": population, "split": split}
-    found = measured(run, predictor, **kinds)
+    found = measured(run, predictor, metric=metric, population=population, split=split)
     if (found["moment"] == "end").any():
         found = found[found["moment"] == "end"]
     last = found[found["round"] == found["round"].max()]

@@ -17,7 +17,7 @@ __all__ = ["alpha_profile"]
 MIXTURE = re.compile(r"mix\((\d+(?:\.\d+)?)\)")
 
 
-def alpha_profile(runs: Sequence[Run], metric: str = "accuracy") -> pd.DataFrame:
+def alpha_profile(runs: Sequence[Run], metric: str | None = None) -> pd.DataFrame:
     """Returns `alpha`, `clients`, `seeds`, `mean`, `sd_clients_ddof0`, `sd_clients_ddof1` of the final mixtures.
 
     Mean and SD are over clients within a seed, then averaged over seeds.  Choosing the best alpha

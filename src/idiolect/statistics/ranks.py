@@ -42,18 +42,19 @@ class Ranking(NamedTuple):
 
 
 def scenario_table(
-    scenarios: Mapping[str, Groups], *, metric: str = "accuracy", population: str = "all"
+    scenarios: Mapping[str, Groups], *, metric: str | None = None, population: str = "all"
 ) -> pd.DataFrame:
     """Returns the headline's mean over clients and seeds, with scenarios as rows and methods as columns.
 
     Raises:
         UserError: a scenario lacks a method that another has.
     """
-    kinds = {"metric": metric, "population": population}
     table = pd.DataFrame(
         {
             name: {
-                label: float(np.mean([client_scores(run, **kinds).mean() for run in runs]))
+                label: float(
+                    np.mean([client_scores(run, metric=metric, population=population).mean() for run in runs])
+                )
                 for label, runs in groups.items()
             }
             for name, groups in scenarios.items()

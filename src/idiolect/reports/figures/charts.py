@@ -21,6 +21,7 @@ from idiolect.reports.figures.style import (
     make_panels,
     wrapped,
 )
+from idiolect.reports.judged_metric import ACCURACY, JudgedMetric
 
 __all__ = ["bars_figure", "heat_figure", "line_style", "lines_figure"]
 
@@ -118,13 +119,20 @@ def bars_figure(
 
 
 def heat_figure(
-    points: pd.DataFrame, row_label: str = "", column_label: str = "", title: str = "", *, columns: int = 2
+    points: pd.DataFrame,
+    row_label: str = "",
+    column_label: str = "",
+    title: str = "",
+    *,
+    columns: int = 2,
+    metric: JudgedMetric = ACCURACY,
 ) -> Figure:
-    """Draws one heat map for each `panel`; cells show their number where there is room, the largest in bold.
+    """Draws one heat map for each `panel`; cells show their number where there is room, the best in bold.
 
     Args:
         points: columns `panel`, `row`, `column`, `value`.
         columns: the largest number of panels in a row.
+        metric: what the values are of.
     """
     panels = list(dict.fromkeys(points["panel"]))
     rows, places = points["row"].nunique(), points["column"].nunique()
@@ -134,7 +142,7 @@ def heat_figure(
         here = points[points["panel"] == panel]
         order = {"index": list(dict.fromkeys(here["row"])), "columns": list(dict.fromkeys(here["column"]))}
         table = here.pivot_table(index="row", columns="column", values="value").reindex(**order)
-        image = _draw_cells(axes, table)
+        image = _draw_cells(axes, table, metric)
         axes.set_title(str(panel), fontsize=10, loc="left", color=INK)
         axes.set_xlabel(column_label, fontsize=9, color=INK)
         axes.set_ylabel(row_label, fontsize=9, color=INK)
@@ -142,7 +150,7 @@ def heat_figure(
     return figure
 
 
-def _draw_cells(axes: Axes, table: pd.DataFrame) -> AxesImage:
+def _draw_cells(axes: Axes, table: pd.DataFrame, metric: JudgedMetric) -> AxesImage:
     values = table.to_numpy(float)
     image = axes.imshow(values, cmap=COLOUR_MAP, aspect="auto")
     axes.set_yticks(range(len(table)), [wrapped(str(name)) for name in table.index])
@@ -151,18 +159,19 @@ def _draw_cells(axes: Axes, table: pd.DataFrame) -> AxesImage:
     axes.tick_params(length=0, labelsize=9, colors=INK)
     if table.shape[1] <= MOST_COLUMNS_WRITTEN:
         middle = (np.nanmin(values) + np.nanmax(values)) / 2
-        best = np.nanmax(values)
+        best = np.nanmax(values) if metric.higher_is_better else np.nanmin(values)
         for (row, column), value in np.ndenumerate(values):
             if np.isfinite(value):
-                _write_number(axes, row, column, value, light=value < middle, best=value == best)
+                text = metric.number_format.format(value)
+                _write_number(axes, row, column, text, light=value < middle, best=value == best)
     return image
 
 
-def _write_number(axes: Axes, row: int, column: int, value: float, *, light: bool, best: bool) -> None:
+def _write_number(axes: Axes, row: int, column: int, text: str, *, light: bool, best: bool) -> None:
     axes.text(
         column,
         row,
-        f"{value:.1f}",
+        text,
         ha="center",
         va="center",
         fontsize=8,

@@ -1,4 +1,4 @@
-"""Figures with one value for each client: final accuracy, change against FedAvg, round of the teacher."""
+"""Figures with one value for each client: final value, change against FedAvg, round of the teacher."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from idiolect.errors import UserError
 from idiolect.records import Run
 from idiolect.reports.figures.charts import bars_figure
 from idiolect.reports.figures.style import COLOURS, INK, appearances, label_panel, make_panels, tidy, wrapped
+from idiolect.reports.judged_metric import ACCURACY, JudgedMetric, judged_by
 from idiolect.reports.run_groups import group_runs
 from idiolect.statistics import change_histogram, changes, client_scores, teacher_rounds, worst_tenth
 
@@ -29,7 +30,7 @@ __all__ = [
     "teachers_figure",
 ]
 
-COLUMNS = ["method", "predictor", "seed", "client", "accuracy"]
+COLUMNS = ["method", "predictor", "seed", "client"]
 MEAN: dict[str, Any] = {
     "marker": "|",
     "markersize": 22,
@@ -49,11 +50,16 @@ REFERENCE = "fedavg"
 
 
 def clients_data(runs: Iterable[Run]) -> pd.DataFrame:
-    """Returns the final headline accuracy of each client: `method`, `predictor`, `seed`, `client`, `accuracy`."""
-    tables = [pd.DataFrame(columns=COLUMNS)]
+    """Returns the final headline accuracy of each client: `method`, `predictor`, `seed`, `client`, `accuracy`.
+
+    Runs that are judged by another metric have a column named after it in place of `accuracy`.
+    """
+    runs = list(runs)
+    name = judged_by(runs).name
+    tables = [pd.DataFrame(columns=[*COLUMNS, name])]
     for label, group in group_runs(runs).items():
         for run in group:
-            values = client_scores(run).rename("accuracy").reset_index()
+            values = client_scores(run).rename(name).reset_index()
             facts = {
                 "method": label,
                 "predictor": run.manifest.get("headline", "global"),
@@ -61,29 +67,34 @@ def clients_data(runs: Iterable[Run]) -> pd.DataFrame:
             }
             tables.append(values.assign(**facts))
     filled = [table for table in tables if len(table)] or tables[:1]
-    return pd.concat(filled, ignore_index=True)[COLUMNS]
+    return pd.concat(filled, ignore_index=True)[[*COLUMNS, name]]
 
 
-def clients_figure(data: pd.DataFrame, methods: Iterable[str] = ()) -> Figure:
+def clients_figure(
+    data: pd.DataFrame, methods: Iterable[str] = (), metric: JudgedMetric = ACCURACY
+) -> Figure:
     """Draws one strip of dots per method, the best mean on top; several seeds share a strip.
 
     Args:
         data: the table of `clients_data`.
         methods: all methods of the report in order, so that each has the same colour in every figure.
+        metric: what the runs are judged by.
     """
     looks = appearances([*methods, *data["method"]])
-    means = data.groupby("method")["accuracy"].mean().sort_values(kind="stable")
+    averages = data.groupby("method")[metric.name].mean()
+    means = averages.sort_values(ascending=metric.higher_is_better, kind="stable")
     figure = Figure(figsize=(9.5, 1.6 + 0.5 * max(2, len(means))), layout="constrained")
     axes = figure.subplots()
     for height, label in enumerate(means.index):
-        _strip(axes, data[data["method"] == label], height, looks[label].colour)
+        _strip(axes, data[data["method"] == label], height, looks[label].colour, metric)
     predictors = data.groupby("method")["predictor"].first()
     axes.set_yticks(range(len(means)), [f"{wrapped(label)}\n{predictors[label]}" for label in means.index])
     axes.set_ylim(-0.6, len(means) - 0.4)
     seeds = data["seed"].nunique()
     pooled = f", {seeds} seeds together" if seeds > 1 else ""
-    axes.set_title(f"Accuracy of each client{pooled}", fontsize=11, loc="left", color=INK)
-    axes.set_xlabel("Accuracy on the client's own test split (%)", fontsize=10, color=INK)
+    axes.set_title(f"{metric.title} of each client{pooled}", fontsize=11, loc="left", color=INK)
+    unit = " (%)" if metric.is_share else ""
+    axes.set_xlabel(f"{metric.title} on the client's own test split{unit}", fontsize=10, color=INK)
     tidy(axes, grid="x")
     if data.empty:
         axes.text(0.5, 0.5, "not measured", transform=axes.transAxes, ha="center", color="#777777")
@@ -97,34 +108,41 @@ def clients_figure(data: pd.DataFrame, methods: Iterable[str] = ()) -> Figure:
     return figure
 
 
-def _strip(axes: Axes, points: pd.DataFrame, height: int, colour: str) -> None:
+def _strip(axes: Axes, points: pd.DataFrame, height: int, colour: str, metric: JudgedMetric) -> None:
     """Draws the dots of one method, spread by a fixed seed so that the same record gives the same figure."""
     spread = np.random.default_rng(0).uniform(-0.26, 0.26, len(points))
     opacity = float(np.clip(60 / max(1, len(points)), 0.15, 0.7))
-    axes.scatter(100 * points["accuracy"], height + spread, s=16, color=colour, alpha=opacity, linewidths=0)
-    by_seed = points.groupby("seed")["accuracy"]
-    axes.plot(100 * by_seed.mean().mean(), height, **MEAN)
-    axes.plot(100 * by_seed.apply(worst_tenth).mean(), height, **WORST)
+    shown = metric.factor * points[metric.name]
+    axes.scatter(shown, height + spread, s=16, color=colour, alpha=opacity, linewidths=0)
+    by_seed = points.groupby("seed")[metric.name]
+    axes.plot(metric.factor * by_seed.mean().mean(), height, **MEAN)
+    worst = by_seed.apply(worst_tenth, metric.higher_is_better).mean()
+    axes.plot(metric.factor * worst, height, **WORST)
 
 
 def clients_heat_data(runs: Iterable[Run]) -> pd.DataFrame:
-    """Returns accuracies for a heat map: `panel`, `row` (the method), `column` (the client), `value` in percent."""
-    data = clients_data(runs)
-    means = 100 * data.groupby(["method", "client"], sort=False)["accuracy"].mean()
+    """Returns values for a heat map: `panel`, `row` (the method), `column` (the client), `value` (shares: %)."""
+    runs = list(runs)
+    metric, data = judged_by(runs), clients_data(runs)
+    means = metric.factor * data.groupby(["method", "client"], sort=False)[metric.name].mean()
     found = means.rename("value").reset_index().rename(columns={"method": "row", "client": "column"})
-    return found.assign(panel="Final accuracy of every client (%)")[["panel", "row", "column", "value"]]
+    unit = " (%)" if metric.is_share else ""
+    return found.assign(panel=f"Final {metric.word} of every client{unit}")[
+        ["panel", "row", "column", "value"]
+    ]
 
 
 def change_data(runs: Iterable[Run]) -> pd.DataFrame:
-    """Returns by client the change of accuracy against FedAvg, or against the first method without FedAvg.
+    """Returns by client the change of value against FedAvg, or against the first method without FedAvg.
 
-    Columns: `panel`, `client`, `value` in points.  A method with other seeds or clients than the reference cannot be
-    paired and is left out.
+    Columns: `panel`, `client`, `value`, of shares in points.  A method with other seeds or clients than the reference
+    cannot be paired and is left out.
 
     Raises:
         UserError: no two methods can be paired.
     """
-    groups = group_runs(runs)
+    runs = list(runs)
+    factor, groups = judged_by(runs).factor, group_runs(runs)
     named = (label for label, group in groups.items() if group[0].manifest["method"].startswith(REFERENCE))
     reference = next(named, next(iter(groups)))
     tables = []
@@ -132,7 +150,7 @@ def change_data(runs: Iterable[Run]) -> pd.DataFrame:
         if label == reference:
             continue
         try:
-            found = 100 * changes(group, groups[reference])
+            found = factor * changes(group, groups[reference])
         except UserError:
             continue
         table = found.rename("value").rename_axis("client").reset_index()
@@ -142,34 +160,37 @@ def change_data(runs: Iterable[Run]) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True)[["panel", "client", "value"]]
 
 
-def change_figure(points: pd.DataFrame, title: str = "", *, bins: int = 20) -> Figure:
+def change_figure(
+    points: pd.DataFrame, title: str = "", *, bins: int = 20, metric: JudgedMetric = ACCURACY
+) -> Figure:
     """Draws one histogram for each `panel`, with counts on the bars and a bin edge at 0 (MAP, figure 10).
 
     Args:
         points: columns `panel`, `client`, `value`; several values of a client are averaged first.
+        metric: what changes.
     """
     panels = list(dict.fromkeys(points["panel"]))
     figure, grid = make_panels(len(panels), title)
     for axes, panel in zip(grid, panels, strict=True):
         values = points[points["panel"] == panel].groupby("client")["value"].mean()
-        below = _histogram(axes, values, bins)
-        heading = f"{panel}\n{below} of {len(values)} clients lose"
-        label_panel(axes, heading, "Change of accuracy (points)", "Clients", grid="y")
+        _histogram(axes, values, bins, metric.higher_is_better)
+        losing = int((values < 0).sum() if metric.higher_is_better else (values > 0).sum())
+        heading = f"{panel}\n{losing} of {len(values)} clients lose"
+        label_panel(axes, heading, metric.change_axis, "Clients", grid="y")
         axes.yaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
     return figure
 
 
-def _histogram(axes: Axes, values: pd.Series, bins: int) -> int:
+def _histogram(axes: Axes, values: pd.Series, bins: int, higher_is_better: bool) -> None:
     found = change_histogram(values, bins)
     width = found.edges[1] - found.edges[0]
     for edge, count in zip(found.edges[:-1], found.counts, strict=True):
         if count:
-            colour = LOSS if edge < -width / 2 else GAIN
+            colour = LOSS if (edge < -width / 2) == higher_is_better else GAIN
             axes.bar(edge, count, width, align="edge", color=colour, edgecolor="white")
             axes.text(edge + width / 2, count, str(count), ha="center", va="bottom", fontsize=8, color=INK)
     axes.axvline(0, color=INK, linewidth=1)
     axes.margins(y=0.15)
-    return found.below
 
 
 def teachers_data(runs: Iterable[Run]) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""Accuracy before and after local training, and local degradation, by round (FedPHP, figures 2 and 6)."""
+"""Values before and after local training, and local degradation, by round (FedPHP, figures 2 and 6)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from idiolect.errors import UserError
 from idiolect.records import Run
 from idiolect.reports.figures.charts import lines_figure
 from idiolect.reports.figures.style import COLOURS, INK, label_panel, legend_beside, make_panels
+from idiolect.reports.judged_metric import ACCURACY, JudgedMetric, judged_by
 from idiolect.reports.run_groups import group_runs
 from idiolect.statistics import before_and_after, degradation
 
@@ -26,10 +27,10 @@ TRAINING = 0.6  # x width of local training, as a share of a round
 
 
 def degradation_data(runs: Iterable[Run], at: str = "selection") -> pd.DataFrame:
-    """Returns local degradation: `panel`, `line` (the method), `x` (the round), `value` in points, `sd` (n - 1).
+    """Returns local degradation: `panel`, `line` (the method), `x` (the round), `value`, `sd` (n - 1).
 
-    Values are means over the selected clients, then over seeds.  A round counts where every seed selected some client a
-    second time.  Methods whose runs did not observe every round are left out.
+    Those of shares are in points.  Values are means over the selected clients, then over seeds.  A round counts where
+    every seed selected some client a second time.  Methods whose runs did not observe every round are left out.
 
     Args:
         at: of ``idiolect.statistics.degradation``: the client's next ``selection``, or the next ``round``.
@@ -37,14 +38,15 @@ def degradation_data(runs: Iterable[Run], at: str = "selection") -> pd.DataFrame
     Raises:
         UserError: no run observed every round, or no client was selected twice.
     """
-    tables = []
+    tables, runs = [], list(runs)
+    factor = judged_by(runs).factor
     for label, group in group_runs(runs).items():
         try:
             by_seed = [degradation(run, at=at).groupby("round")[list(PANELS)].mean() for run in group]
         except UserError:
             continue
         for name, panel in PANELS.items():
-            together = 100 * pd.concat([means[name] for means in by_seed], axis=1).dropna()
+            together = factor * pd.concat([means[name] for means in by_seed], axis=1).dropna()
             found = pd.DataFrame({"value": together.mean(axis=1), "sd": together.std(axis=1, ddof=1)})
             tables.append(found.rename_axis("x").reset_index().assign(panel=panel, line=label))
     filled = [table for table in tables if len(table)]
@@ -53,17 +55,19 @@ def degradation_data(runs: Iterable[Run], at: str = "selection") -> pd.DataFrame
     return pd.concat(filled, ignore_index=True)[["panel", "line", "x", "value", "sd"]]
 
 
-def degradation_figure(data: pd.DataFrame, methods: Iterable[str] = ()) -> Figure:
-    """Draws the table of `degradation_data`; below 0 the download is worse than the client's last model."""
+def degradation_figure(
+    data: pd.DataFrame, methods: Iterable[str] = (), metric: JudgedMetric = ACCURACY
+) -> Figure:
+    """Draws the table of `degradation_data`; below 0 the download has less than the client's last model."""
     title = "Downloaded model less the client's last personalised one"
-    figure = lines_figure(data, "Round", title, y_label="Change of accuracy (points)", lines=methods)
+    figure = lines_figure(data, "Round", title, y_label=metric.change_axis, lines=methods)
     for axes in figure.axes:
         axes.axhline(0, color="#777777", linewidth=1)
     return figure
 
 
 def before_after_data(runs: Iterable[Run], model: str = "shared") -> pd.DataFrame:
-    """Returns accuracies in percent: `panel` (the method), `client`, `round`, `seed`, `before`, `after`.
+    """Returns values, shares in percent: `panel` (the method), `client`, `round`, `seed`, `before`, `after`.
 
     Runs that did not observe every round are left out.
 
@@ -73,14 +77,15 @@ def before_after_data(runs: Iterable[Run], model: str = "shared") -> pd.DataFram
     Raises:
         UserError: no run observed every round.
     """
-    tables = []
+    tables, runs = [], list(runs)
+    factor = judged_by(runs).factor
     for label, group in group_runs(runs).items():
         for run in group:
             try:
                 found = before_and_after(run)
             except UserError:
                 continue
-            values = {name: 100 * found[f"{model}_{name}"] for name in ("before", "after")}
+            values = {name: factor * found[f"{model}_{name}"] for name in ("before", "after")}
             tables.append(found[["client", "round"]].assign(panel=label, seed=run.manifest["seed"], **values))
     if not tables:
         raise UserError("accuracy before and after local training needs runs with observe=always")

@@ -1,4 +1,4 @@
-"""Learning curves: accuracy against rounds, and the cost of reaching a target accuracy."""
+"""Learning curves: what methods are judged by against rounds, and the cost of reaching a target."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from matplotlib.ticker import MaxNLocator
 from idiolect.records import Run
 from idiolect.reports.figures.charts import line_style, lines_figure
 from idiolect.reports.figures.style import INK, Appearance, appearances, tidy, wrapped
+from idiolect.reports.judged_metric import ACCURACY, JudgedMetric, judged_by
 from idiolect.reports.run_groups import group_runs
 from idiolect.statistics import cost_to_target, curve, server_curve
 
@@ -23,21 +24,24 @@ PANELS = {
     "global": "Global model on the server's test set",
     "personalised": "Personalised models, mean over all clients",
 }
-COLUMNS = ["method", "panel", "moment", "round", "accuracy", "sd_seeds", "seeds"]
 MARKERS_PER_LINE = 6
 GUTTER_STEP = 0.045  # between two points at the end of the run, as a share of the x axis
-STEPS = 24  # targets between the lowest and the highest accuracy
+STEPS = 24  # targets between the lowest and the highest value
 COSTS = ("Rounds", "Megabytes down", "Megabytes up")
 
 
 def curves_data(runs: Iterable[Run]) -> pd.DataFrame:
     """Returns the mean accuracy over seeds and its SD (n - 1, NaN for one seed), by method and round.
 
+    Runs that are judged by another metric have a column named after it in place of `accuracy`.
     `panel` is `global`, the global model on the server's test set, or `personalised`, the headline predictor's mean
     over all clients.  `moment` is `round` on a curve and `end` for the point at the end of the run.  A round that not
     every seed measured is left out, so that a curve averages the same seeds throughout.
     """
-    tables = [pd.DataFrame(columns=COLUMNS)]
+    runs = list(runs)
+    name = judged_by(runs).name
+    columns = ["method", "panel", "moment", "round", name, "sd_seeds", "seeds"]
+    tables = [pd.DataFrame(columns=columns)]
     for label, group in group_runs(runs).items():
         measured = {
             ("global", "round"): [server_curve(run) for run in group],
@@ -45,28 +49,33 @@ def curves_data(runs: Iterable[Run]) -> pd.DataFrame:
             ("personalised", "end"): [_end_of_run(run) for run in group],
         }
         for (panel, moment), curves in measured.items():
-            points = _over_seeds(curves)
+            points = _over_seeds(curves, name)
             tables.append(points.assign(method=label, panel=panel, moment=moment, seeds=len(group)))
     filled = [table for table in tables if len(table)] or tables[:1]
-    return pd.concat(filled, ignore_index=True)[COLUMNS]
+    return pd.concat(filled, ignore_index=True)[columns]
 
 
 def _end_of_run(run: Run) -> pd.Series:
-    """Returns the mean headline accuracy over all clients at the end of the run, or nothing if not measured."""
+    """Returns the headline's mean over all clients at the end of the run, or nothing if not measured."""
     return curve(run, moment="end").tail(1)
 
 
-def _over_seeds(curves: list[pd.Series]) -> pd.DataFrame:
+def _over_seeds(curves: list[pd.Series], name: str) -> pd.DataFrame:
     together = pd.concat(curves, axis=1).dropna()
-    frame = pd.DataFrame({"accuracy": together.mean(axis=1), "sd_seeds": together.std(axis=1, ddof=1)})
+    frame = pd.DataFrame({name: together.mean(axis=1), "sd_seeds": together.std(axis=1, ddof=1)})
     return frame.rename_axis("round").reset_index()
 
 
-def curves_figure(data: pd.DataFrame) -> Figure:
+def curves_figure(data: pd.DataFrame, metric: JudgedMetric = ACCURACY) -> Figure:
     """Draws the global model on the left and the personalised ones on the right.
 
     Bands show one SD over seeds; ringed points show the end of the run.
+
+    Args:
+        data: the table of `curves_data`.
+        metric: what the runs are judged by.
     """
+    data = data.assign(shown=metric.factor * data[metric.name], sd_seeds=metric.factor * data["sd_seeds"])
     looks = appearances(data["method"])
     figure = Figure(figsize=(12.5, 4.9), layout="constrained")
     panels = figure.subplots(1, 2, sharey=True)
@@ -83,9 +92,9 @@ def curves_figure(data: pd.DataFrame) -> Figure:
         tidy(axes)
         if shown.empty:
             axes.text(0.5, 0.5, "not measured", transform=axes.transAxes, ha="center", color="#777777")
-    panels[0].set_ylabel("Accuracy (%)", fontsize=10, color=INK)
+    panels[0].set_ylabel(metric.axis, fontsize=10, color=INK)
     figure.legend(
-        handles=_handles(data, looks),
+        handles=_handles(data, looks, metric),
         title="bands: SD over seeds" if data["sd_seeds"].notna().any() else None,
         title_fontsize=9,
         loc="outside right center",
@@ -106,10 +115,11 @@ def _whole_rounds(axes: Axes, shown: pd.DataFrame) -> None:
         axes.set_xticks([tick for tick in ticks if min(first, 0) <= tick <= last])
 
 
-def _handles(data: pd.DataFrame, looks: dict[str, Appearance]) -> list[Line2D]:
+def _handles(data: pd.DataFrame, looks: dict[str, Appearance], metric: JudgedMetric) -> list[Line2D]:
     """Returns the legend entries in the order of the curves at the right edge, the best personalised one first."""
-    last = data[data["panel"] == "personalised"].groupby("method")["accuracy"].last()
-    order = sorted(looks, key=lambda label: -last.get(label, -1.0))
+    last = data[data["panel"] == "personalised"].groupby("method")["shown"].last()
+    upwards = last if metric.higher_is_better else -last
+    order = sorted(looks, key=lambda label: -upwards.get(label, -np.inf))
     return [Line2D([], [], label=wrapped(label), **line_style(looks[label])) for label in order]
 
 
@@ -118,11 +128,11 @@ def _draw_curve(axes: Axes, line: pd.DataFrame, look: Appearance, place: int) ->
     if line.empty:
         return
     rounds = line["round"].astype(float)
-    percent, band = 100 * line["accuracy"].astype(float), 100 * line["sd_seeds"].astype(float)
+    shown, band = line["shown"].astype(float), line["sd_seeds"].astype(float)
     every = max(1, round(len(line) / MARKERS_PER_LINE))
-    axes.plot(rounds, percent, markevery=(place % every, every), **line_style(look))
+    axes.plot(rounds, shown, markevery=(place % every, every), **line_style(look))
     if band.notna().any():
-        axes.fill_between(rounds, percent - band, percent + band, color=look.colour, alpha=0.13, linewidth=0)
+        axes.fill_between(rounds, shown - band, shown + band, color=look.colour, alpha=0.13, linewidth=0)
 
 
 def _draw_ends(axes: Axes, ends: pd.DataFrame, looks: dict[str, Appearance]) -> None:
@@ -133,12 +143,12 @@ def _draw_ends(axes: Axes, ends: pd.DataFrame, looks: dict[str, Appearance]) -> 
     first = min(float(ends["round"].min()), axes.dataLim.x0)
     step = GUTTER_STEP * max(1.0, last - first)
     axes.axvspan(last + 0.4 * step, last + (len(ends) + 1) * step, color="#F3F3F3", linewidth=0, zorder=0)
-    for column, (label, accuracy, spread) in enumerate(
-        zip(ends["method"], ends["accuracy"], ends["sd_seeds"], strict=True), start=1
+    for column, (label, shown, spread) in enumerate(
+        zip(ends["method"], ends["shown"], ends["sd_seeds"], strict=True), start=1
     ):
         style = {**line_style(looks[label]), "linestyle": "none", "markersize": 9, "markeredgecolor": INK}
-        error = 0.0 if pd.isna(spread) else 100 * spread
-        axes.errorbar(last + (column + 0.2) * step, 100 * accuracy, yerr=error, capsize=3, zorder=5, **style)
+        error = 0.0 if pd.isna(spread) else spread
+        axes.errorbar(last + (column + 0.2) * step, shown, yerr=error, capsize=3, zorder=5, **style)
     middle = last + (0.7 + 0.5 * len(ends)) * step
     axes.annotate(
         "end of run",
@@ -153,14 +163,17 @@ def _draw_ends(axes: Axes, ends: pd.DataFrame, looks: dict[str, Appearance]) -> 
 
 
 def targets_data(runs: Iterable[Run], targets: Sequence[float] | None = None) -> pd.DataFrame:
-    """Returns rounds and bytes to a target: `panel`, `line` (the method), `x` (the target in percent), `value`.
+    """Returns rounds and bytes to a target: `panel`, `line` (the method), `x` (the target), `value`.
 
-    The headline's mean over all clients has to reach the target, and values are means over seeds.  A target that a
-    seed never reaches has no row; a model that exists only at the end of the run costs the whole run.
+    Targets that are shares are in percent.  The headline's mean over all clients has to reach the target, and values
+    are means over seeds.  A target that a seed never reaches has no row; a model that exists only at the end of the run
+    costs the whole run.
 
     Args:
-        targets: accuracies in [0, 1]; without them, equal steps from the lowest to the highest value measured.
+        targets: shares in [0, 1] or other values; without them, equal steps from the lowest to the highest measured.
     """
+    runs = list(runs)
+    metric = judged_by(runs)
     curves = {
         label: [(_end_of_run(run).combine_first(curve(run)), run.rounds) for run in group]
         for label, group in group_runs(runs).items()
@@ -171,27 +184,32 @@ def targets_data(runs: Iterable[Run], targets: Sequence[float] | None = None) ->
     lines = []
     for label, group in curves.items():
         for target in targets:
-            costs = [_cost(points, rounds, target) for points, rounds in group]
+            costs = [_cost(points, rounds, target, metric) for points, rounds in group]
             reached = [cost for cost in costs if cost is not None]
             if len(reached) < len(costs):
                 continue
             found = np.mean(reached, axis=0)
             lines += [
-                (panel, label, 100 * target, float(value)) for panel, value in zip(COSTS, found, strict=True)
+                (panel, label, metric.factor * target, float(value))
+                for panel, value in zip(COSTS, found, strict=True)
             ]
     return pd.DataFrame(lines, columns=["panel", "line", "x", "value"])
 
 
-def _cost(points: pd.Series, rounds: pd.DataFrame, target: float) -> tuple[float, float, float] | None:
+def _cost(
+    points: pd.Series, rounds: pd.DataFrame, target: float, metric: JudgedMetric
+) -> tuple[float, float, float] | None:
     """Returns rounds, megabytes down and megabytes up until a target, or None where it is never reached."""
-    cost = cost_to_target(points, rounds, target)
+    cost = cost_to_target(points, rounds, target, higher_is_better=metric.higher_is_better)
     if cost.round is None or cost.bytes_down is None or cost.bytes_up is None:
         return None
     return cost.round, cost.bytes_down / 1e6, cost.bytes_up / 1e6
 
 
-def targets_figure(data: pd.DataFrame, methods: Iterable[str] = ()) -> Figure:
-    """Draws the table of `targets_data`; a line ends at the highest accuracy that its method reaches."""
+def targets_figure(
+    data: pd.DataFrame, methods: Iterable[str] = (), metric: JudgedMetric = ACCURACY
+) -> Figure:
+    """Draws the table of `targets_data`; a line ends at the best value that its method reaches."""
     ordered = data.sort_values("panel", key=lambda panels: panels.map(COSTS.index), kind="stable")
-    x_label = "Personalised accuracy to be reached (%)"
+    x_label = f"Personalised {metric.word} to be reached{' (%)' if metric.is_share else ''}"
     return lines_figure(ordered, x_label, "Cost of reaching a target", lines=methods)

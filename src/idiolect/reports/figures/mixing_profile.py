@@ -1,4 +1,4 @@
-"""Accuracy along the segment between the shared and the private model (SuPerFed, figures 2 and 4)."""
+"""Values along the segment between the shared and the private model (SuPerFed, figures 2 and 4)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from idiolect.errors import UserError
 from idiolect.records import Run
 from idiolect.reports.figures.charts import line_style
 from idiolect.reports.figures.style import INK, appearances, label_panel, legend_beside, make_panels, wrapped
+from idiolect.reports.judged_metric import ACCURACY, JudgedMetric, judged_by
 from idiolect.reports.run_groups import group_runs
 from idiolect.statistics import alpha_profile, pick, server_curve
 
@@ -21,14 +22,15 @@ SHIFT = 0.012  # x distance between two methods, so that their error bars do not
 
 
 def profile_data(runs: Iterable[Run]) -> pd.DataFrame:
-    """Returns `panel`, `line` (the method), `alpha`, `value` and `sd` over clients (n) in percent, `server`.
+    """Returns `panel`, `line` (the method), `alpha`, `value` and `sd` over clients (n), of shares in percent, `server`.
 
-    `server` is the accuracy of the global model on the server's test set.  Methods without mixtures are left out.
+    `server` is the value of the global model on the server's test set.  Methods without mixtures are left out.
 
     Raises:
         UserError: no run has mixtures.
     """
-    tables = []
+    tables, runs = [], list(runs)
+    factor = judged_by(runs).factor
     for label, group in group_runs(runs).items():
         try:
             found = alpha_profile(group)
@@ -41,9 +43,9 @@ def profile_data(runs: Iterable[Run]) -> pd.DataFrame:
                     "panel": "Final mixtures",
                     "line": label,
                     "alpha": found["alpha"],
-                    "value": 100 * found["mean"],
-                    "sd": 100 * found["sd_clients_ddof0"],
-                    "server": 100 * shared.mean(),
+                    "value": factor * found["mean"],
+                    "sd": factor * found["sd_clients_ddof0"],
+                    "server": factor * shared.mean(),
                 }
             )
         )
@@ -53,7 +55,12 @@ def profile_data(runs: Iterable[Run]) -> pd.DataFrame:
 
 
 def profile_figure(
-    points: pd.DataFrame, title: str = "", *, columns: int = 4, lines: Iterable[str] = ()
+    points: pd.DataFrame,
+    title: str = "",
+    *,
+    columns: int = 4,
+    lines: Iterable[str] = (),
+    metric: JudgedMetric = ACCURACY,
 ) -> Figure:
     """Draws one panel for each `panel`, with error bars of one SD over clients.
 
@@ -62,6 +69,7 @@ def profile_figure(
     Args:
         points: columns `panel`, `line`, `alpha`, `value`, `sd`, and `server` where there is a global model.
         lines: all lines of the report in order, so that each has the same colour in every figure.
+        metric: what the mixtures are judged by.
     """
     panels, looks = list(dict.fromkeys(points["panel"])), appearances([*lines, *points["line"]])
     figure, grid = make_panels(len(panels), title, columns=columns, size=(3.9, 3.3), share=True)
@@ -72,19 +80,19 @@ def profile_figure(
             style = {**line_style(looks[label]), "markersize": 4}
             at = line["alpha"] + SHIFT * (place - (len(here) - 1) / 2)
             axes.errorbar(at, line["value"], yerr=line["sd"], capsize=2, label=wrapped(str(label)), **style)
-            told.append(_told(str(label), line, len(here) > 1))
+            told.append(_told(str(label), line, len(here) > 1, metric))
         _write(axes, told)
-        label_panel(axes, str(panel), "Mixing coefficient", "Accuracy (%)")
+        label_panel(axes, str(panel), "Mixing coefficient", metric.axis)
     legend_beside(figure, [bars for axes in grid for bars in axes.containers])
     return figure
 
 
-def _told(label: str, line: pd.DataFrame, several: bool) -> str:
+def _told(label: str, line: pd.DataFrame, several: bool, metric: JudgedMetric) -> str:
     values = line.set_index("alpha")["value"]
-    best = pick(values, values, split="test")
-    text = f"best {best.value:.1f} at {best.which:g} ({best.rule})"
+    best = pick(values, values, split="test", higher_is_better=metric.higher_is_better)
+    text = f"best {metric.number_format.format(best.value)} at {best.which:g} ({best.rule})"
     if "server" in line and pd.notna(line["server"].iloc[0]):
-        text += f", global {line['server'].iloc[0]:.1f}"
+        text += f", global {metric.number_format.format(line['server'].iloc[0])}"
     return f"{label}: {text}" if several else text
 
 

@@ -13,6 +13,7 @@ from idiolect import statistics
 from idiolect.errors import UserError
 from idiolect.records import Run
 from idiolect.reports.figures.style import INK, appearances
+from idiolect.reports.judged_metric import ACCURACY, JudgedMetric, judged_by
 from idiolect.reports.run_groups import SCENE, group_runs
 
 if TYPE_CHECKING:
@@ -26,13 +27,16 @@ GREY = "#999999"
 
 
 def ranks_data(runs: Iterable[Run]) -> pd.DataFrame:
-    """Returns the headline's accuracy, mean over clients and seeds, with scenes as rows and methods as columns.
+    """Returns the headline's value, mean over clients and seeds, with scenes as rows and methods as columns.
 
     A scene is a dataset with a partition and a model; a method that is missing in a scene is left out.
 
     Raises:
-        UserError: there are fewer than two scenes, or fewer than three methods in all of them.
+        UserError: there are fewer than two scenes, or fewer than three methods in all of them, or runs are judged by
+            different metrics.
     """
+    runs = list(runs)
+    metric = judged_by(runs)
     scenes: dict[str, list[Run]] = {}
     for run in runs:
         name = ", ".join(str(run.manifest[key]) for key in SCENE if key in run.manifest)
@@ -42,12 +46,13 @@ def ranks_data(runs: Iterable[Run]) -> pd.DataFrame:
     if len(groups) < 2 or len(shared) < 3:
         raise UserError(f"ranks need three methods in each of two scenes, got {len(shared)} in {len(groups)}")
     chosen = {name: {label: found[label] for label in shared} for name, found in groups.items()}
-    return statistics.scenario_table(chosen).rename_axis("scene")
+    return statistics.scenario_table(chosen, metric=metric.name).rename_axis("scene")
 
 
-def ranks_figure(data: pd.DataFrame, methods: Iterable[str] = ()) -> Figure:
+def ranks_figure(data: pd.DataFrame, methods: Iterable[str] = (), metric: JudgedMetric = ACCURACY) -> Figure:
     """Draws the critical-difference figure of the table of `ranks_data`."""
-    return critical_difference_figure(statistics.rank_methods(data), methods)
+    ranking = statistics.rank_methods(data, higher_is_better=metric.higher_is_better)
+    return critical_difference_figure(ranking, methods)
 
 
 def critical_difference_figure(ranking: Ranking, methods: Iterable[str] = ()) -> Figure:

@@ -1,4 +1,4 @@
-"""Validation accuracy against each setting that a sweep varied."""
+"""What is measured on validation data against each setting that a sweep varied."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from matplotlib.figure import Figure
 
 from idiolect.reports.figures.charts import line_style
 from idiolect.reports.figures.style import INK, appearances, label_panel, legend_beside, make_panels, wrapped
+from idiolect.reports.judged_metric import ACCURACY, JudgedMetric
 
 __all__ = ["sweep_figure"]
 
 LOGARITHMIC = 20.0  # ratio of the largest value to the smallest above which the x axis is logarithmic
 
 
-def sweep_figure(points: pd.DataFrame, title: str = "") -> Figure:
+def sweep_figure(points: pd.DataFrame, title: str = "", metric: JudgedMetric = ACCURACY) -> Figure:
     """Draws one panel for each key that was varied: every trial is a dot, and a line goes through the means.
 
     Args:
-        points: columns `panel` (the key), `line` (the method), `x` (a number or a name), `value` in percent, `best`:
-            whether the trial was chosen, on validation data.
+        points: columns `panel` (the key), `line` (the method), `x` (a number or a name), `value`, a share in percent,
+            `best`: whether the trial was chosen, on validation data.
     """
     panels, looks = list(dict.fromkeys(points["panel"])), appearances(points["line"])
     figure, grid = make_panels(len(panels), title, share=True)
@@ -35,7 +36,8 @@ def sweep_figure(points: pd.DataFrame, title: str = "") -> Figure:
             axes.plot(line["x"], line["value"], ".", color=looks[label].colour, alpha=0.5, markersize=4)
             chosen = line[line["best"]]
             axes.plot(chosen["x"], chosen["value"], "o", markersize=11, fillstyle="none", markeredgecolor=INK)
-        label_panel(axes, "", str(panel), "Validation accuracy (%)")
+        unit = " (%)" if metric.is_share else ""
+        label_panel(axes, "", str(panel), f"Validation {metric.word}{unit}")
     handles = [
         line for axes in grid for line in axes.get_lines() if not str(line.get_label()).startswith("_")
     ]

@@ -21,6 +21,7 @@ from idiolect.reports.figures.style import (
     tidy,
     wrapped,
 )
+from idiolect.reports.judged_metric import ACCURACY, JudgedMetric, judged_by
 from idiolect.reports.run_groups import group_runs
 from idiolect.statistics import tradeoff
 
@@ -31,11 +32,14 @@ EDGE = 0.02  # x of methods without a global model, as a share of the width
 
 
 def scatter_data(runs: Iterable[Run]) -> pd.DataFrame:
-    """Returns the accuracies of both axes, one row per method; see `idiolect.statistics.tradeoff`."""
-    return tradeoff(group_runs(runs))
+    """Returns the values of both axes, one row per method; see `idiolect.statistics.tradeoff`."""
+    runs = list(runs)
+    return tradeoff(group_runs(runs), judged_by(runs).name)
 
 
-def scatter_figure(data: pd.DataFrame, methods: Iterable[str] = ()) -> Figure:
+def scatter_figure(
+    data: pd.DataFrame, methods: Iterable[str] = (), metric: JudgedMetric = ACCURACY
+) -> Figure:
     """Draws one mark for each method, with one SD over seeds where there are several.
 
     A method without a global model is drawn on the left edge.
@@ -43,25 +47,27 @@ def scatter_figure(data: pd.DataFrame, methods: Iterable[str] = ()) -> Figure:
     Args:
         data: the table of `scatter_data`.
         methods: all methods of the report in order, so that each has the same colour in every figure.
+        metric: what the runs are judged by.
     """
+    factor = metric.factor
     looks = appearances([*methods, *data["method"]])
     figure = Figure(figsize=(8.5, 4.9), layout="constrained")
     axes = figure.subplots()
     marks = []
-    for line in data.sort_values("personalisation", ascending=False).to_dict("records"):
+    for line in data.sort_values("personalisation", ascending=not metric.higher_is_better).to_dict("records"):
         look, whole = looks[line["method"]], not pd.isna(line["aggregation"])
         style: dict[str, Any] = {"marker": look.marker, "color": look.colour, "markersize": 9}
         style |= {"linestyle": "none", "fillstyle": "full" if whole else "none"}
-        spread = {axis: 100 * line[f"{name}_sd_seeds"] for axis, name in AXES.items()}
+        spread = {axis: factor * line[f"{name}_sd_seeds"] for axis, name in AXES.items()}
         errors = {axis: None if pd.isna(value) else value for axis, value in spread.items()}
         if whole:
-            at = 100 * line["aggregation"], 100 * line["personalisation"]
+            at = factor * line["aggregation"], factor * line["personalisation"]
             axes.errorbar(*at, xerr=errors["x"], yerr=errors["y"], capsize=3, **style)
         else:
-            axes.plot(EDGE, 100 * line["personalisation"], transform=axes.get_yaxis_transform(), **style)
+            axes.plot(EDGE, factor * line["personalisation"], transform=axes.get_yaxis_transform(), **style)
         marks.append(Line2D([], [], label=wrapped(line["method"]), **style))
-    axes.set_xlabel("Global model on the server's test set (%)", fontsize=10, color=INK)
-    axes.set_ylabel("Personalised, mean over all clients (%)", fontsize=10, color=INK)
+    axes.set_xlabel(metric.in_brackets("Global model on the server's test set"), fontsize=10, color=INK)
+    axes.set_ylabel(metric.in_brackets("Personalised, mean over all clients"), fontsize=10, color=INK)
     tidy(axes)
     hollow = "hollow: no global model" if data["aggregation"].isna().any() else None
     figure.legend(

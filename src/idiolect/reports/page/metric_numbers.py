@@ -57,7 +57,7 @@ def leaderboard_part(
     for found, drawn in zip(scores, curves, strict=True):
         shared = drawn["global"]
         personal = pd.Series([values.mean() for values in found], dtype=float)
-        worst = pd.Series([_worst(values, higher) for values in found], dtype=float)
+        worst = pd.Series([worst_tenth(values, higher) for values in found], dtype=float)
         interval = bootstrap_interval(mean_over_seeds(found), Resampling(resamples=RESAMPLES))
         lines.append(
             {
@@ -101,13 +101,9 @@ def spread_part(scores: ClientScores, higher: bool) -> list[dict[str, Any]]:
     lines = []
     for found in scores:
         line = pd.DataFrame([spread(values) for values in found]).mean(skipna=False)
-        line["worst_tenth"] = _mean(_worst(values, higher) for values in found)
+        line["worst_tenth"] = _mean(worst_tenth(values, higher) for values in found)
         lines.append(line.to_dict())
     return lines
-
-
-def _worst(values: pd.Series, higher: bool) -> float:
-    return worst_tenth(values) if higher else -worst_tenth(-values)
 
 
 def mean_over_seeds(found: list[pd.Series]) -> pd.Series:

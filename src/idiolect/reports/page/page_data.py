@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from idiolect import statistics
@@ -18,23 +19,16 @@ from idiolect.reports.figures.learning_curves import targets_data
 from idiolect.reports.figures.mixing_profile import profile_data
 from idiolect.reports.figures.ranks import ranks_data
 from idiolect.reports.figures.style import COLOURS, LINES, MARKERS
+from idiolect.reports.judged_metric import JudgedMetric, judged_by, metric_title
 from idiolect.reports.page.metric_numbers import costs_part, measured_part
 from idiolect.reports.run_groups import SCENE, flat, group_runs
 from idiolect.reports.summary_table import notes_of
-from idiolect.statistics import Groups, headline, higher_is_better
+from idiolect.statistics import Groups, headline, higher_is_better, is_share
 
 __all__ = ["as_json", "extras_part", "page_data", "ranks_part"]
 
 DIGITS = 6  # significant digits of numbers in the document
-FIRST = ("accuracy", "top5", "macro_f1", "loss", "ece", "mce")
-METRIC_TITLES = {
-    "accuracy": "Accuracy",
-    "top5": "Top-5 accuracy",
-    "macro_f1": "Macro F1",
-    "loss": "Loss",
-    "ece": "Calibration error (ECE)",
-    "mce": "Largest calibration error (MCE)",
-}
+FIRST = ("accuracy", "top5", "macro_f1", "loss", "ece", "mce")  # after the one that the runs are judged by
 MOST_CLIENTS = 200  # clients shown of one partition
 PAGE_EXTRAS: dict[str, Callable[[list[Run]], pd.DataFrame]] = {
     "targets": targets_data,
@@ -55,12 +49,19 @@ def page_data(runs: Iterable[Run], passed_over: Iterable[str] = ()) -> dict[str,
     """
     runs = list(runs)
     groups = {label: [measured_rows(run) for run in group] for label, group in group_runs(runs).items()}
-    metrics = metrics_data(groups)
+    judged = judged_by(runs)
+    metrics = metrics_data(groups, judged)
     return {
         "methods": methods_data(groups),
         "metrics": metrics,
         "measured": {line["name"]: measured_part(groups, line["name"], line["higher"]) for line in metrics},
         "costs": costs_part(groups),
+        "judged": {
+            "word": judged.word,
+            "title": judged.title,
+            "higher": judged.higher_is_better,
+            "percent": judged.is_share,
+        },
         "extras": extras_part(runs, list(groups)),
         "ranks": ranks_part(runs),
         "partitions": partitions_part(groups),
@@ -112,25 +113,27 @@ def methods_data(groups: Groups) -> list[dict[str, Any]]:
     ]
 
 
-def metrics_data(groups: Groups) -> list[dict[str, Any]]:
-    """Returns the measured metrics that have a direction: `name`, `title`, `higher` (is better), `percent`."""
+def metrics_data(groups: Groups, judged: JudgedMetric) -> list[dict[str, Any]]:
+    """Returns the measured metrics that have a direction: `name`, `title`, `higher` (is better), `percent`.
+
+    Args:
+        judged: what the runs are judged by, which comes first.
+    """
     found: dict[str, dict[str, Any]] = {}
     for run in (run for runs in groups.values() for run in runs):
         for name in run.rows["metric"].unique():
-            described: Mapping[str, Any] = run.manifest.get("metrics", {}).get(name, {})
             try:
                 better = higher_is_better(run, name)
             except UserError:
                 continue
-            bounded = described.get("high", 1 if name == "accuracy" else None) == 1
             line = {
                 "name": name,
-                "title": METRIC_TITLES.get(name, name),
+                "title": metric_title(name),
                 "higher": better,
-                "percent": bounded,
+                "percent": is_share(run, name),
             }
             found.setdefault(name, line)
-    order = {name: place for place, name in enumerate(FIRST)}
+    order = {name: place for place, name in enumerate(dict.fromkeys([judged.name, *FIRST]))}
     return sorted(found.values(), key=lambda line: (order.get(line["name"], len(order)), line["name"]))
 
 
@@ -143,7 +146,7 @@ def partitions_part(groups: Groups) -> list[dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for run in (run for runs in groups.values() for run in runs):
         counts = run.manifest.get("class_counts")
-        if counts:
+        if counts and np.any(counts):
             names = [str(run.manifest[key]) for key in ("dataset", "partition") if key in run.manifest]
             line = {"title": ", ".join([*names, f"seed {run.manifest['seed']}"]), "clients": len(counts)}
             found.setdefault(json.dumps(counts), {**line, "counts": counts[:MOST_CLIENTS]})
@@ -182,7 +185,7 @@ def _text(value: Any) -> str:
 def extras_part(runs: list[Run], labels: list[str]) -> dict[str, Any]:
     """Returns the figures that only some runs allow, by name, as a list of panels with `title` and `lines` by method.
 
-    A line has `x`, `value` and `sd`, accuracies in percent, and `server` where a mixture has a global model.
+    A line has `x`, `value` and `sd`, shares in percent, and `server` where a mixture has a global model.
     """
     found = {}
     for name, make in PAGE_EXTRAS.items():
@@ -204,7 +207,8 @@ def _panel(title: Any, here: pd.DataFrame, labels: list[str]) -> dict[str, Any]:
 def ranks_part(runs: list[Run]) -> dict[str, Any] | None:
     """Returns `methods` and their mean `ranks`, the best first, the critical `distance` and Friedman's `p`."""
     try:
-        found = statistics.rank_methods(ranks_data(runs))
+        scores = ranks_data(runs)
+        found = statistics.rank_methods(scores, higher_is_better=judged_by(runs).higher_is_better)
     except UserError:
         return None
     return {

@@ -14,6 +14,7 @@ from markupsafe import Markup
 from idiolect.errors import UserError
 from idiolect.records import Run, write_atomically
 from idiolect.reports.figures.style import COLOURS, DARK_COLOURS
+from idiolect.reports.judged_metric import judged_by
 from idiolect.reports.page.page_data import as_json, page_data
 from idiolect.reports.summary_table import EXPLANATION, plain_rows, summarise
 
@@ -74,7 +75,7 @@ def page_html(runs: list[Run], passed_over: Iterable[str] = ()) -> str:
         .render(
             title=_title(document),
             document=document,
-            rows=plain_rows(summarise(runs)),
+            rows=plain_rows(summarise(runs), judged_by(runs)),
             explanation=EXPLANATION,
             data=Markup(as_json(document)),
             style=Markup(_source("page.css")),

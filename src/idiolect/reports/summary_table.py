@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 from idiolect.records import Run
+from idiolect.reports.gain_over_local import gains_over_local
 from idiolect.reports.judged_metric import ABSENT, ACCURACY, JudgedMetric, judged_by
 from idiolect.reports.run_groups import group_runs
 from idiolect.reports.text_tables import to_csv, to_latex, to_markdown
@@ -154,7 +155,11 @@ def best_cells(
 
 
 def notes_of(runs: Iterable[Run]) -> list[str]:
-    """Returns the notes of all manifests, each once; a note that not all methods share names its methods."""
+    """Returns the notes of all manifests, each once, and what methods gain over training alone.
+
+    A note that not all methods share names its methods.
+    """
+    runs = list(runs)
     groups = group_runs(runs)
     owners: dict[str, list[str]] = {}
     for label, group in groups.items():
@@ -162,7 +167,8 @@ def notes_of(runs: Iterable[Run]) -> list[str]:
         for note in dict.fromkeys(written):
             owners.setdefault(note, []).append(label)
     everyone = len(groups)
-    return [note if len(who) == everyone else f"{', '.join(who)}: {note}" for note, who in owners.items()]
+    notes = [note if len(who) == everyone else f"{', '.join(who)}: {note}" for note, who in owners.items()]
+    return [*notes, *gains_over_local(runs)]
 
 
 def _undefined(run: Run) -> list[str]:

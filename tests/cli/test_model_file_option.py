@@ -7,6 +7,8 @@ import json
 
 import pytest
 
+from idiolect.errors import UserError
+from idiolect.experiments.finished_run import open_run
 from idiolect.models.registered_models import REGISTERED
 
 DATA = "synthetic(n_clients=4, samples_per_client=20, n_features=8, n_classes=3)"
@@ -41,6 +43,12 @@ def test_network_of_a_file_runs_and_its_file_is_recorded(idiolect, tmp_path):
         "sha256": hashlib.sha256(TEXT.encode()).hexdigest(),
         "builder": "small",
     }
+    REGISTERED.clear()
+    assert not next(iter(open_run(folder).models().values())).training
+    file.write_text(TEXT + "# changed")
+    REGISTERED.clear()
+    with pytest.raises(UserError, match="net.py is not the one that was used any more"):
+        next(iter(open_run(folder).models().values()))
     assert f'model_file = "{file}:small(width=3)"' in (tmp_path / "again.toml").read_text()
 
 

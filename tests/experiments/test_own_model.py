@@ -64,12 +64,14 @@ class Listener(Silent):
 
 def play(experiment, engine):
     setting = prepare(experiment, EngineChoice(engine, "cpu", "as asked"))
-    simulation = Simulation.start(
-        setting, choose_engine(EngineChoice(engine, "cpu", "as asked"), setting.work)
-    )
-    for _ in range(experiment.rounds):
-        simulation.advance()
-    simulation.finish()
+    running = choose_engine(EngineChoice(engine, "cpu", "as asked"), setting.work)
+    try:
+        simulation = Simulation.start(setting, running)
+        for _ in range(experiment.rounds):
+            simulation.advance()
+        simulation.finish()
+    finally:
+        running.close()
     return simulation
 
 
@@ -147,6 +149,18 @@ def test_pool_runs_a_model_that_cannot_be_batched_client_by_client(tiny):
     loop, pool = (play(experiment, engine) for engine in ("loop", "pool"))
     assert torch.equal(torch.get_rng_state(), state)
     assert loop.setting.cannot_batch == "it draws random numbers of its own"
+    for name, value in loop.server["params"].items():
+        torch.testing.assert_close(pool.server["params"][name], value, rtol=1e-9, atol=1e-12, msg=name)
+
+
+@pytest.mark.slow
+def test_pool_takes_a_model_whose_weights_are_computed(tiny):
+    def computed(outputs):
+        hidden = nn.utils.parametrizations.weight_norm(nn.Linear(8, 4))
+        return nn.Sequential(nn.Flatten(), hidden, nn.ReLU(), nn.Linear(4, outputs))
+
+    experiment = replace(tiny, model=name_of_model(computed), precision="float64")
+    loop, pool = (play(experiment, engine) for engine in ("loop", "pool"))
     for name, value in loop.server["params"].items():
         torch.testing.assert_close(pool.server["params"][name], value, rtol=1e-9, atol=1e-12, msg=name)
 

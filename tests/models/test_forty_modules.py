@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from typing import Any, NamedTuple
@@ -14,9 +15,9 @@ from torch import nn
 from torch.nn.utils import parametrizations
 
 from idiolect.data import Dataset
-from idiolect.engines import CohortEngine, EngineChoice, LoopEngine
+from idiolect.engines import Engine, EngineChoice, LoopEngine, choose_engine
 from idiolect.errors import UserError
-from idiolect.experiments import Experiment, Simulation, prepare
+from idiolect.experiments import Experiment, Setting, Simulation, prepare
 from idiolect.models import BatchContext, build, check_model
 from idiolect.models.registered_models import REGISTERED
 
@@ -140,6 +141,18 @@ def positions() -> nn.Module:
     return net
 
 
+def plain_tensor() -> nn.Module:
+    net = Of(lambda net, x: net.head(x * net.factor), head=nn.Linear(5, K))
+    net.factor = torch.linspace(0.5, 1.5, 5)
+    return net
+
+
+def _by_hook(layer: nn.Module) -> nn.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.nn.utils.weight_norm(layer)
+
+
 def residual() -> nn.Module:
     def forward(net: Any, x: torch.Tensor) -> torch.Tensor:
         y = net.norm(net.first(x))
@@ -194,6 +207,7 @@ CASES = {
     "batch_norm2d": Case(sequence(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), width=64), IMAGE),
     "batch_norm3d": Case(sequence(nn.BatchNorm3d(2), nn.ReLU(), width=128), VOLUME),
     "batch_norm_plain": Case(sequence(nn.Linear(5, 4), nn.BatchNorm1d(4, affine=False), width=4), FLAT),
+    "batch_norm_slow": Case(sequence(nn.Linear(5, 4), nn.BatchNorm1d(4, momentum=0.01), width=4), FLAT),
     "sync_batch_norm": Case(
         lambda: nn.Sequential(nn.Linear(5, 4), nn.SyncBatchNorm(4), nn.Linear(4, K)), FLAT, eval_only=True
     ),
@@ -206,6 +220,9 @@ CASES = {
         lambda: nn.Sequential(parametrizations.weight_norm(nn.Linear(5, 4)), nn.ReLU(), nn.Linear(4, K)),
         FLAT,
         VMAP,
+    ),
+    "weight_norm_by_hook": Case(
+        lambda: nn.Sequential(_by_hook(nn.Linear(5, 4)), nn.ReLU(), nn.Linear(4, K)), FLAT, VMAP
     ),
     "spectral_norm": Case(
         lambda: nn.Sequential(parametrizations.spectral_norm(nn.Linear(5, 4)), nn.ReLU(), nn.Linear(4, K)),
@@ -242,6 +259,7 @@ CASES = {
     "pretrained": Case(pretrained, FLAT),
     "frozen": Case(frozen, FLAT),
     "positions": Case(positions, SERIES),
+    "plain_tensor": Case(plain_tensor, FLAT),
     "residual": Case(residual, IMAGE),
     "lazy": Case(lambda: nn.Sequential(nn.Flatten(), nn.LazyLinear(4), nn.ReLU(), nn.LazyLinear(K)), IMAGE),
     "functional_dropout": Case(
@@ -353,34 +371,50 @@ def data_of(case: Case) -> Dataset:
     )
 
 
+EXPERIMENT = Experiment(
+    dataset="mine",
+    partition="by_id",
+    clients=2,
+    model="mine",
+    rounds=1,
+    participation_rate=1.0,
+    local_epochs=1,
+    batch_size=4,
+    precision="float64",
+)
+
+
+def after_a_round(setting: Setting, engine: Engine) -> dict[str, torch.Tensor]:
+    simulation = Simulation.start(setting, engine)
+    simulation.advance()
+    found = {**simulation.server["params"], **simulation.server["buffers"]}
+    return {name: value.cpu() for name, value in found.items()}
+
+
 def test_engines_agree_on_a_round(round_case):
-    case = round_case
-    experiment = Experiment(
-        dataset="mine",
-        partition="by_id",
-        clients=2,
-        model="mine",
-        rounds=1,
-        participation_rate=1.0,
-        local_epochs=1,
-        batch_size=4,
-        precision="float64",
-    )
-    setting = prepare(experiment, LOOP, dataset=data_of(case))
+    setting = prepare(EXPERIMENT, LOOP, dataset=data_of(round_case))
     chosen = EngineChoice("cohort", "cpu", "as asked").for_network(setting.cannot_batch)
-    assert (chosen.engine == "loop") == bool(case.alone) and case.alone in setting.cannot_batch
-    loop, other = LoopEngine(setting.work), LoopEngine(setting.work)
-    if not case.alone:
-        other = CohortEngine(setting.work)
-    found = []
-    for engine in (loop, other):
-        simulation = Simulation.start(setting, engine)
-        simulation.advance()
-        found.append({**simulation.server["params"], **simulation.server["buffers"]})
+    assert (chosen.engine == "loop") == bool(round_case.alone)
+    assert round_case.alone in setting.cannot_batch
+    found = after_a_round(setting, LoopEngine(setting.work))
+    again = after_a_round(setting, choose_engine(chosen, setting.work))
     first = setting.first_server()["params"]
-    assert any(not torch.equal(value, found[0][name]) for name, value in first.items())
-    for name, value in found[0].items():
-        torch.testing.assert_close(found[1][name], value, rtol=1e-8, atol=1e-10, msg=name)
+    assert any(not torch.equal(value, found[name]) for name, value in first.items())
+    for name, value in found.items():
+        torch.testing.assert_close(again[name], value, rtol=1e-8, atol=1e-10, msg=name)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch sees no CUDA GPU here")
+def test_a_gpu_agrees_on_a_round(case):
+    if case.alone and case.eval_only:
+        pytest.skip("the module's own noise is another on a GPU")
+    here = prepare(EXPERIMENT, LOOP, dataset=data_of(case))
+    there = prepare(EXPERIMENT, EngineChoice("cohort", "cuda", "as asked"), dataset=data_of(case))
+    chosen = EngineChoice("cohort", "cuda", "as asked").for_network(there.cannot_batch)
+    expected = after_a_round(here, LoopEngine(here.work))
+    found = after_a_round(there, choose_engine(chosen, there.work))
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, rtol=1e-7, atol=1e-9, msg=name)
 
 
 REFUSED = {

@@ -131,7 +131,7 @@ def test_a_list_of_modules_gives_a_unit_each():
 
 REFUSED = [
     (nn.InstanceNorm2d(4, track_running_stats=True), "InstanceNorm2d cannot be converted"),
-    (nn.BatchNorm2d(4, momentum=0.01), "and momentum=0.1"),
+    (nn.BatchNorm2d(4, momentum=None), "and a momentum above 0"),
     (nn.BatchNorm2d(4, track_running_stats=False), "it needs track_running_stats=True"),
     (nn.LazyLinear(4), "has no shape yet"),
     (nn.MultiheadAttention(4, 2, add_zero_attn=True), "MultiheadAttention cannot be converted"),

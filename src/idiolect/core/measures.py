@@ -40,8 +40,8 @@ def recalibration(momentum: float = 0.1) -> Measure:
         running <- sum_b n_b * statistic_b / sum_b n_b       (reset, cumulative average over batches of n_b rows)
 
     Args:
-        momentum: weight of a new batch in the running statistics of the network's layers.  A layer whose running
-            statistic is zero returns ``momentum * statistic``.
+        momentum: weight of a new batch in the running statistics of the network's layers, unless its structure states
+            another.  A layer whose running statistic is zero returns ``momentum * statistic``.
     """
 
     def reset(model: Model, view: View) -> Flat:
@@ -52,12 +52,15 @@ def recalibration(momentum: float = 0.1) -> Measure:
         return {"buffers": reset(model, view), "rows": torch.zeros_like(view.facts.samples)}
 
     def add(means: Slot, model: Model, batch: Batch, view: View) -> Slot:
-        start, own = reset(model, view), view.task.structure.own_buffers
+        start, structure = reset(model, view), view.task.structure
+        momenta = dict(structure.momenta)
         _, new = view.task.forward(model.params, start, batch, True)
         rows = means["rows"] + batch.mask.sum()
         share = batch.mask.sum() / rows.clamp(min=1)
         mean = {
-            k: old if k in own else (1 - share) * old + share * new[k] / momentum
+            k: old
+            if k in structure.own_buffers
+            else (1 - share) * old + share * new[k] / momenta.get(k, momentum)
             for k, old in means["buffers"].items()
         }
         return {"buffers": mean, "rows": rows}

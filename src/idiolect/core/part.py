@@ -105,6 +105,7 @@ class Structure(NamedTuple):
     convolutional: bool = False  # whether some layer is a convolution
     task: str = "classification"  # one of ``OBJECTIVES``
     frozen_units: frozenset[int] = frozenset()  # units whose parameters are all constants
+    momenta: tuple[tuple[str, float], ...] = ()  # of running statistics, by name, where it is not 0.1
     own_buffers: tuple[str, ...] = ()  # buffers that are no running statistics of normalisation
     batchable: bool = True  # whether many clients can be computed at once
     has_head: bool = True  # whether the last unit is a classifier on features

@@ -51,6 +51,7 @@ def structure_of(net: Net, task: str = "classification") -> Structure:
         convolutional=any(p.dim() > 2 for p in net.parameters()),
         task=task,
         frozen_units=net.frozen_units,
+        momenta=net.momenta,
         own_buffers=tuple(sorted(net.observed.own_buffers)),
         has_head=net.has_head,
     )

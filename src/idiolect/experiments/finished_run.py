@@ -30,6 +30,8 @@ from idiolect.experiments.recorded_setting import (
 )
 from idiolect.experiments.setting import Inputs, Setting, prepare
 from idiolect.federation import Store, stored_rows
+from idiolect.models import ModelFile, load_recorded, names
+from idiolect.option_parsing import parse_call
 from idiolect.records import Run, find_checkpoint, read_run
 
 __all__ = ["FinishedRun", "open_run"]
@@ -122,6 +124,8 @@ class FinishedRun(Run, ClientModels):
     def setting(self) -> Setting:
         """The setting of the run, without its data."""
         manifest = self.manifest
+        if "model_file" in manifest and parse_call(manifest["model"])[0] not in names():
+            load_recorded(ModelFile(**manifest["model_file"]))
         return rebuilt_setting(
             manifest["spec"], self.inputs, manifest["architecture"], self._population, self.name
         )

@@ -16,7 +16,7 @@ from idiolect.models.initialise import SCHEMES, initialise
 from idiolect.models.lstm import LSTM
 from idiolect.models.masked_batchnorm import MaskedBatchNorm, batch_statistics
 from idiolect.models.model_check import check_model
-from idiolect.models.model_file import file_of_model, load_model_file
+from idiolect.models.model_file import ModelFile, file_of_model, load_model_file, load_recorded
 from idiolect.models.net import Net
 from idiolect.models.registered_models import is_registered, name_of_model, register_model
 from idiolect.models.sharing_unit import Unit
@@ -29,6 +29,7 @@ __all__ = [
     "InputShapes",
     "MaskedBatchNorm",
     "ModelDescription",
+    "ModelFile",
     "Net",
     "PlannedDropout",
     "Unit",
@@ -43,6 +44,7 @@ __all__ = [
     "initialise",
     "is_registered",
     "load_model_file",
+    "load_recorded",
     "name_of_model",
     "names",
     "options",

@@ -34,7 +34,6 @@ from idiolect.models.sharing_unit import Unit
 
 __all__ = ["InputShapes", "OwnUnit", "SeveralInputs", "copy_of", "from_module"]
 
-MOMENTUM = 0.1  # of running statistics; recomputing them for evaluation relies on this value
 InputShapes = Sequence[tuple[str, tuple[int, ...]]]
 DROPOUTS: dict[type[nn.Module], type[PlannedDropout]] = {
     nn.Dropout: PlannedDropout,
@@ -143,10 +142,19 @@ def _converted(modules: list[nn.Module]) -> list[nn.Module]:
             for name, child in layer._modules.items():
                 if child is not None:
                     layer._modules[name] = convert(child)
+            _hold_tensors(layer)
             done[id(layer)] = _replaced(layer, numbers)
         return done[id(layer)]
 
     return [convert(module) for module in modules]
+
+
+def _hold_tensors(layer: nn.Module) -> None:
+    """Makes buffers of tensors that are plain attributes, so that they follow the net to its device and precision."""
+    plain = [name for name, value in vars(layer).items() if type(value) is Tensor]
+    for name in plain if not layer._forward_pre_hooks else ():  # a hook may compute them anew
+        value = vars(layer).pop(name)
+        layer.register_buffer(name, value)
 
 
 def _refuse_unusable(net: Net) -> None:
@@ -189,11 +197,11 @@ def _replaced(layer: nn.Module, numbers: Iterator[int]) -> nn.Module:
 
 
 def _masked(layer: _BatchNorm) -> MaskedBatchNorm:
-    if not (layer.track_running_stats and layer.momentum == MOMENTUM):
+    if not (layer.track_running_stats and layer.momentum):
         raise UserError(
-            f"the model's {layer} cannot be converted; it needs track_running_stats=True and momentum={MOMENTUM}"
+            f"the model's {layer} cannot be converted; it needs track_running_stats=True and a momentum above 0"
         )
-    found = MaskedBatchNorm(layer.num_features, MOMENTUM, layer.eps)
+    found = MaskedBatchNorm(layer.num_features, layer.momentum, layer.eps)
     if layer.affine:
         found.weight, found.bias = layer.weight, layer.bias
     else:

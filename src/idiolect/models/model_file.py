@@ -14,7 +14,7 @@ from idiolect.errors import UserError
 from idiolect.models.registered_models import name_of_model
 from idiolect.option_parsing import parse_call, write_call
 
-__all__ = ["ModelFile", "file_of_model", "load_model_file"]
+__all__ = ["ModelFile", "file_of_model", "load_model_file", "load_recorded"]
 
 
 class ModelFile(NamedTuple):
@@ -56,6 +56,21 @@ def load_model_file(text: str) -> str:
     name = name_of_model(getattr(module, builder))
     _FILES[name] = ModelFile(str(path), digest, builder)
     return write_call(name, options)
+
+
+def load_recorded(file: ModelFile) -> None:
+    """Registers a model of a file again, as it was when a record was written.
+
+    Raises:
+        UserError: the file has gone or its text is another one.
+    """
+    path = Path(file.path)
+    if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != file.sha256:
+        raise UserError(
+            f"the model file {path} is not the one that was used any more; put it back, or load the model by "
+            "--model-file"
+        )
+    load_model_file(f"{path}:{file.builder}")
 
 
 def file_of_model(spec: str) -> ModelFile | None:

@@ -24,6 +24,7 @@ from idiolect.models.masked_batchnorm import MaskedBatchNorm
 
 __all__ = ["Net", "Observed", "Outputs"]
 
+MOMENTUM = 0.1  # of running statistics, as torch has it
 PASSED_OVER = (nn.Flatten, nn.Identity, PlannedDropout)  # between the encoder and the first linear layer
 
 
@@ -161,6 +162,16 @@ class Net(nn.Module):
         """Units that have parameters and train none of them; they run in eval mode."""
         held = [list(unit.parameters()) for unit in self.units]
         return frozenset(i for i, ps in enumerate(held) if ps and not any(p.requires_grad for p in ps))
+
+    @property
+    def momenta(self) -> tuple[tuple[str, float], ...]:
+        """The momentum of running statistics by name, where it is not the usual 0.1."""
+        return tuple(
+            (f"{path}.{name}", layer.momentum)
+            for path, layer in self.named_modules()
+            if isinstance(layer, MaskedBatchNorm) and layer.momentum != MOMENTUM
+            for name in ("running_mean", "running_var")
+        )
 
     def constants(self) -> dict[str, Tensor]:
         """Returns what never changes: parameters with ``requires_grad=False``, and buffers that nothing moves.

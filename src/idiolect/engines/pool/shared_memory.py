@@ -26,6 +26,8 @@ import numpy as np
 import torch
 from numpy.typing import DTypeLike, NDArray
 from torch import Tensor
+from torch.nn import Module
+from torch.nn.utils import parametrize
 
 from idiolect.core.trees import Rows, Tree
 from idiolect.engines.numpy_trees import ALIGNMENT, to_arrays, to_tensors
@@ -206,9 +208,21 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no
     def reducer_override(self, obj: Any) -> Any:
         if type(obj) is Tensor and _is_like_an_array(obj):
             return torch.from_numpy, (obj.numpy(),)
+        if isinstance(obj, Module) and parametrize.is_parametrized(obj):
+            return _parametrised, (type(obj).__bases__[0], dict(vars(obj)))
         if isinstance(obj, FunctionType | type):
             _register_by_value(obj.__module__)
         return super().reducer_override(obj)
+
+
+def _parametrised(kind: type[Module], attributes: dict[str, Any]) -> Module:
+    """Makes a module whose weights are computed, such as by weight_norm; torch pickles no such module itself."""
+    module = kind.__new__(kind)
+    vars(module).update(attributes)
+    parametrize._inject_new_class(module)
+    for name in attributes["_modules"]["parametrizations"]:
+        parametrize._inject_property(module, name)
+    return module
 
 
 def _is_like_an_array(tensor: Tensor) -> bool:

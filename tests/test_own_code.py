@@ -64,6 +64,7 @@ def catalogues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(own_code, "_LOADED", {})
+    monkeypatch.setattr(own_code, "_GIVEN", {})
     monkeypatch.setattr(own_code, "_PLUGINS", set())
     held = [(catalogue, dict(catalogue)) for catalogue in (METHODS, PARTS, PARTITIONS, REGISTERED)]
     metrics = list(KNOWN_METRICS)

@@ -22,7 +22,15 @@ from typing import Any, NamedTuple
 
 from idiolect.errors import UserError
 
-__all__ = ["LoadedCode", "load_code", "load_plugins", "loaded_code", "source_digest"]
+__all__ = [
+    "LoadedCode",
+    "given_code",
+    "load_code",
+    "load_plugins",
+    "loaded_code",
+    "run_file",
+    "source_digest",
+]
 
 PLUGINS = "idiolect.plugins"
 PLAIN = (type(None), bool, int, float, complex, str, bytes)
@@ -36,12 +44,18 @@ class LoadedCode(NamedTuple):
 
 
 _LOADED: dict[str, tuple[LoadedCode, ModuleType]] = {}  # by digest
+_GIVEN: dict[str, None] = {}  # sources that ``load_code`` was given, files by their absolute path
 _PLUGINS: set[str] = set()  # entry points that are loaded, or on the way
 
 
 def loaded_code() -> list[LoadedCode]:
     """Returns the files and modules that this process has run, in their order."""
     return [loaded for loaded, _ in _LOADED.values()]
+
+
+def given_code() -> list[str]:
+    """Returns what ``load_code`` has loaded, as it can be given again from any folder."""
+    return list(_GIVEN)
 
 
 def load_code(source: str | os.PathLike[str]) -> None:
@@ -55,13 +69,15 @@ def load_code(source: str | os.PathLike[str]) -> None:
     text = os.fspath(source)
     path = Path(text)
     if path.suffix == ".py" or path.exists() or os.sep in text:
-        _run_file(text, path)
+        run_file(text)
+        _GIVEN[str(path.resolve())] = None
         return
     if not all(word.isidentifier() for word in text.split(".")):
         raise UserError(f"{text!r} is neither a Python file nor the dotted path of a module")
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     _import(text, f"module {text}")
+    _GIVEN[text] = None
 
 
 def load_plugins() -> None:
@@ -91,14 +107,18 @@ def _import(name: str, called: str) -> None:
     _LOADED.setdefault(hashlib.sha256(content).hexdigest(), (_loaded(name, content), module))
 
 
-def _run_file(text: str, path: Path) -> None:
-    """Runs a file as a module that no process can import, so that what it defines is sent to others by value."""
+def run_file(text: str) -> ModuleType:
+    """Runs a file as a module that no process can import, so that what it defines is sent to others by value.
+
+    The same text runs once in a process.
+    """
+    path = Path(text)
     if not path.is_file():
         raise UserError(f"there is no file {text} of code to load")
     content = path.read_bytes()
     loaded = _loaded(text, content)
     if loaded.sha256 in _LOADED:
-        return
+        return _LOADED[loaded.sha256][1]
     file = str(path.resolve())
     module = ModuleType(f"idiolect_own_{path.stem}_{loaded.sha256[:8]}")
     module.__file__ = file
@@ -118,6 +138,7 @@ def _run_file(text: str, path: Path) -> None:
     finally:
         del sys.modules[module.__name__]
     _LOADED[loaded.sha256] = loaded, module
+    return module
 
 
 def _loaded(source: str, content: bytes) -> LoadedCode:

@@ -73,6 +73,7 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Writes the file; forgets what it registers."""
     (tmp_path / "mine.py").write_text(CODE)
     monkeypatch.setattr(own_code, "_LOADED", {})
+    monkeypatch.setattr(own_code, "_GIVEN", {})
     monkeypatch.setattr(sys, "path", list(sys.path))
     held = [(catalogue, dict(catalogue)) for catalogue in (METHODS, PARTS, PARTITIONS, REGISTERED)]
     metrics = list(KNOWN_METRICS)
@@ -92,6 +93,19 @@ def test_run_goes_through_own_code_in_other_processes_too(idiolect: Call, small:
     assert [code["source"] for code in record["code"]] == ["mine.py"]
     assert len(record["code"][0]["sha256"]) == 64
     assert "surprise" in record["metrics"]
+
+
+def test_config_brings_its_code(idiolect: Call, small: tuple[str, ...]) -> None:
+    run = ("run", *small, "--rounds", "1", "--method", "fedavg + gentle", "--out", "out")
+    first = idiolect(*run, "--code", "mine.py", "--save-config", "all.toml")
+    assert first.code == 0, first.err
+    assert f'code = ["{Path("mine.py").resolve()}"]' in Path("all.toml").read_text()
+    del PARTS["gentle"], METHODS["mine"], PARTITIONS["turns"], REGISTERED["narrow"]
+    KNOWN_METRICS.pop()
+    own_code._LOADED.clear()
+    second = idiolect("run", "--config", "all.toml")
+    assert second.code == 0, second.err
+    assert len(list(Path("out").glob("*/manifest.json"))) == 1
 
 
 def test_global_option_and_dotted_path(idiolect: Call) -> None:

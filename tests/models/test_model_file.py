@@ -80,9 +80,9 @@ def test_module_of_a_file_keeps_its_values(file):
         ("{folder}:build_net", "cannot be read: Is a directory"),
         ("{file}:other", "has no builder 'other'; it defines SmallNet, build_net"),
         ("{file}:nn", "model must be a name, a torch module or a function that builds one"),
-        ("{folder}/broken.py:build_net", "broken.py cannot be run: ZeroDivisionError division by zero"),
-        ("{folder}/syntax.py:build_net", "syntax.py cannot be run: SyntaxError"),
-        ("{folder}/ends.py:build_net", "ends.py cannot be run: SystemExit 3"),
+        ("{folder}/broken.py:build_net", "broken.py, line 1: ZeroDivisionError division by zero"),
+        ("{folder}/syntax.py:build_net", "syntax.py, line 1: SyntaxError"),
+        ("{folder}/ends.py:build_net", "ends.py, line 1: SystemExit 3"),
     ],
 )
 def test_mistake_is_refused_in_a_sentence(file, text, sentence):

@@ -23,6 +23,7 @@ from idiolect.errors import UserError, unknown_name
 from idiolect.experiments import Execution, Experiment
 from idiolect.experiments.spec import unknown_setting
 from idiolect.option_parsing import is_of_kind
+from idiolect.own_code import given_code
 from idiolect.records import write_atomically
 
 __all__ = ["Config", "ConfigOptions", "configured", "read_config", "save_config", "write_toml"]
@@ -34,7 +35,7 @@ TOP = {
     "preset": "str",
     "seed": "int",
     "seeds": "int",
-    "code": "str",
+    "code": "str | list[str]",
     "model_file": "str",
 }
 PARAMETERS = {"methods": "methods_"}  # of commands, where a key is called otherwise
@@ -127,6 +128,8 @@ def _load(context: typer.Context, path: Path | None) -> Path | None:
     if "methods_" in defaults:
         defaults["methods_"] = ",".join(defaults["methods_"])
     own = {"data" if key == "path" else key: value for key, value in config.data.items()}
+    if isinstance(code := defaults.get("code"), str):
+        defaults["code"] = [code]
     if isinstance(label := own.get("label_column"), str):
         own["label_column"] = [label]
     context.default_map = {**defaults, **config.execution, **config.sweep, **own}
@@ -186,7 +189,7 @@ def save_config(
         described = {"path": str(Path(described.pop("data")).resolve()), **described}
     named = {key: value for key, value in settings.items() if not (described and key == "dataset")}
     tables = {"settings": named, "execution": run_options, "data": described, "sweep": sweep or {}}
-    text = f"# idiolect {command} --config {path.name}\n" + write_toml(top, tables)
+    text = f"# idiolect {command} --config {path.name}\n" + write_toml({**top, "code": given_code()}, tables)
     if not path.parent.is_dir():
         raise UserError(f"cannot write the config {path}: there is no folder {path.parent}")
     write_atomically(path, text)

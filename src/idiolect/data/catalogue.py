@@ -15,6 +15,7 @@ from idiolect.data.sources import EMNIST_SPLITS, SOURCES, Source
 from idiolect.data.synthetic_clients import synthetic
 from idiolect.errors import UserError, refuse_unknown_choice, unknown_name
 from idiolect.option_parsing import OptionSchema, parse_call
+from idiolect.own_code import load_plugins
 
 __all__ = [
     "DEFAULT",
@@ -128,6 +129,8 @@ def sizes(text: str) -> tuple[tuple[int, ...], int]:
 
 def _options(name: str) -> OptionSchema:
     """Returns the options of a dataset; its reader checks their values itself."""
+    if name not in names():
+        load_plugins()
     if name not in names():
         raise unknown_name("dataset", name, names())
     subject = f"dataset {name!r}"

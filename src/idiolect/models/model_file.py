@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import sys
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
 from typing import NamedTuple
 
 from idiolect.errors import UserError
 from idiolect.models.registered_models import name_of_model
 from idiolect.option_parsing import parse_call, write_call
+from idiolect.own_code import run_file
 
 __all__ = ["ModelFile", "file_of_model", "load_model_file", "load_recorded"]
 
@@ -48,7 +45,7 @@ def load_model_file(text: str) -> str:
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
         raise UserError(f"the model file {place} cannot be read: {error.strerror}") from None
-    module = _loaded(path, digest)
+    module = run_file(str(path))
     if not hasattr(module, builder):
         own = [n for n, v in vars(module).items() if getattr(v, "__module__", None) == module.__name__]
         known = f"it defines {', '.join(own)}" if own else "it defines no function or class"
@@ -76,22 +73,3 @@ def load_recorded(file: ModelFile) -> None:
 def file_of_model(spec: str) -> ModelFile | None:
     """Returns the file that a model comes from; None for a model that comes from no file."""
     return _FILES.get(parse_call(spec)[0])
-
-
-def _loaded(path: Path, digest: str) -> ModuleType:
-    """Runs a file as a module of its own, unless the same text has run already."""
-    name = f"idiolect_model_file_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}_{digest[:8]}"
-    if name in sys.modules:
-        return sys.modules[name]
-    spec = spec_from_file_location(name, path, loader=SourceFileLoader(name, str(path)))
-    assert spec is not None and spec.loader is not None
-    module = sys.modules[name] = module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except BaseException as error:
-        del sys.modules[name]
-        if isinstance(error, UserError) or not isinstance(error, Exception | SystemExit):
-            raise
-        reason = str(error).strip().split("\n")[0]
-        raise UserError(f"the model file {path} cannot be run: {type(error).__name__} {reason}") from error
-    return module

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from idiolect.experiments.exported_models import load_model
     from idiolect.experiments.finished_run import FinishedRun
     from idiolect.experiments.finished_run import open_run as open
+    from idiolect.experiments.joining import JoinedClients, join
     from idiolect.experiments.own_data import register_dataset
     from idiolect.experiments.run import run
     from idiolect.experiments.sweep import sweep
@@ -38,11 +39,13 @@ __all__ = [
     "Execution",
     "Experiment",
     "FinishedRun",
+    "JoinedClients",
     "UserError",
     "__version__",
     "chain",
     "compare",
     "from_module",
+    "join",
     "load_code",
     "load_model",
     "method",
@@ -72,7 +75,9 @@ _HOMES = {
             "Execution",
             "Experiment",
             "FinishedRun",
+            "JoinedClients",
             "compare",
+            "join",
             "load_model",
             "register_dataset",
             "run",

@@ -12,6 +12,7 @@ from idiolect.cli.bench import bench_command
 from idiolect.cli.datasets import datasets_command, datasets_get
 from idiolect.cli.deploy import deploy_app
 from idiolect.cli.export import export_command
+from idiolect.cli.join import join_command
 from idiolect.cli.listings import metrics_command, models_command, partitions_command, settings_command
 from idiolect.cli.methods import TINY, methods_command, tried_pairs
 from idiolect.cli.report import report_command
@@ -30,6 +31,7 @@ __all__ = [
     "datasets_get",
     "deploy_app",
     "export_command",
+    "join_command",
     "main",
     "methods_command",
     "metrics_command",

@@ -16,7 +16,7 @@ from idiolect.errors import UserError
 from idiolect.experiments import open_run
 from idiolect.experiments.exported_models import ExportedModel
 
-__all__ = ["export_command", "print_exported"]
+__all__ = ["Formats", "export_command", "print_exported"]
 
 Formats = Annotated[
     str, typer.Option("--format", help="Formats separated by commas: program, weights, onnx.")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
-from idiolect.core import Program, ServerState, Tree
+from idiolect.core import Context, Program, ServerState, Tree
 from idiolect.engines.client_packing import SINGLE
 from idiolect.engines.contract import Logits, Outcome
 from idiolect.engines.device_data import Workload
@@ -18,9 +19,14 @@ __all__ = ["LoopEngine"]
 
 @dataclass(frozen=True)
 class LoopEngine:
-    """Runs clients one after the other in this process."""
+    """Runs clients one after the other in this process.
+
+    Args:
+        keep: is given each client and its context after a round, with the results of all its stages.
+    """
 
     work: Workload
+    keep: Callable[[int, Context], None] | None = None
 
     def prepare(self, program: Program, clients: list[int]) -> None:
         """Does nothing: batches are made when a client trains."""
@@ -30,9 +36,12 @@ class LoopEngine:
     ) -> list[Outcome]:
         outcomes: list[Outcome] = []
         for client, private in privates.items():
+            keep = partial(self.keep, client) if self.keep else None
             try:
                 with self.work.precision.allowed():
-                    outcomes += round_of_group(program, self.work, SINGLE, server, {client: private}, observe)
+                    outcomes += round_of_group(
+                        program, self.work, SINGLE, server, {client: private}, observe, keep
+                    )
             except Exception as error:
                 error.add_note(f"on client {client} in round {program.clock.round}")
                 raise

@@ -108,8 +108,13 @@ def round_of_group(
     server: ServerState,
     privates: Mapping[int, Tree],
     observe: bool,
+    keep: Callable[[Context], None] | None = None,
 ) -> Sequence[Outcome]:
-    """Runs one round of the clients in ``privates``: a single client or a cohort, as the packing says."""
+    """Runs one round of the clients in ``privates``: a single client or a cohort, as the packing says.
+
+    Args:
+        keep: is given the packed context after the round, with the results of all stages.
+    """
     program = replace(program, differentiate=packing.differentiate)
     clients = list(privates)
     context = group_context(work, packing, server, privates)
@@ -121,6 +126,8 @@ def round_of_group(
         _feed(work, packing, program, clients),
         _planned(work, packing, program, clients),
     )
+    if keep is not None:
+        keep(context)
     after = evaluate_context(program, work, packing, context, clients, "test") if observe else None
     chooses = (
         observe

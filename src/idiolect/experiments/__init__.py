@@ -4,6 +4,7 @@ from idiolect.experiments.compare import Comparison, compare
 from idiolect.experiments.execution import Execution
 from idiolect.experiments.exported_models import load_model
 from idiolect.experiments.finished_run import FinishedRun, open_run
+from idiolect.experiments.joining import JoinedClients, join
 from idiolect.experiments.own_data import register_dataset
 from idiolect.experiments.progress_watcher import Silent, Watcher
 from idiolect.experiments.run import run
@@ -17,12 +18,14 @@ __all__ = [
     "Execution",
     "Experiment",
     "FinishedRun",
+    "JoinedClients",
     "Setting",
     "Silent",
     "Simulation",
     "Sweep",
     "Watcher",
     "compare",
+    "join",
     "load_model",
     "open_run",
     "prepare",

@@ -115,8 +115,8 @@ class ClientModels(ABC):
         """Predicts raw rows with a client's model.
 
         Returns:
-            The label of each row as it is written in the data; for ``multilabel`` whether each label applies, [N, K];
-            for a regression the numbers, [N] or [N, K].
+            The label of each row as it is written in the data, whole numbers as numbers; for ``multilabel`` whether
+            each label applies, [N, K]; for a regression the numbers, [N] or [N, K].
 
         Args:
             x: a NumPy array, a tensor or, where the data have columns, a pandas table.
@@ -128,7 +128,7 @@ class ClientModels(ABC):
         if inputs.task not in CLASS_TASKS:
             return outputs > 0
         classes = outputs.argmax(1)
-        labels: np.ndarray = np.asarray(inputs.class_names)[classes] if inputs.class_names else classes
+        labels: np.ndarray = _written(inputs.class_names)[classes] if inputs.class_names else classes
         return labels
 
     def predict_proba(self, x: Any, client: int | str, predictor: str | None = None) -> np.ndarray:
@@ -207,6 +207,12 @@ def _packed(arrays: Mapping[str, Any], inputs: Inputs) -> np.ndarray:
         raise UserError(f"the models take {wanted}, and these are {', '.join(map(str, arrays))}")
     flat = [np.asarray(arrays[name]) for name in names]
     return np.concatenate([one.reshape(len(one), -1) for one in flat], axis=1)
+
+
+def _written(class_names: Sequence[str]) -> np.ndarray:
+    """Returns labels as they are written in the data: whole numbers where all of them are, else words."""
+    whole = all(name.removeprefix("-").isdecimal() for name in class_names)
+    return np.array([int(name) for name in class_names]) if whole else np.asarray(class_names)
 
 
 def _without_ones(shape: Sequence[int]) -> tuple[int, ...]:

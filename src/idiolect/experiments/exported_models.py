@@ -124,6 +124,7 @@ def describe_model(
     client: str | None,
     predictor: str,
     member: str,
+    newcomer: bool = False,
 ) -> dict[str, Any]:
     """Returns what the JSON file of a model says, but for its tensors and files.
 
@@ -131,6 +132,7 @@ def describe_model(
         manifest: of the run.
         client: its name; None for the shared model.
         predictor, member: the predictor that was asked for, and the one that it stands for.
+        newcomer: the client joined after the run.
     """
     tokens = inputs.dtype == "int64"
     return {
@@ -158,6 +160,8 @@ def describe_model(
             "inputs": inputs.plain(),
             "architecture": manifest["architecture"],
             "population": population,
+            "model_file": manifest.get("model_file"),
+            "newcomer": newcomer,
         },
     }
 
@@ -248,10 +252,11 @@ def load_model(path: str | Path) -> PersonalModel:
     rebuild = record["rebuild"]
     inputs = Inputs.of_plain(rebuild["inputs"])
     setting = rebuilt_setting(
-        rebuild["spec"], inputs, rebuild["architecture"], rebuild["population"], stem.name
+        rebuild["spec"], inputs, rebuild["architecture"], rebuild["population"], stem.name, rebuild["model_file"]
     )
     state = _state(record["tensors"], tensors)
-    return finished_model(final_program(setting), inputs, record["predictor"], state)
+    program = final_program(setting, rebuild["newcomer"])
+    return finished_model(program, inputs, record["predictor"], state)
 
 
 def _known_files(stem: Path, record: Mapping[str, Any], weights: bytes) -> dict[str, str]:

@@ -30,8 +30,7 @@ from idiolect.experiments.recorded_setting import (
 )
 from idiolect.experiments.setting import Inputs, Setting, prepare
 from idiolect.federation import Store, stored_rows
-from idiolect.models import ModelFile, load_recorded, names
-from idiolect.option_parsing import parse_call
+from idiolect.models import build
 from idiolect.records import Run, find_checkpoint, read_run
 
 __all__ = ["FinishedRun", "open_run"]
@@ -62,7 +61,7 @@ class FinishedRun(Run, ClientModels):
     @property
     def clients(self) -> tuple[str, ...]:
         names = self.manifest.get("client_names") or range(len(self.manifest["class_counts"]))
-        return tuple(str(name) for name in names)[: self._population]
+        return tuple(str(name) for name in names)[: self.population]
 
     @cached_property
     def inputs(self) -> Inputs:
@@ -109,7 +108,7 @@ class FinishedRun(Run, ClientModels):
         return describe_model(
             self.manifest,
             self.inputs,
-            self._population,
+            self.population,
             name,
             predictor or self.manifest["headline"],
             self.member(predictor),
@@ -124,10 +123,13 @@ class FinishedRun(Run, ClientModels):
     def setting(self) -> Setting:
         """The setting of the run, without its data."""
         manifest = self.manifest
-        if "model_file" in manifest and parse_call(manifest["model"])[0] not in names():
-            load_recorded(ModelFile(**manifest["model_file"]))
         return rebuilt_setting(
-            manifest["spec"], self.inputs, manifest["architecture"], self._population, self.name
+            manifest["spec"],
+            self.inputs,
+            manifest["architecture"],
+            self.population,
+            self.name,
+            manifest.get("model_file"),
         )
 
     @cached_property
@@ -140,6 +142,11 @@ class FinishedRun(Run, ClientModels):
         """The server's state at the end of the run."""
         return cast("ServerState", self._checkpoint["server"])
 
+    @property
+    def vocabulary(self) -> int | None:
+        """The number of tokens that the network knows; None where it reads numbers."""
+        return build(self.manifest["model"], self.inputs.shape, self.inputs.n_classes).vocabulary
+
     def context(self, number: int) -> Context:
         """Returns what the predictors of a client are made of."""
         private = self._private_rows.together([number])[number]
@@ -147,7 +154,8 @@ class FinishedRun(Run, ClientModels):
         return Context(sent, cast("PrivateState", private), self._facts(number), {})
 
     @property
-    def _population(self) -> int:
+    def population(self) -> int:
+        """The number of clients that could train."""
         return len(self.manifest["class_counts"]) - len(self.manifest["newcomers"])
 
     @cached_property
@@ -173,7 +181,7 @@ class FinishedRun(Run, ClientModels):
             self._place,
             setting.first_private,
             setting.private_shapes,
-            self._population,
+            self.population,
             self._checkpoint["private"],
         )
 

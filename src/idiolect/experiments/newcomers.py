@@ -25,6 +25,7 @@ class JoinedNewcomers(NamedTuple):
         privates: their private state afterwards.
         before, after: logits on their test splits, on arrival and after joining.
         valid: logits on their validation splits after joining, where something is chosen on them.
+        settled: by client, the predictors that stages after its round changed or added.
     """
 
     program: Program
@@ -32,6 +33,7 @@ class JoinedNewcomers(NamedTuple):
     before: list[Logits]
     after: list[Logits]
     valid: list[Logits]
+    settled: list[set[str]]
 
 
 def join(
@@ -49,6 +51,7 @@ def join(
     outcomes = engine.round(program, sent, fresh, observe=True)
     privates = dict(zip(clients, (outcome.private for outcome in outcomes), strict=True))
     after = [outcome.after for outcome in outcomes]
+    settled: list[set[str]] = [set() for _ in outcomes]
     plan = program.method.plan(program.scene, program.clock)
     phases = [phase for phase in ("merged", "end") if getattr(plan, phase)]
     if phases:
@@ -56,10 +59,11 @@ def join(
         for phase in phases:
             privates = dict(zip(clients, engine.settle(program, phase, sent, privates), strict=True))
         later = engine.evaluate(program, sent, privates, "test")
-        settled = [_changed(*pair) for pair in zip(earlier, later, strict=True)]
-        after = [{**trained, **found} for trained, found in zip(after, settled, strict=True)]
+        changed = [_changed(*pair) for pair in zip(earlier, later, strict=True)]
+        after = [{**trained, **found} for trained, found in zip(after, changed, strict=True)]
+        settled = [set(found) for found in changed]
     before, valid = ([getattr(o, name) for o in outcomes] for name in ("before", "after_valid"))
-    return JoinedNewcomers(program, privates, before, after, valid)
+    return JoinedNewcomers(program, privates, before, after, valid, settled)
 
 
 def _changed(earlier: Logits, later: Logits) -> Logits:

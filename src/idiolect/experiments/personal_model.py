@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from idiolect.core import Batch, Context, Facts, Flat, Flats, Predictor, Program
+from idiolect.core import Batch, Context, Facts, Flat, Flats, Predictor, Program, Result
 from idiolect.core.trees import tree_leaves, with_leaves
 from idiolect.experiments.preprocessing_layers import InputPreprocessing, OutputScale
 from idiolect.experiments.setting import Inputs
@@ -62,7 +62,7 @@ class PersonalModel(nn.Module):
         self._form = {"tree": state.tree, "statistics": state.statistics}
         self._names = []
         for name, leaf in name_leaves(self._form).items():
-            own = leaf.detach().clone(memory_format=torch.contiguous_format)
+            own = leaf.detach().cpu().clone(memory_format=torch.contiguous_format)
             attribute = name.replace(".", "/")  # a dot would mean a module inside
             self._names.append(attribute)
             if state.kind == NETWORK and own.is_floating_point() and name.startswith("tree/params/"):
@@ -116,7 +116,12 @@ def state_of(program: Program, context: Context, name: str, statistics: Flat | N
     if predictor.forward is None:
         params, buffers = predictor.params["model"], {**predictor.buffers["model"], **(statistics or {})}
         return PredictorState(NETWORK, {"params": params, "buffers": buffers}, {})
-    tree = {"server": context.server, "private": context.private, "facts": context.facts._asdict()}
+    tree: dict[str, Any] = {
+        "server": context.server,
+        "private": context.private,
+        "facts": context.facts._asdict(),
+    }
+    tree["results"] = {stage: tuple(result) for stage, result in context.results.items()}
     return PredictorState(CONTEXT, tree, statistics or {})
 
 
@@ -142,7 +147,8 @@ def _predictor(program: Program, name: str, state: PredictorState) -> Predictor:
     if state.kind == NETWORK:
         return Predictor({"model": state.tree["params"]}, {"model": state.tree["buffers"]})
     tree = state.tree
-    context = Context(tree["server"], tree["private"], Facts(**tree["facts"]), {})
+    results = {stage: Result(*fields) for stage, fields in tree["results"].items()}
+    context = Context(tree["server"], tree["private"], Facts(**tree["facts"]), results)
     predictor = program.predictors(context)[name]
     if not state.statistics:
         return predictor

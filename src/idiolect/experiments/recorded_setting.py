@@ -36,7 +36,12 @@ NO_ROWS = np.empty(0, np.int64)
 
 
 def rebuilt_setting(
-    spec: Mapping[str, Any], inputs: Inputs, architecture: str, population: int, name: str
+    spec: Mapping[str, Any],
+    inputs: Inputs,
+    architecture: str,
+    population: int,
+    name: str,
+    model_file: Mapping[str, str] | None = None,
 ) -> Setting:
     """Returns the setting in which a run ended, with clients that hold no rows.
 
@@ -44,11 +49,14 @@ def rebuilt_setting(
         spec: all settings of the experiment.
         architecture: the digest of the network that was trained; empty if it was not recorded.
         name: what an error calls the run.
+        model_file: the recorded file that the network comes from, which is loaded unless it is.
 
     Raises:
         UserError: the run was made with a model or method of code that is not loaded, or by another version.
     """
     experiment = experiment_of(spec, name)
+    if model_file and parse_call(experiment.model)[0] not in models.names():
+        models.load_recorded(models.ModelFile(**model_file))
     _refuse_unloaded(experiment, name)
     sizes = inputs.shape, inputs.n_classes, inputs.named
     if architecture and architecture != models.architecture(experiment.model, *sizes):
@@ -85,9 +93,15 @@ def recorded_inputs(manifest: Mapping[str, Any]) -> Inputs:
     return Inputs.of_plain({field: known[key] for field, key in INPUTS.items()})
 
 
-def final_program(setting: Setting) -> Program:
-    """Returns the method at the moment of a run's last evaluation: its end where it has stages then."""
+def final_program(setting: Setting, newcomer: bool = False) -> Program:
+    """Returns the method at the moment of a run's last evaluation: its end where it has stages then.
+
+    Args:
+        newcomer: the program is for clients who joined after the run.
+    """
     experiment = setting.experiment
+    if newcomer:
+        return setting.program(experiment.rounds, newcomer=True)
     program = setting.program(experiment.rounds)
     ends = program.method.plan(program.scene, program.clock).end
     return program if ends else setting.program(experiment.rounds - 1)

@@ -6,7 +6,7 @@ from idiolect.federation.clients import Clients
 from idiolect.federation.federation import Federation, SplitRules, federate
 from idiolect.federation.preprocessing import Preprocessing
 from idiolect.federation.selection import cohort_size, newcomers_last, select
-from idiolect.federation.splits import ClientRows, split_rows
+from idiolect.federation.splits import ClientRows, split_client, split_rows
 from idiolect.federation.store import (
     STORES,
     ByClient,
@@ -44,6 +44,7 @@ __all__ = [
     "plan_batches",
     "readable",
     "select",
+    "split_client",
     "split_rows",
     "stored_rows",
     "to_dataset",

@@ -31,6 +31,7 @@ def to_dataset(
     fill: str | None = None,
     vocabulary: int | None = None,
     name: str = "data",
+    like: Mapping[str, Any] | None = None,
     **columns: Any,
 ) -> Dataset:
     """Returns data in any of the forms that users have as a dataset.
@@ -41,6 +42,7 @@ def to_dataset(
             from names to them, one for each client; a torch ``Dataset`` of pairs; or a ``Dataset`` of this package.
         client_of, split_of: of a torch dataset, a function from a row's number to its client or split, or one for each.
         task, fill, vocabulary: see ``data.Dataset``; the task is inferred from the targets unless given.
+        like: the manifest of a dataset whose classes, and encoding of columns, these data are to have.
         columns: ``client_column``, ``label_column``, ``split_column`` and ``split_by`` of a frame or a file.
     """
     if isinstance(data, Dataset):
@@ -51,12 +53,13 @@ def to_dataset(
     common: dict[str, Any] = {"task": task, "fill": fill or "none"}
     if isinstance(data, str | Path):
         _refuse_options("a path", client_of=client_of, split_of=split_of, vocabulary=vocabulary)
-        return read_path(data, **common, **columns)
+        return read_path(data, **common, **columns, like=like)
     if isinstance(data, pd.DataFrame):
         _refuse_options("a frame", client_of=client_of, split_of=split_of, vocabulary=vocabulary)
-        return from_frame(data, **common, **columns, name=name)
+        return from_frame(data, **common, **columns, name=name, like=like)
     _refuse_options("arrays", **columns)
     rest: dict[str, Any] = {**common, "vocabulary": vocabulary, "name": name}
+    rest["class_names"] = (like or {}).get("class_names") or None
     if isinstance(data, TorchDataset):
         x, y = _materialised(data)
         rows = len(y)
@@ -64,7 +67,7 @@ def to_dataset(
     _refuse_options("arrays", client_of=client_of, split_of=split_of)
     if isinstance(data, tuple) and len(data) in (2, 3):
         return from_arrays(*map(_numpy, data[:2]), client=_numpy(data[2]) if len(data) == 3 else None, **rest)
-    if isinstance(data, Mapping) and {"x", "y"} <= set(data):
+    if isinstance(data, Mapping) and {"x", "y"} <= set(data) and not isinstance(data["x"], tuple | Mapping):
         if unknown := sorted(set(data) - set(ARRAYS)):
             raise UserError(f"data has no place for {unknown[0]!r}; its arrays are {', '.join(ARRAYS)}")
         arrays = {key: _numpy(value) for key, value in data.items()}

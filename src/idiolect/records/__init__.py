@@ -22,6 +22,7 @@ from idiolect.records.tables import (
     RoundBuffer,
     RowBuffer,
     RowKind,
+    write_table,
 )
 from idiolect.records.write_lock import WriteLock
 from idiolect.records.writer import RunWriter
@@ -66,6 +67,7 @@ __all__ = [
     "save_checkpoint",
     "spec_hash",
     "write_atomically",
+    "write_table",
 ]
 
 _NEEDS_TORCH = {

@@ -1,0 +1,61 @@
+"""`idiolect join`: a table before and after, models beside the run, and one sentence for data that do not fit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from .conftest import Call
+
+
+def write_table(path: Path, sites: str, seed: int) -> Path:
+    random = np.random.default_rng(seed)
+    rows = 25 * len(sites)
+    columns = {
+        "site": np.repeat(list(sites), 25),
+        "a": random.normal(size=rows),
+        "b": random.normal(size=rows),
+    }
+    table = pd.DataFrame(columns)
+    table["label"] = np.where(table["a"] > table["b"], "more", "less")
+    table.to_csv(path, index=False)
+    return path
+
+
+def test_join_prints_before_and_after(idiolect: Call, tmp_path: Path) -> None:
+    data = write_table(tmp_path / "old.csv", "abc", 0)
+    quick = (
+        "--rounds",
+        1,
+        "--engine",
+        "loop",
+        "--model",
+        "mlpnet(hidden=8)",
+        "--out",
+        tmp_path / "runs",
+        "--json",
+    )
+    answer = idiolect("run", "--method", "fedper", "--data", data, "--client-column", "site", *quick)
+    assert answer.code == 0, answer.err
+    run = json.loads(answer.out)["folder"]
+    late = write_table(tmp_path / "late.csv", "xy", 1)
+    answer = idiolect(
+        "join", run, "--data", late, "--client-column", "site", "--steps", 3, "--format", "weights", "--json"
+    )
+    assert answer.code == 0, answer.err
+    found = json.loads(answer.out)
+    assert [line["client"] for line in found["clients"]] == ["x", "y"]
+    assert {"before", "after"} <= set(found["clients"][0])
+    assert (Path(found["folder"]) / "x.safetensors").is_file()
+    answer = idiolect("join", run, "--data", late, "--client-column", "site", "--steps", 3)
+    assert answer.code == 0 and "after" in answer.out
+    for words, sentence in (
+        ((), "--data PATH"),
+        (("--data", late, "--client-column", "town"), "town"),
+        (("--data", late, "--client-column", "site", "--steps", 3, "--epochs", 2), "give one of them"),
+    ):
+        answer = idiolect("join", run, *words)
+        assert answer.code == 2 and sentence in answer.err.splitlines()[-1]

@@ -42,20 +42,19 @@ def test_join_prints_before_and_after(idiolect: Call, tmp_path: Path) -> None:
     assert answer.code == 0, answer.err
     run = json.loads(answer.out)["folder"]
     late = write_table(tmp_path / "late.csv", "xy", 1)
-    answer = idiolect(
-        "join", run, "--data", late, "--client-column", "site", "--steps", 3, "--format", "weights", "--json"
-    )
+    rows = ("--data", late, "--client-column", "site", "--steps", 3)
+    answer = idiolect("join", run, *rows, "--format", "weights", "--json")
     assert answer.code == 0, answer.err
     found = json.loads(answer.out)
     assert [line["client"] for line in found["clients"]] == ["x", "y"]
     assert {"before", "after"} <= set(found["clients"][0])
     assert (Path(found["folder"]) / "x.safetensors").is_file()
-    answer = idiolect("join", run, "--data", late, "--client-column", "site", "--steps", 3)
+    answer = idiolect("join", run, *rows, "--format", "weights")
     assert answer.code == 0 and "after" in answer.out
     for words, sentence in (
         ((), "--data PATH"),
         (("--data", late, "--client-column", "town"), "town"),
-        (("--data", late, "--client-column", "site", "--steps", 3, "--epochs", 2), "give one of them"),
+        ((*rows, "--epochs", 2), "give one of them"),
     ):
         answer = idiolect("join", run, *words)
         assert answer.code == 2 and sentence in answer.err.splitlines()[-1]

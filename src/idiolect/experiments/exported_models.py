@@ -252,7 +252,12 @@ def load_model(path: str | Path) -> PersonalModel:
     rebuild = record["rebuild"]
     inputs = Inputs.of_plain(rebuild["inputs"])
     setting = rebuilt_setting(
-        rebuild["spec"], inputs, rebuild["architecture"], rebuild["population"], stem.name, rebuild["model_file"]
+        rebuild["spec"],
+        inputs,
+        rebuild["architecture"],
+        rebuild["population"],
+        stem.name,
+        rebuild["model_file"],
     )
     state = _state(record["tensors"], tensors)
     program = final_program(setting, rebuild["newcomer"])

@@ -40,3 +40,11 @@ def test_server_trains_on_public_data_as_in_a_simulation(deploy: Deploy) -> None
     deployment = deploy(method="feddf", dataset=data, partition="iid", model="lenet_map", public=50, rounds=1)
     play(deployment)
     assert_parity(deployment)
+
+
+@pytest.mark.slow
+def test_sites_follow_optimiser_and_schedules_as_in_a_simulation(deploy: Deploy) -> None:
+    rates = {"learning_rate": 0.01, "schedule": "cosine", "local_schedule": "linear(final=0.1)"}
+    deployment = deploy(method="map", optimiser="adam(beta_two=0.9)", **rates)
+    assert play(deployment)["status"] == "finished"
+    assert_parity(deployment)

@@ -18,6 +18,7 @@ import typer
 
 from idiolect import cli, data, methods, models
 from idiolect import partition as partitions
+from idiolect.cli import commands
 from idiolect.experiments import Experiment, compare, run, with_settings
 from idiolect.option_parsing import parse_call
 
@@ -107,7 +108,7 @@ def check_make(words: tuple[str, ...]) -> None:
 
 def check_names(words: tuple[str, ...]) -> None:
     """The command exists, and has the flags."""
-    command: click.Command = typer.main.get_command(cli.app)
+    command: click.Command = typer.main.get_command(commands.app)
     while words and isinstance(command, click.Group) and not words[0].startswith("-"):
         assert words[0] in command.commands, f"no command {words[0]!r}; there are {sorted(command.commands)}"
         command, words = command.commands[words[0]], words[1:]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from idiolect.cli import app
+from idiolect.cli.commands import app
 from idiolect.cli.options import RUN_OPTIONS
 from idiolect.experiments import Execution
 from idiolect.reproduction.request import ReproductionRequest

@@ -1,61 +1,45 @@
-"""The command line: one file per command; each command makes one call of the Python interface and prints the result."""
+"""The command line: one file per command; each command makes one call of the Python interface and prints the result.
+
+Commands are imported when ``main`` runs, so that asking for the version is quick and Ctrl-C meanwhile is no traceback.
+"""
 
 from __future__ import annotations
 
 import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from typer import Typer
-
-from idiolect.cli.app import app
-from idiolect.cli.bench import bench_command
-from idiolect.cli.datasets import datasets_command, datasets_get
-from idiolect.cli.deploy import deploy_app
-from idiolect.cli.export import export_command
-from idiolect.cli.join import join_command
-from idiolect.cli.listings import metrics_command, models_command, partitions_command, settings_command
-from idiolect.cli.methods import TINY, methods_command, tried_pairs
-from idiolect.cli.report import report_command
-from idiolect.cli.reproduce import reproduce_command
-from idiolect.cli.run_and_compare import compare_command, run_command
-from idiolect.cli.scenarios import scenarios_command
-from idiolect.cli.sweep import sweep_command
 from idiolect.errors import UserError
+from idiolect.version import __version__
 
-__all__ = [
-    "TINY",
-    "app",
-    "bench_command",
-    "compare_command",
-    "datasets_command",
-    "datasets_get",
-    "deploy_app",
-    "export_command",
-    "join_command",
-    "main",
-    "methods_command",
-    "metrics_command",
-    "models_command",
-    "partitions_command",
-    "report_command",
-    "reproduce_command",
-    "run_command",
-    "scenarios_command",
-    "settings_command",
-    "sweep_command",
-    "tried_pairs",
-]
+if TYPE_CHECKING:
+    from typer import Typer
+
+__all__ = ["main"]
 
 INTERRUPTED = 130  # typer's exit code after Ctrl-C, of which it says nothing
 
 
-def main(application: Typer = app) -> None:
-    """Runs the command line: a user's mistake is one sentence on standard error and exit code 2."""
+def main(application: Typer | None = None) -> None:
+    """Runs the command line: a user's mistake is one sentence on standard error and exit code 2.
+
+    Args:
+        application: the commands; all of Idiolect's by default.
+    """
+    if sys.argv[1:] == ["--version"]:
+        print(f"idiolect {__version__}")
+        return
     try:
-        application()
+        if application is None:
+            import_module("idiolect.cli.commands").app(prog_name="idiolect")
+        else:
+            application()
     except UserError as error:
         _say(str(error), "red")
         sys.exit(2)
+    except KeyboardInterrupt:
+        _say("interrupted", "yellow")
+        sys.exit(INTERRUPTED)
     except SystemExit as end:
         if end.code == INTERRUPTED:
             _say("interrupted", "yellow")
@@ -63,5 +47,13 @@ def main(application: Typer = app) -> None:
 
 
 def _say(sentence: str, style: str) -> None:
+    from rich.console import Console  # noqa: PLC0415 - the version is told without Rich
+
     console = Console(stderr=True, soft_wrap=True)
     console.print(f"idiolect: {sentence}", style=style, highlight=False, markup=False)
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("_"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module("idiolect.cli.commands"), name)

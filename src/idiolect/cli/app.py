@@ -5,13 +5,35 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
+import click
 import typer
-from typer.core import TyperCommand, TyperOption
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from idiolect.own_code import load_code
+from idiolect.version import __version__
 
 __all__ = ["CODE_HELP", "WithCode", "app"]
 
+ORDER = [
+    "run",
+    "compare",
+    "sweep",
+    "recommend",
+    "report",
+    "diff",
+    "export",
+    "join",
+    "methods",
+    "models",
+    "partitions",
+    "metrics",
+    "settings",
+    "datasets",
+    "scenarios",
+    "reproduce",
+    "bench",
+    "deploy",
+]
 CODE_HELP = (
     "Code of your own that registers methods, parts, models, partitions or metrics: a file or package.module; "
     "may be repeated."
@@ -35,6 +57,14 @@ class WithCode(TyperCommand):
         self.params.append(code)
 
 
+class OrderedCommands(TyperGroup):
+    """A group that lists its commands in the order in which they are usually needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        known = super().list_commands(ctx)
+        return sorted(known, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
+
+
 class Application(typer.Typer):
     """An application whose commands take --code unless they are told otherwise."""
 
@@ -47,11 +77,23 @@ def _load_all(context: typer.Context, option: typer.CallbackParam, sources: Sequ
         load_code(source)
 
 
-app = Application(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app = Application(cls=OrderedCommands, no_args_is_help=True, pretty_exceptions_enable=False)
+
+
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        print(f"idiolect {__version__}")
+        raise typer.Exit
 
 
 @app.callback()
-def _idiolect(code: Annotated[list[str] | None, typer.Option(metavar="FILE", help=CODE_HELP)] = None) -> None:
+def _idiolect(
+    code: Annotated[list[str] | None, typer.Option(metavar="FILE", help=CODE_HELP)] = None,
+    version: Annotated[
+        bool,
+        typer.Option("--version", is_eager=True, callback=_tell_version, help="Show the version and exit."),
+    ] = False,
+) -> None:
     """Personalised federated learning: one shared model, and one of each client's own."""
     for source in code or []:
         load_code(source)

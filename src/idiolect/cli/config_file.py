@@ -177,7 +177,7 @@ def save_config(
 
     Args:
         command: the command that reads it.
-        top: keys of its own; None where there is none, as in ``sweep``.
+        top: keys of its own; None where there is none.  ``code`` is added.
         settings: all settings of the experiment, or those that differ from a scenario's.
     """
     run_options = {name: getattr(execution, name) for name in EXECUTION}
@@ -189,7 +189,7 @@ def save_config(
         described = {"path": str(Path(described.pop("data")).resolve()), **described}
     named = {key: value for key, value in settings.items() if not (described and key == "dataset")}
     tables = {"settings": named, "execution": run_options, "data": described, "sweep": sweep or {}}
-    text = f"# idiolect {command} --config {path.name}\n" + write_toml({**top, "code": given_code()}, tables)
+    text = f"# idiolect {command} --config {path.name}\n" + write_toml({**top, "code": given_code() or None}, tables)
     if not path.parent.is_dir():
         raise UserError(f"cannot write the config {path}: there is no folder {path.parent}")
     write_atomically(path, text)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Any
 
+import click
 import typer
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
+from typer.core import TyperCommand
 
 from idiolect.cli.app import app
 from idiolect.cli.options import (
@@ -39,16 +42,28 @@ __all__ = ["deploy_app"]
 FLOWER = "1.41."
 HEADINGS = ("Site", "Now", "Round", "Loss")  # and what the sites are judged by
 
-deploy_app = typer.Typer(no_args_is_help=True)
+
+class FlowerApplication(typer.Typer):
+    """An application whose commands refuse to run without Flower; their help needs none."""
+
+    def command(self, *arguments: Any, **options: Any) -> Callable[..., Any]:
+        return super().command(*arguments, **{"cls": NeedsFlower, **options})
+
+
+class NeedsFlower(TyperCommand):
+    def invoke(self, ctx: click.Context) -> Any:
+        _refuse_without_flower()
+        return super().invoke(ctx)
+
+
+deploy_app = FlowerApplication(no_args_is_help=True)
 app.add_typer(deploy_app, name="deploy", help="Run a method where the data are, over Flower.")
 
 Folder = Annotated[Path, typer.Argument(help="The deployment's folder.")]
 SiteFolder = Annotated[Path, typer.Argument(help="The site's folder.")]
 
 
-@deploy_app.callback()
-def _deploy() -> None:
-    """Run a method where the data are, over Flower."""
+def _refuse_without_flower() -> None:
     try:
         found = version("flwr")
     except PackageNotFoundError:

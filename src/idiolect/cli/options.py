@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from idiolect import data, models, partition
+from idiolect.engines import ENGINES
 from idiolect.errors import UserError
 from idiolect.experiments import Execution
+from idiolect.experiments.spec import PRECISIONS
+from idiolect.reproduction.scenarios import scenarios
 
 __all__ = [
     "Changes",
@@ -28,15 +32,43 @@ __all__ = [
     "SeedRange",
     "Set",
     "SiteSceneOptions",
+    "completing",
     "with_option_groups",
 ]
 
-Dataset = Annotated[str | None, typer.Option(help="A dataset; idiolect datasets lists them.")]
+
+def completing(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """Returns a completion of names for the shell; of names separated by commas it completes the last."""
+
+    def complete(incomplete: str) -> list[str]:
+        before, comma, last = incomplete.rpartition(",")
+        return [f"{before}{comma}{name}" for name in names() if name.startswith(last)]
+
+    return complete
+
+
+def _scenario_names() -> list[str]:
+    return [scenario.name for scenario in scenarios()]
+
+
+Dataset = Annotated[
+    str | None,
+    typer.Option(help="A dataset; idiolect datasets lists them.", autocompletion=completing(data.names)),
+]
 Partition = Annotated[
-    str | None, typer.Option(help="How samples are shared out among clients, such as label_k(k=3).")
+    str | None,
+    typer.Option(
+        help="How samples are shared out among clients, such as label_k(k=3).",
+        autocompletion=completing(partition.names),
+    ),
 ]
 Clients = Annotated[int | None, typer.Option(help="Number of clients; 0 takes as many as the data have.")]
-Model = Annotated[str | None, typer.Option(help="A network of the zoo, such as lenet_map or vgg8_bn.")]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        help="A network of the zoo, such as lenet_map or vgg8_bn.", autocompletion=completing(models.names)
+    ),
+]
 ModelFile = Annotated[
     str | None,
     typer.Option(
@@ -45,9 +77,20 @@ ModelFile = Annotated[
     ),
 ]
 Rounds = Annotated[int | None, typer.Option(help="Communication rounds.")]
-Precision = Annotated[str | None, typer.Option(help="float32, float64, tf32 or bf16; the last two for GPUs.")]
+Precision = Annotated[
+    str | None,
+    typer.Option(
+        help="float32, float64, tf32 or bf16; the last two for GPUs.",
+        autocompletion=completing(lambda: PRECISIONS),
+    ),
+]
 ScenarioName = Annotated[
-    str | None, typer.Option("--scenario", help="A paper's experiment; idiolect scenarios lists them.")
+    str | None,
+    typer.Option(
+        "--scenario",
+        help="A paper's experiment; idiolect scenarios lists them.",
+        autocompletion=completing(_scenario_names),
+    ),
 ]
 Preset = Annotated[str, typer.Option(help="Preset of the scenario: paper, official or clipped.")]
 PresetIfAny = Annotated[
@@ -62,7 +105,11 @@ Quick = Annotated[
 ]
 
 Engine = Annotated[
-    str, typer.Option(help="auto, loop, cohort, pool or ray; changes numbers in their last digits at most.")
+    str,
+    typer.Option(
+        help="auto, loop, cohort, pool or ray; changes numbers in their last digits at most.",
+        autocompletion=completing(lambda: ["auto", *ENGINES]),
+    ),
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Workers = Annotated[int | None, typer.Option(help="Processes of the engines pool and ray.")]

@@ -19,6 +19,7 @@ from idiolect.cli.options import (
     SceneOptions,
     Seed,
     SeedRange,
+    completing,
     with_option_groups,
 )
 from idiolect.cli.settings import all_settings, names_in, settings_alone, settings_of, start_from
@@ -47,7 +48,12 @@ DEMO_METHODS = (
 @with_option_groups
 def run_command(
     *,
-    method: Annotated[str | None, typer.Option(help="A method, with options: 'map(alpha=0.5)'.")] = None,
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help="A method, with options: 'map(alpha=0.5)'.", autocompletion=completing(methods.names)
+        ),
+    ] = None,
     choice: ScenarioChoice,
     scene: SceneOptions,
     own: OwnDataOptions,
@@ -88,7 +94,9 @@ def compare_command(
     methods_: Annotated[
         str | None,
         typer.Option(
-            "--methods", help="Methods separated by commas, or all; by default those of the scenario, or all."
+            "--methods",
+            help="Methods separated by commas, or all; by default those of the scenario, or all.",
+            autocompletion=completing(methods.names),
         ),
     ] = None,
     choice: ScenarioChoice,

@@ -189,7 +189,9 @@ def save_config(
         described = {"path": str(Path(described.pop("data")).resolve()), **described}
     named = {key: value for key, value in settings.items() if not (described and key == "dataset")}
     tables = {"settings": named, "execution": run_options, "data": described, "sweep": sweep or {}}
-    text = f"# idiolect {command} --config {path.name}\n" + write_toml({**top, "code": given_code() or None}, tables)
+    text = f"# idiolect {command} --config {path.name}\n" + write_toml(
+        {**top, "code": given_code() or None}, tables
+    )
     if not path.parent.is_dir():
         raise UserError(f"cannot write the config {path}: there is no folder {path.parent}")
     write_atomically(path, text)

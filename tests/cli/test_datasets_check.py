@@ -75,3 +75,24 @@ def write_nothing(folder):
 )
 def test_malformed_data_end_the_check_with_one_sentence(idiolect, refused, tmp_path, write, options, pieces):
     refused(idiolect("datasets", "check", write(tmp_path), *options), *pieces)
+
+
+@pytest.mark.parametrize(
+    ("rows", "pieces"),
+    [
+        (
+            "a,1,0,train\na,5,0,train\na,2,1,test\nb,3,0,train\nb,4,1,train\n",
+            ("without test rows", "client 'b'"),
+        ),
+        (
+            "a,1,0,train\na,,1,test\nb,3,0,train\nb,4,1,test\n",
+            ("all.csv, line 3", "'u' is missing", "fill=mean"),
+        ),
+        ("a,1,0,train\na,2,1,exam\nb,3,0,train\nb,4,1,test\n", ("all.csv, line 3", "unknown split 'exam'")),
+    ],
+    ids=["no test rows", "missing value", "unknown split"],
+)
+def test_malformed_data_end_a_run_before_training(idiolect, refused, tmp_path, rows, pieces):
+    (tmp_path / "all.csv").write_text("client,u,y,split\n" + rows)
+    refused(idiolect("run", "--method", "fedavg", "--data", tmp_path / "all.csv", "--rounds", "1"), *pieces)
+    assert not (tmp_path / "runs").exists()

@@ -51,6 +51,12 @@ def test_missing_and_constant_columns_are_named():
     assert check_data(table(changed), fill="mean").refusals == ()
 
 
+def test_column_that_a_client_lacks_is_named():
+    changed = X.copy()
+    changed[20:, 2] = np.nan
+    assert check_data(table(changed), fill="mean").remarks == ("client b has no value of 'w' at all",)
+
+
 def test_repeated_rows_are_suspected_across_splits_and_clients():
     changed = X.copy()
     changed[39] = changed[0]
@@ -102,6 +108,13 @@ def test_windows_that_overlap_are_suspected(channels):
     assert check_data(table(overlapping, group=np.arange(40) // 10)).suspicions == ()
 
 
+def lone_with_valid() -> np.ndarray:
+    """Client a has one training row, and validation rows are given."""
+    parts = np.where(np.arange(40) % 2, "test", "valid")
+    parts[[0, 20]] = "train"
+    return parts
+
+
 def test_what_a_run_would_refuse_is_said():
     two_rows = np.where(np.arange(40) < 38, "a", "b")
     assert check_data(table(client=two_rows)).refusals == (
@@ -111,6 +124,11 @@ def test_what_a_run_would_refuse_is_said():
     assert given.refusals == (
         "the given split leaves client b without test rows; add some, or leave them out",
     )
+    lone = check_data(table(split=np.where(np.isin(np.arange(40), [1, *range(20, 39)]), "train", "test")))
+    assert lone.refusals == (
+        "the given split leaves client a with one training row, and validation takes it; add some",
+    )
+    assert check_data(table(split=lone_with_valid())).refusals == ()
     grouped = check_data(table(group=np.arange(40) // 10))
     assert grouped.refusals == ("clients a, b have fewer than the 3 groups that a split needs",)
     assert "--partition" in check_data(table(client=None)).remarks[0]

@@ -213,6 +213,7 @@ def test_words_are_encoded_alike_in_further_rows():
     )
     found = from_frame(frame, fill="mean")
     assert found.feature_names == ("sex=f", "sex=m", "age", "ok")
+    np.testing.assert_array_equal(found.train_x, [[0, 1, 1, 1], [1, 0, 2, 0], [np.nan, np.nan, 3, 1]])
     np.testing.assert_array_equal(found.train_x, encode_frame(frame, found.manifest))
     further = encode_frame(pd.DataFrame({"ok": [False], "age": ["7"], "sex": ["m"]}), found.manifest)
     assert further.tolist() == [[0, 1, 7, 0]]

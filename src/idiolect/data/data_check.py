@@ -98,7 +98,7 @@ def check_data(dataset: Dataset, *, fill: str = "none", valid: float = 0.2, test
         missing=missing,
         constant=constant,
         suspicions=tuple(suspicions),
-        remarks=tuple(_remarks(dataset, clients)),
+        remarks=tuple(_remarks(clients, columns, owner)),
         refusals=tuple(_refusals(dataset, clients, owner, missing, fill, valid, test)),
     )
 
@@ -283,7 +283,7 @@ def _determines_label(values: Array, place: Array, different: int, dataset: Data
     return different * 4 <= len(values) or changes == len(np.unique(y)) - 1
 
 
-def _remarks(dataset: Dataset, clients: Sequence[ClientCheck]) -> list[str]:
+def _remarks(clients: Sequence[ClientCheck], columns: dict[str, Array], owner: Array) -> list[str]:
     found = []
     if not clients:
         found.append(
@@ -292,6 +292,13 @@ def _remarks(dataset: Dataset, clients: Sequence[ClientCheck]) -> list[str]:
     single = [client.name for client in clients if len(client.classes) == 1]
     if single:
         found.append(f"{_some(single)} {'has' if len(single) == 1 else 'have'} rows of one class only")
+    for name, values in columns.items():
+        known = np.bincount(owner, ~np.isnan(values), len(clients))
+        without = [client.name for client, count in zip(clients, known, strict=False) if not count]
+        if without:
+            found.append(
+                f"{_some(without)} {'has' if len(without) == 1 else 'have'} no value of {name!r} at all"
+            )
     return found
 
 
@@ -308,13 +315,7 @@ def _refusals(
     if missing and fill == "none":
         found.append(f"{sum(missing.values())} values are missing; give --fill mean, zero or a number")
     if dataset.splits is not None:
-        for part, word in (("train", "training"), ("test", "test")):
-            without = [client.name for client in clients if not client.splits[part]]
-            if without:
-                found.append(
-                    f"the given split leaves {_some(without)} without {word} rows; add some, or leave them out"
-                )
-        return found
+        return found + _refused_splits(clients, valid)
     needed = 1 + (valid > 0) + (test > 0)
     if dataset.groups is not None:
         pairs = np.unique(np.column_stack([owner, dataset.groups]), axis=0)
@@ -327,6 +328,24 @@ def _refusals(
         found.append(
             f"{_some(few)} {'has' if len(few) == 1 else 'have'} fewer than the {needed} {what} that a split needs"
         )
+    return found
+
+
+def _refused_splits(clients: Sequence[ClientCheck], valid: float) -> list[str]:
+    """Returns what a run would refuse about a split that is given; without validation rows some are held out."""
+    held_out = valid > 0 and not any(client.splits["valid"] for client in clients)
+    found = []
+    for part, word, needed in (("train", "training", 1 + held_out), ("test", "test", 1)):
+        without = [client.name for client in clients if not client.splits[part]]
+        few = [client.name for client in clients if 0 < client.splits[part] < needed]
+        if without:
+            found.append(
+                f"the given split leaves {_some(without)} without {word} rows; add some, or leave them out"
+            )
+        if few:
+            found.append(
+                f"the given split leaves {_some(few)} with one {word} row, and validation takes it; add some"
+            )
     return found
 
 

@@ -47,7 +47,7 @@ def test_network_of_a_file_runs_and_its_file_is_recorded(idiolect, tmp_path):
     assert not next(iter(open_run(folder).models().values())).training
     file.write_text(TEXT + "# changed")
     REGISTERED.clear()
-    with pytest.raises(UserError, match="net.py is not the one that was used any more"):
+    with pytest.raises(UserError, match=r"net\.py is not the one that was used any more"):
         next(iter(open_run(folder).models().values()))
     assert f'model_file = "{file}:small(width=3)"' in (tmp_path / "again.toml").read_text()
 

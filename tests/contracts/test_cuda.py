@@ -153,7 +153,12 @@ def test_compiled_cohort_equals_loop_on_a_gpu(name: str) -> None:
 STEPS = {
     "clipping": {"model": "mlpnet(hidden=8)", "clip_norm": 0.5},
     "adam": {"model": "mlpnet(hidden=8)", "optimiser": "adam", "local_schedule": "cosine(final=0.1)"},
-    "adamw": {"model": "mlpnet(hidden=8)", "optimiser": "adamw", "clip_norm": 0.5, "local_schedule": "linear"},
+    "adamw": {
+        "model": "mlpnet(hidden=8)",
+        "optimiser": "adamw",
+        "clip_norm": 0.5,
+        "local_schedule": "linear",
+    },
     "crop_flip": {"augmentation": "crop_flip"},
     "dropout": {"model": "dropping"},
     "all": {"augmentation": "crop_flip", "model": "dropping", "clip_norm": 0.5},

@@ -74,7 +74,10 @@ def test_spellings_of_one_optimiser_are_one():
     ("text", "sentence"),
     [
         ("adma", "unknown optimiser 'adma'; did you mean adam or adamw?"),
-        ("adam(beta=1)", "optimiser adam has no option 'beta'; known: beta_one, beta_two, epsilon"),
+        (
+            "adam(beta=1)",
+            "optimiser adam has no option 'beta'; known: beta_one, beta_two, epsilon; did you mean beta_two or beta_one?",
+        ),
         (
             "adam(weight_decay=1)",
             "optimiser adam has no option 'weight_decay'; known: beta_one, beta_two, epsilon",

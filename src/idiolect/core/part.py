@@ -210,7 +210,7 @@ class Predictor(NamedTuple):
 
 @dataclass(frozen=True)
 class Choice:
-    """One predictor picked from a family by its validation accuracy, never by its test accuracy.
+    """One predictor picked from a family by what it is judged by on validation data, never on test data.
 
     Args:
         name: what the picked predictor is called in results.

@@ -25,7 +25,7 @@ ROWS_AT_ONCE = 32
 
 
 def squared_gradients() -> Measure:
-    """Measures the sum over examples of the squared gradient of -log p(y | x), and the number of examples."""
+    """Measures the sum over examples of the squared gradient of the loss (-log p(y | x) for classes), and their number."""
 
     def init(model: Model, view: View) -> Slot:
         return {"sum": zeros_like(model.params), "rows": torch.zeros_like(view.facts.samples)}
@@ -165,13 +165,13 @@ def _squares(call: _Call, d: Tensor) -> tuple[Tensor, Tensor]:
 def _by_examples(params: Flat, model: Model, batch: Batch, view: View) -> Flat:
     """Returns the sums of squares from per-example gradients, which works for any parameter."""
 
-    def negative_log_likelihood(params: Flat, x: Tensor, y: Tensor, key: Tensor) -> Tensor:
+    def loss(params: Flat, x: Tensor, y: Tensor, key: Tensor) -> Tensor:
         one = Batch(x[None], y[None], torch.ones_like(batch.mask[:1]), key[None], {})
         whole = {**model.params, **params}
         out, _ = view.task.forward(whole, model.buffers, one, False)
         return view.task.criterion({"model": whole}, one, out)
 
-    each = vmap(grad(negative_log_likelihood), in_dims=(None, 0, 0, 0), chunk_size=ROWS_AT_ONCE)(
+    each = vmap(grad(loss), in_dims=(None, 0, 0, 0), chunk_size=ROWS_AT_ONCE)(
         params, batch.x, batch.y, batch.key
     )
     return {name: torch.tensordot(batch.mask, g**2, 1) for name, g in each.items()}

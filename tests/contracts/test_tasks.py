@@ -86,6 +86,7 @@ def test_squared_gradients_are_those_of_the_loss_of_each_row(task: str) -> None:
     program, work = setting.program(0), setting.work
     params = {name: p.clone().requires_grad_() for name, p in setting.initial(0).params.items()}
     rows = np.arange(5)
+    assert work.y.dtype == work.like.dtype == torch.float64
     batch = work.single(rows, np.array([True] * 4 + [False]), rows, {})
     context = Context(
         broadcast(setting.method, setting.first_server()), setting.first_private(0), work.facts(0), {}

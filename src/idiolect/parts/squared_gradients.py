@@ -25,7 +25,7 @@ ROWS_AT_ONCE = 32
 
 
 def squared_gradients() -> Measure:
-    """Measures the sum over examples of the squared gradient of the loss (-log p(y | x) for classes), and their number."""
+    """Measures the sum over examples of the squared gradient of the loss (of classes -log p), and their number."""
 
     def init(model: Model, view: View) -> Slot:
         return {"sum": zeros_like(model.params), "rows": torch.zeros_like(view.facts.samples)}

@@ -76,7 +76,8 @@ def test_spellings_of_one_optimiser_are_one():
         ("adma", "unknown optimiser 'adma'; did you mean adam or adamw?"),
         (
             "adam(beta=1)",
-            "optimiser adam has no option 'beta'; known: beta_one, beta_two, epsilon; did you mean beta_two or beta_one?",
+            "optimiser adam has no option 'beta'; known: beta_one, beta_two, epsilon; "
+            "did you mean beta_two or beta_one?",
         ),
         (
             "adam(weight_decay=1)",

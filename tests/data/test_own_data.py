@@ -223,6 +223,19 @@ def test_words_are_encoded_alike_in_further_rows():
     assert alike.class_names == ("a", "b") and alike.train_x.tolist() == [[0, 1, 1, 1]]
 
 
+def test_further_rows_have_label_task_and_classes_of_the_dataset(tmp_path):
+    frame = pd.DataFrame({"u": [1, 2, 3], "dose": [0.5, 1.0, 2.0]})
+    dosed = from_frame(frame, label_column="dose")
+    assert from_frame(frame[1:], like=dosed.manifest).train_y.tolist() == [[1.0], [2.0]]
+    compared = from_frame(frame, label_column="dose>0.7").manifest
+    assert from_frame(frame[1:], like=compared).train_y.tolist() == [1, 1]
+    np.savez(tmp_path / "one.npz", x=[[1.0], [2.0]], y=["b", "b"])
+    known = from_arrays([1, 2], ["a", "b"]).manifest
+    assert read_path(tmp_path / "one.npz", like=known).train_y.tolist() == [1, 1]
+    with pytest.raises(UserError, match="the dataset is no table"):
+        from_frame(frame, label_column="dose", like=known)
+
+
 def test_columns_of_lists_are_arrays(tmp_path):
     pd.DataFrame({"signal": [[1.0, 2.0], [3.0, 4.0]], "y": [0, 1]}).to_parquet(tmp_path / "all.parquet")
     assert read_path(tmp_path / "all.parquet").train_x.tolist() == [[1, 2], [3, 4]]

@@ -32,7 +32,7 @@ from idiolect.data.own_file_formats import (
     read_table,
 )
 from idiolect.data.own_images import read_image_folder
-from idiolect.data.own_tables import column_roles, from_frame, label_values
+from idiolect.data.own_tables import column_roles, from_frame, label_and_task_of, label_values
 from idiolect.errors import UserError
 
 __all__ = ["read_path"]
@@ -66,6 +66,7 @@ def read_path(
 
     The other arguments are those of `from_frame`; in an .npz file, columns are arrays.
     """
+    label_column, task = label_and_task_of(like, label_column, task)
     options: dict[str, Any] = {
         "client_column": client_column,
         "label_column": label_column,

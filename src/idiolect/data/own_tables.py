@@ -28,6 +28,7 @@ __all__ = [
     "column_roles",
     "encode_frame",
     "from_frame",
+    "label_and_task_of",
     "label_values",
     "refuse_duplicates",
 ]
@@ -96,7 +97,7 @@ def from_frame(
         split_by: `time:COLUMN` or `group:COLUMN`.
         client, split: one value for each row, in place of a column.
         class_names: all classes in their order, where the labels may not show them all.
-        like: the manifest of a dataset whose encoding and classes these rows are to have.
+        like: the manifest of a dataset whose label, task, classes and encoding these rows are to have.
 
     The other arguments are those of `from_arrays`.
 
@@ -106,6 +107,7 @@ def from_frame(
     >>> data.feature_names, data.train_y.tolist(), data.class_names
     (('age', 'sex=f', 'sex=m'), [1, 1, 0], ('target<=0', 'target>0'))
     """
+    label_column, task = label_and_task_of(like, label_column, task)
     frame = frame.rename(columns=str)
     names = [str(column) for column in frame.columns]
     refuse_duplicates(names, name)
@@ -130,7 +132,7 @@ def from_frame(
     if like is None:
         encoding = [_encoding(column, values, name) for column, values in plain.items()]
     else:
-        encoding, classes = like["columns"]["features"], like.get("class_names") or None
+        encoding, classes = _features_of(like), like.get("class_names") or None
     x, features = _encoded(plain, encoding, name, place or (lambda row: f"{name}, row {row}"))
     described = {**roles._asdict(), "labels": list(roles.labels), "features": encoding}
     return from_arrays(
@@ -159,11 +161,7 @@ def encode_frame(frame: Any, manifest: Mapping[str, Any]) -> Any:
     Raises:
         UserError: a column is missing, or holds a word that the dataset does not know.
     """
-    if "columns" not in manifest:
-        raise UserError(
-            "the manifest records no columns, as of a dataset that is no table; give its rows as arrays"
-        )
-    encoding = manifest["columns"]["features"]
+    encoding = _features_of(manifest)
     frame = frame.rename(columns=str)
     absent = [one["name"] for one in encoding if one["name"] not in frame.columns]
     if absent:
@@ -173,6 +171,14 @@ def encode_frame(frame: Any, manifest: Mapping[str, Any]) -> Any:
     plain = {one["name"]: _plain(frame[one["name"]]) for one in encoding}
     x, _ = _encoded(plain, encoding, "the table", lambda row: f"the table, row {row}")
     return x
+
+
+def label_and_task_of(
+    like: Mapping[str, Any] | None, label_column: str | Sequence[str] | None, task: str | None
+) -> tuple[str | Sequence[str] | None, str | None]:
+    """Returns label and task as given, or else as the dataset with the manifest `like` has them."""
+    known = like or {}
+    return label_column or known.get("columns", {}).get("labels"), task or known.get("task")
 
 
 def column_roles(
@@ -281,6 +287,16 @@ def _label(label: str, columns: Mapping[str, Array], where: str) -> tuple[Array,
     found = np.where(COMPARE[sign](values, limit), names[1], names[0]).astype(object)
     found[missing] = None
     return found, names
+
+
+def _features_of(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Returns how the features of a dataset are encoded."""
+    if "columns" not in manifest:
+        raise UserError(
+            "the dataset is no table, so that no columns are known; give these rows as arrays too"
+        )
+    features: list[dict[str, Any]] = manifest["columns"]["features"]
+    return features
 
 
 def _compared(label: str, names: Iterable[str]) -> tuple[str, str, str]:

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from idiolect.data.dataset import Array, Dataset
 from idiolect.data.hugging_face import arrow_files, from_hub, from_saved, is_saved
+from idiolect.data.own_column_roles import column_roles, label_and_task_of, label_values
 from idiolect.data.own_data import from_arrays
 from idiolect.data.own_file_formats import (
     AGAIN,
@@ -32,7 +33,7 @@ from idiolect.data.own_file_formats import (
     read_table,
 )
 from idiolect.data.own_images import read_image_folder
-from idiolect.data.own_tables import column_roles, from_frame, label_and_task_of, label_values
+from idiolect.data.own_tables import from_frame
 from idiolect.errors import UserError
 
 __all__ = ["read_path"]

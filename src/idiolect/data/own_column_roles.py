@@ -1,4 +1,4 @@
-"""What each column of a user's table is for: the label, the client, the split, or a feature; and labels by comparison."""
+"""What each column of a user's table is for: label, client, split or feature; and labels by comparison."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of the user's own as a `Dataset`: what each column is for, and how features are encoded.
+"""Tables of the user's own as a `Dataset`: how features are encoded.
 
 Columns of numbers and booleans are features in their order.  A column of a few words becomes one feature of 0 and 1
 for each word, named `column=word`, in the order of the words.  Blank, `?` and `NA` are missing.  `manifest["columns"]`

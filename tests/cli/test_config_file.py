@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import sys
 import tomllib
 from dataclasses import fields
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,7 @@ from idiolect.experiments import Execution, Experiment
 def _no_pictures(monkeypatch):
     """Runs are written without pictures, which take seconds."""
     for module in ("idiolect.cli.run_and_compare", "idiolect.experiments.compare"):
-        monkeypatch.setattr(sys.modules[module], "write_report", lambda *given: None)
+        monkeypatch.setattr(import_module(module), "write_report", lambda *given: None)
 
 
 TEXT = st.text(st.characters(codec="utf-8"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
@@ -120,5 +119,5 @@ def test_deploy_without_flower_says_how_to_install_it(idiolect, refused, monkeyp
     def missing(name: str) -> str:
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr(sys.modules["idiolect.cli.deploy"], "version", missing)
+    monkeypatch.setattr("idiolect.cli.deploy.version", missing)
     refused(idiolect("deploy", "status", "work"), "pip install 'idiolect[flower]'")

@@ -112,7 +112,8 @@ def test_stage_that_reads_test_data_is_refused(split):
 PICKING = {"idxmax", "idxmin", "argmax", "argmin", "nlargest"}
 MAY_PICK = {"evaluation/predictor_scores.py", "statistics/choice.py"}  # each names the data it picks on
 PREDICTS = {
-    "reproduction/studies/head_observations.py"
+    "experiments/client_models.py",
+    "reproduction/studies/head_observations.py",
 }  # the class of a sample, which is no choice between results
 
 

@@ -28,8 +28,9 @@ def worst_tenth(values: pd.Series, higher_is_better: bool = True) -> float:
     >>> worst_tenth(pd.Series([0.9, 0.1, 0.3] + [1.0] * 8))
     0.2
     """
-    worst = values.nsmallest if higher_is_better else values.nlargest
-    return float(worst(math.ceil(len(values) / 10)).mean()) if len(values) else math.nan
+    if not higher_is_better:
+        return -worst_tenth(-values)
+    return float(values.nsmallest(math.ceil(len(values) / 10)).mean()) if len(values) else math.nan
 
 
 def spread(values: pd.Series) -> pd.Series:

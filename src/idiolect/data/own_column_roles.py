@@ -95,23 +95,7 @@ def column_roles(
         split_column = next(iter(_known(names, ("split",))), None)
     time, group = (by_column if kind == one and by_column else None for one in ("time", "group"))
     roles = ColumnRoles(labels, client_column, split_column, time, group)
-    wanted: dict[str, list[str | None]] = {
-        "label_column": [*label_columns],
-        "client_column": [client_column],
-        "split_column": [split_column],
-    }
-    for option, columns in {**wanted, "split_by": [by_column or None]}.items():
-        for column in columns:
-            if column is not None and column not in names:
-                raise UserError(
-                    f"{where} has no column {column!r}, which {option} names; it has {_listed(names)}"
-                )
-    used = [*label_columns, *(one for one in roles[1:] if one is not None)]
-    twice = next((one for one in used if used.count(one) > 1), None)
-    if twice is not None:
-        raise UserError(
-            f"{where}: the column {twice!r} is given two roles; give it one of label, client and split"
-        )
+    _check_roles(roles, names, where)
     return roles
 
 
@@ -140,6 +124,28 @@ def label_values(
         for values, classes in found
     ]
     return np.stack(numbers, axis=1), roles.labels
+
+
+def _check_roles(roles: ColumnRoles, names: Sequence[str], where: str) -> None:
+    """Refuses a role that a missing column is to have, and a column with two roles."""
+    labels = [("label_column", column) for column in roles.label_columns(names)]
+    others = [
+        ("client_column", roles.client),
+        ("split_column", roles.split),
+        ("split_by", roles.time or roles.group),
+    ]
+    used = [(option, column) for option, column in [*labels, *others] if column is not None]
+    for option, column in used:
+        if column not in names:
+            raise UserError(
+                f"{where} has no column {column!r}, which {option} names; it has {_listed(names)}"
+            )
+    columns = [column for _, column in used]
+    twice = next((column for column in columns if columns.count(column) > 1), None)
+    if twice is not None:
+        raise UserError(
+            f"{where}: the column {twice!r} is given two roles; give it one of label, client and split"
+        )
 
 
 def refuse_duplicates(names: Sequence[str], where: str) -> None:

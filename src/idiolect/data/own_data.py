@@ -84,15 +84,7 @@ def from_arrays(
         raise UserError(f"{name} has no rows; give at least one")
     check_values(rows, str(fill), tuple(feature_names), place)
     targets = read_targets(y, task, class_names, vocabulary, name, place)
-    columns: dict[str, Array] = {"label": targets.y}
-    if client is not None:
-        columns["client"] = read_names(client, "client", name, place)
-    if split is not None:
-        columns["split"] = read_splits(split, name, place)
-    if time is not None:
-        columns["time"] = read_times(time, name, place)
-    if group is not None:
-        columns["group"] = np.unique(read_names(group, "group", name, place), return_inverse=True)[1]
+    columns = _columns(targets.y, client, split, time, group, name, place)
     for key, values in columns.items():
         if len(values) != len(rows):
             raise UserError(
@@ -216,6 +208,22 @@ def _check_alike(name: str, keys: list[Any], pairs: list[tuple[dict[str, Array],
 
 def _kind(values: Array) -> str:
     return "numbers" if values.dtype.kind in "biufc" else "words" if values.dtype.kind in "US" else "objects"
+
+
+def _columns(
+    label: Array, client: Any, split: Any, time: Any, group: Any, name: str, place: Place
+) -> dict[str, Array]:
+    """Returns what is known of each row besides its numbers, by name."""
+    columns: dict[str, Array] = {"label": label}
+    if client is not None:
+        columns["client"] = read_names(client, "client", name, place)
+    if split is not None:
+        columns["split"] = read_splits(split, name, place)
+    if time is not None:
+        columns["time"] = read_times(time, name, place)
+    if group is not None:
+        columns["group"] = np.unique(read_names(group, "group", name, place), return_inverse=True)[1]
+    return columns
 
 
 def _in_order(rows: Array, columns: dict[str, Array]) -> tuple[Array, dict[str, Array]]:

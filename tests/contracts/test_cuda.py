@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,9 +18,12 @@ from idiolect.engines.cohort.cuda.cuda_graphs import BatchCopier, BatchTable
 from idiolect.engines.cohort.cuda.lane_assignment import Layout
 from idiolect.engines.cohort.cuda.lane_batch_plans import Planner
 from idiolect.engines.cohort.pooling import plain as plain_pool
-from idiolect.experiments.setting import Setting, prepare
+from idiolect.experiments import run
+from idiolect.experiments.recorded_setting import experiment_of as experiment_of_run
+from idiolect.experiments.setting import Setting, prepare, read_dataset
 from idiolect.models import Net, crop_and_flip, from_module, planned_uniform, register_model
 from idiolect.models.registered_models import REGISTERED
+from idiolect.testing import tiny_dataset
 
 from .cases import METHODS, spelt
 from .sameness import assert_equal, states
@@ -161,13 +165,14 @@ STEPS = {
     },
     "crop_flip": {"augmentation": "crop_flip"},
     "dropout": {"model": "dropping"},
+    "frozen": {"model": "frozen", "clip_norm": 0.5, "weight_decay": 0.1},
     "all": {"augmentation": "crop_flip", "model": "dropping", "clip_norm": 0.5},
 }
 
 
 @pytest.fixture
 def dropping() -> Iterator[None]:
-    """Makes a small network with dropout known."""
+    """Makes a small network with dropout known, and one with a layer that is not trained."""
 
     def build(*, in_channels: int, image_size: tuple[int, int], n_classes: int) -> Net:
         inputs = 4 * (image_size[0] - 4) * (image_size[1] - 4)
@@ -176,9 +181,15 @@ def dropping() -> Iterator[None]:
         )
         return from_module(body, nn.Linear(8, n_classes))
 
+    def frozen(input_shape: tuple[int, ...], outputs: int) -> nn.Module:
+        first = nn.Conv2d(input_shape[0], 4, 5).requires_grad_(False)
+        inputs = 4 * (input_shape[1] - 4) * (input_shape[2] - 4)
+        return nn.Sequential(first, nn.GroupNorm(2, 4), nn.ReLU(), nn.Flatten(), nn.Linear(inputs, outputs))
+
     register_model("dropping", build)
+    register_model("frozen", frozen)
     yield
-    del REGISTERED["dropping"]
+    del REGISTERED["dropping"], REGISTERED["frozen"]
 
 
 @pytest.mark.usefixtures("dropping")
@@ -200,6 +211,41 @@ def test_augmented_steps_are_compiled_in_every_precision(precision: str, toleran
     setting = on_gpu("fedavg", **STEPS["all"], precision=precision)
     cohort, loop = play(setting, CohortEngine(setting.work)), play(setting, LoopEngine(setting.work))
     assert_equal(states(cohort), states(loop), tolerance)
+
+
+@pytest.mark.usefixtures("dropping")
+@pytest.mark.parametrize("method", ["fedavg", "fedper", "ditto", "scaffold"])
+@pytest.mark.parametrize("task", ["multilabel", "regression"])
+@pytest.mark.parametrize("changes", [{}, STEPS["adamw"], STEPS["all"]], ids=["plain", "adamw", "all"])
+def test_tasks_without_classes_equal_loop_on_a_gpu(method: str, task: str, changes: dict[str, Any]) -> None:
+    if method == "scaffold" and "optimiser" in changes:
+        pytest.skip("SCAFFOLD makes plain steps of its own")
+    choice = EngineChoice("cohort", "cuda", "as asked")
+    setting = prepare(experiment_of(method, **changes), choice, dataset=tiny_dataset(task=task))
+    cohort, loop = play(setting, CohortEngine(setting.work)), play(setting, LoopEngine(setting.work))
+    assert_equal(states(cohort), states(loop))
+
+
+@pytest.mark.parametrize("precision", ["tf32", "bf16"])
+def test_a_model_trained_on_a_gpu_is_taken_out_and_predicts_as_recorded(
+    precision: str, tmp_path: Path
+) -> None:
+    done = run(
+        "fedper", rounds=2, clients=4, engine="cohort", device="cuda", precision=precision, out=tmp_path
+    )
+    setting = prepare(
+        experiment_of_run(done.manifest["spec"], done.name), EngineChoice("loop", "cpu", "as asked")
+    )
+    rows = done.rows.query(
+        "round == 2 and population == 'all' and metric == 'accuracy' and predictor == 'composed'"
+    )
+    for client, recorded in rows.set_index("client")["value"].items():
+        held = setting.federation.clients[client].test
+        raw = read_dataset(done.manifest["dataset"]).train_x[held]
+        found = (
+            done.model(client)(torch.from_numpy(raw)).argmax(1).numpy() == setting.federation.y[held]
+        ).mean()
+        assert abs(found - recorded) <= 2 / len(held)
 
 
 def test_augmented_views_are_the_same_on_a_gpu() -> None:

@@ -22,7 +22,14 @@ from idiolect.cli.options import (
     completing,
     with_option_groups,
 )
-from idiolect.cli.settings import all_settings, names_in, settings_alone, settings_of, start_from
+from idiolect.cli.settings import (
+    all_settings,
+    methods_for,
+    names_in,
+    settings_alone,
+    settings_of,
+    start_from,
+)
 from idiolect.cli.terminal import print_runs, watched
 from idiolect.experiments import Execution, Experiment, compare, run
 from idiolect.methods import shortest
@@ -63,15 +70,16 @@ def run_command(
     execution: Execution,
     as_json: Json = False,
 ) -> None:
-    """Run one method; without --method, a small comparison of nine on the data inside the package."""
+    """Run one method; without --method, compare nine, on the data inside the package or on your own."""
     chosen = settings_of(changes, scene, own, seed=seed)
     if method is None and choice == ScenarioChoice():
         first, execution = chosen.pop("seed", 0), watched(execution)
+        names = methods_for(DEMO_METHODS, chosen, execution.watcher.say)
         if files.save_config is not None:
-            top = {"methods": DEMO_METHODS, "seed": first, "model_file": scene.model_file}
+            top = {"methods": names, "seed": first, "model_file": scene.model_file}
             settings = all_settings(Experiment(), chosen)
             save_config(files.save_config, "compare", top, settings, execution, own)
-        together = compare(DEMO_METHODS, seeds=[first], execution=execution, **chosen)
+        together = compare(names, seeds=[first], execution=execution, **chosen)
         print_runs(together.runs, together.folder, as_json)
         return
     base, execution = start_from(choice, chosen, watched(execution))
@@ -113,8 +121,9 @@ def compare_command(
     names = names_in(methods_)
     if not names and choice.scenario is not None:
         names = list(scenario_uses(find_scenario(choice.scenario).name).methods)
-    names = methods.names() if names in ([], ["all"]) else names
     base, execution = start_from(choice, chosen, watched(execution))
+    if names in ([], ["all"]):
+        names = methods_for(methods.names(), chosen, execution.watcher.say)
     if files.save_config is not None:
         top = {**asdict(choice), "methods": names, **asdict(seeds), "model_file": scene.model_file}
         settings = settings_alone(chosen) if base else all_settings(Experiment(), chosen)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from idiolect import data, methods
 from idiolect.cli.config_file import SETTINGS, configured
 from idiolect.cli.options import (
     RUN_OPTIONS,
@@ -15,17 +16,19 @@ from idiolect.cli.options import (
     SceneOptions,
     SiteSceneOptions,
 )
+from idiolect.data import DEFAULT, Dataset
 from idiolect.errors import UserError
 from idiolect.experiments import Execution, Experiment, with_settings
 from idiolect.experiments.execution import split_keywords
 from idiolect.experiments.own_data import with_own_data
 from idiolect.experiments.spec import unknown_setting
+from idiolect.federation import to_dataset
 from idiolect.models import load_model_file
 from idiolect.option_parsing import literal_or_text, split_outside_brackets
 from idiolect.reproduction.papers import papers
 from idiolect.reproduction.scenarios import find_scenario, refuse_missing_data
 
-__all__ = ["all_settings", "names_in", "settings_alone", "settings_of", "start_from"]
+__all__ = ["all_settings", "methods_for", "names_in", "settings_alone", "settings_of", "start_from"]
 
 FLAGS = {"method": "--method or --methods", "seed": "--seed"}
 RUN_FLAGS = {
@@ -56,11 +59,15 @@ def settings_of(
     """
     known = {field.name for field in dataclasses.fields(Experiment)}
     elsewhere = FLAGS | RUN_FLAGS if isinstance(scene, SceneOptions) else FLAGS
-    own_data = own.keywords() if own is not None else {}
+    described = own.keywords() if own is not None else {}
+    named = any(pair.partition("=")[0].strip() == "dataset" for pair in changes.settings or [])
+    if described and (scene.dataset is not None or named):
+        raise UserError("--data and --dataset both say what to train on; give one of them")
+    own_data = _read_own_data(described)
     loaded = {
         key: value for key, value in configured().settings.items() if not (own_data and key == "dataset")
     }
-    chosen: dict[str, Any] = dict(QUICK) if changes.quick else {}
+    chosen: dict[str, Any] = _quick_settings(own_data.get("data")) if changes.quick else {}
     for pair in changes.settings or []:
         key, equals, value = (word.strip() for word in pair.partition("="))
         if not equals:
@@ -76,9 +83,43 @@ def settings_of(
             raise UserError("--model-file and --model both name a network; give one of them")
         given["model"] = load_model_file(file)
     chosen |= {name: value for name, value in given.items() if value is not None}
-    if own_data and "dataset" in chosen:
-        raise UserError("--data and --dataset both say what to train on; give one of them")
     return loaded | chosen | own_data
+
+
+def _read_own_data(given: dict[str, Any]) -> dict[str, Any]:
+    """Returns data of the user's own as keywords of ``idiolect.run``, read once."""
+    repartition = {key: given.pop(key) for key in ("repartition",) if key in given}
+    return {"data": to_dataset(**given), **repartition} if given else {}
+
+
+def _quick_settings(own: Dataset | None) -> dict[str, Any]:
+    """Returns the settings of --quick; clients that the data name stay as they are."""
+    if own is None or own.train_ids is None:
+        return dict(QUICK)
+    return {key: QUICK[key] for key in ("rounds", "evaluate_every")}
+
+
+def methods_for(names: Sequence[str], settings: dict[str, Any], say: Callable[[str], None]) -> list[str]:
+    """Returns the methods of a list that can serve data of the user's own, and says which cannot.
+
+    Args:
+        names: methods that nobody asked for by name.
+        settings: those of the experiment, with the data.
+    """
+    own: Dataset | None = settings.get("data")
+    if own is None and data.is_registered(settings.get("dataset", DEFAULT)):
+        own = data.load(settings["dataset"])
+    if own is None:
+        return list(names)
+    without_classes = [n for n in names if not own.has_classes and methods.method(n).needs_classes]
+    without_public = [n for n in names if not len(own.test_y) and methods.method(n).needs_public]
+    for left_out, need in (
+        (without_classes, f"classes, which {own.task} has not"),
+        (without_public, "public data"),
+    ):
+        if left_out:
+            say(f"left out, because they need {need}: {', '.join(map(methods.shortest, left_out))}")
+    return [name for name in names if name not in (*without_classes, *without_public)]
 
 
 def start_from(

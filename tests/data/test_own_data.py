@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from idiolect.data import Dataset, encode_frame, from_arrays, from_clients, from_frame, read_path
-from idiolect.data.hugging_face import from_hub
+from idiolect.data.own.hugging_face import from_hub
 from idiolect.errors import UserError
 
 CLIENTS = {

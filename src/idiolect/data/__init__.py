@@ -11,12 +11,12 @@ from idiolect.data.catalogue import (
     resolved,
     sizes,
 )
-from idiolect.data.data_check import ClientCheck, DataCheck, check_data
 from idiolect.data.dataset import CLASS_TASKS, SPLITS, TASKS, Dataset, normalised
 from idiolect.data.download import get
-from idiolect.data.own_data import from_arrays, from_clients
-from idiolect.data.own_files import read_path
-from idiolect.data.own_tables import encode_frame, from_frame
+from idiolect.data.own.arrays import from_arrays, from_clients
+from idiolect.data.own.data_check import ClientCheck, DataCheck, check_data
+from idiolect.data.own.files import read_path
+from idiolect.data.own.tables import encode_frame, from_frame
 from idiolect.data.synthetic_clients import synthetic
 
 __all__ = [

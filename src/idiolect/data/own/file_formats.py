@@ -16,9 +16,9 @@ import pyarrow.parquet
 
 from idiolect.data.dataset import Array
 from idiolect.data.image_files import read_file
-from idiolect.data.own_column_roles import CLIENT_COLUMNS, refuse_duplicates
-from idiolect.data.own_columns import SPLIT_WORDS
-from idiolect.data.own_tables import MISSING
+from idiolect.data.own.column_roles import CLIENT_COLUMNS, refuse_duplicates
+from idiolect.data.own.columns import SPLIT_WORDS
+from idiolect.data.own.tables import MISSING
 from idiolect.errors import UserError
 
 __all__ = ["AGAIN", "ENDINGS", "FORMS", "kind_of", "places_in", "read_archive", "read_table"]

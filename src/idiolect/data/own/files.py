@@ -20,10 +20,9 @@ import numpy as np
 import pyarrow as pa
 
 from idiolect.data.dataset import Array, Dataset
-from idiolect.data.hugging_face import arrow_files, from_hub, from_saved, is_saved
-from idiolect.data.own_column_roles import column_roles, label_and_task_of, label_values
-from idiolect.data.own_data import from_arrays
-from idiolect.data.own_file_formats import (
+from idiolect.data.own.arrays import from_arrays
+from idiolect.data.own.column_roles import column_roles, label_and_task_of, label_values
+from idiolect.data.own.file_formats import (
     AGAIN,
     ENDINGS,
     FORMS,
@@ -32,8 +31,9 @@ from idiolect.data.own_file_formats import (
     read_archive,
     read_table,
 )
-from idiolect.data.own_images import read_image_folder
-from idiolect.data.own_tables import from_frame
+from idiolect.data.own.hugging_face import arrow_files, from_hub, from_saved, is_saved
+from idiolect.data.own.images import read_image_folder
+from idiolect.data.own.tables import from_frame
 from idiolect.errors import UserError
 
 __all__ = ["read_path"]

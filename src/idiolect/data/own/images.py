@@ -16,8 +16,8 @@ import numpy as np
 
 from idiolect.data.dataset import Array, Dataset
 from idiolect.data.image_files import read_file
-from idiolect.data.own_data import from_arrays
-from idiolect.data.own_file_formats import AGAIN, places_in
+from idiolect.data.own.arrays import from_arrays
+from idiolect.data.own.file_formats import AGAIN, places_in
 from idiolect.errors import UserError
 
 __all__ = ["decode_alike", "read_image_folder"]

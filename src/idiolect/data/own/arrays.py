@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from idiolect.data.dataset import TASKS, Array, Dataset
-from idiolect.data.own_columns import (
+from idiolect.data.own.columns import (
     SPLIT_WORDS,
     Place,
     Targets,

@@ -14,9 +14,9 @@ import numpy as np
 import pandas as pd
 
 from idiolect.data.dataset import Array, Dataset
-from idiolect.data.own_column_roles import column_roles, label_and_task_of, label_values, refuse_duplicates
-from idiolect.data.own_columns import Place
-from idiolect.data.own_data import from_arrays
+from idiolect.data.own.arrays import from_arrays
+from idiolect.data.own.column_roles import column_roles, label_and_task_of, label_values, refuse_duplicates
+from idiolect.data.own.columns import Place
 from idiolect.errors import UserError
 
 __all__ = ["MISSING", "encode_frame", "from_frame"]

@@ -17,10 +17,10 @@ import numpy as np
 import pyarrow as pa
 
 from idiolect.data.dataset import Dataset
-from idiolect.data.own_column_roles import column_roles
-from idiolect.data.own_file_formats import AGAIN
-from idiolect.data.own_images import decode_alike
-from idiolect.data.own_tables import from_frame
+from idiolect.data.own.column_roles import column_roles
+from idiolect.data.own.file_formats import AGAIN
+from idiolect.data.own.images import decode_alike
+from idiolect.data.own.tables import from_frame
 from idiolect.errors import UserError
 
 __all__ = ["arrow_files", "from_hub", "from_saved", "is_saved"]

@@ -18,7 +18,7 @@ from idiolect.data import Dataset
 from idiolect.engines import Engine, EngineChoice, LoopEngine, choose_engine
 from idiolect.errors import UserError
 from idiolect.experiments import Experiment, Setting, Simulation, prepare
-from idiolect.models import BatchContext, build, check_model
+from idiolect.models import BatchContext, build, check_model, from_module
 from idiolect.models.registered_models import REGISTERED
 
 K = 3
@@ -95,6 +95,15 @@ def encoder(rate: float, batch_first: bool) -> nn.Module:
     return Of(
         forward, encoder=nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), head=nn.Linear(4, K)
     )
+
+
+def decoder() -> nn.Module:
+    def forward(net: Any, x: torch.Tensor) -> torch.Tensor:
+        mask = nn.Transformer.generate_square_subsequent_mask(x.shape[1]).to(x)
+        return net.head(net.decoder(x, x.flip(1), tgt_mask=mask).mean(1))
+
+    layer = nn.TransformerDecoderLayer(4, 2, 6, dropout=0.0, batch_first=True)
+    return Of(forward, decoder=nn.TransformerDecoder(layer, 1), head=nn.Linear(4, K))
 
 
 def tied() -> nn.Module:
@@ -240,6 +249,7 @@ CASES = {
     "encoder": Case(lambda: encoder(0.0, True), (6, 4)),
     "encoder_dropout": Case(lambda: encoder(0.3, True), (6, 4), eval_only=True),
     "encoder_time_first": Case(lambda: encoder(0.3, False), (8, 4), eval_only=True),
+    "decoder": Case(decoder, (6, 4)),
     "embedding": Case(
         lambda: nn.Sequential(nn.Embedding(7, 3), nn.Flatten(), nn.Linear(12, K)), (4,), vocabulary=7
     ),
@@ -415,6 +425,14 @@ def test_a_gpu_agrees_on_a_round(case):
     found = after_a_round(there, choose_engine(chosen, there.work))
     for name, value in expected.items():
         torch.testing.assert_close(found[name], value, rtol=1e-7, atol=1e-9, msg=name)
+
+
+@pytest.mark.parametrize("name", ["encoder_time_first", "decoder", "attention_dropout"])
+def test_attention_can_be_traced(name):
+    module = CASES[name].build()
+    net = from_module(module, "head").to("meta")
+    x = torch.empty(2, *CASES[name].shape, device="meta")
+    assert net(x, BatchContext.plain(2, 2, train=True, device="meta")).logits.shape == (2, K)
 
 
 REFUSED = {

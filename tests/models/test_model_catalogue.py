@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from idiolect.errors import UserError
-from idiolect.models import build, describe, names, options
+from idiolect.models import BatchContext, build, describe, names, options, suggested
 
 
 def test_description_has_a_row_for_every_model():
@@ -73,3 +73,37 @@ def test_arguments_and_defaults_of_build_are_stable():
     defaults = {key: p.default for key, p in inspect.signature(build).parameters.items()}
     assert list(defaults) == ["spec", "input_shape", "outputs", "initialisation", "seed", "inputs"]
     assert defaults["initialisation"] == "default" and defaults["seed"] == 0
+
+
+@pytest.mark.parametrize("shape", [(12,), (6, 2), (3, 2, 2), (1, 3, 2, 2)])
+def test_nets_that_flatten_take_rows_of_any_shape(shape):
+    for name in ("mlpnet(hidden=3)", "persfl_dnn(hidden=3)"):
+        net = build(name, shape, 4)
+        assert net(torch.randn(5, *shape), BatchContext.plain(5, net.n_units)).logits.shape == (5, 4)
+
+
+def test_flat_rows_are_images_of_one_line():
+    net = build("resnet20", (9,), 4)
+    x = torch.randn(3, 9)
+    found = net(x, BatchContext.plain(3, net.n_units)).logits
+    image = build("resnet20", (1, 1, 9), 4)
+    assert torch.equal(found, image(x[:, None, None], BatchContext.plain(3, net.n_units)).logits)
+    tokens = build("char_lstm(hidden=3)", (7,), 4)
+    assert tokens(torch.zeros(2, 7).long(), BatchContext.plain(2, 4)).logits.shape == (2, 4)
+
+
+def test_rows_that_are_no_images_are_refused_with_a_way_out():
+    with pytest.raises(
+        UserError, match=r"lenet5 takes images .* these rows are 6x2; use mlpnet or persfl_dnn"
+    ):
+        build("lenet5", (6, 2), 10)
+    with pytest.raises(UserError, match="lenet5 cannot take images of 1x30"):
+        build("lenet5", (30,), 10)
+
+
+def test_usual_network_fits_the_rows():
+    usual = {(3, 32, 32): "lenet_map", (1, 1, 60): "mlpnet", (60,): "mlpnet", (20, 3): "mlpnet"}
+    assert {shape: suggested(shape, "classification", None) for shape in usual} == usual
+    assert suggested((5,), "next_token", 12) == "char_lstm(vocabulary=12)"
+    for shape, name in usual.items():
+        build(name, shape, 2)

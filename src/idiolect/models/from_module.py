@@ -190,6 +190,8 @@ def _replaced(layer: nn.Module, numbers: Iterator[int]) -> nn.Module:
         return DROPOUTS[type(layer)](layer.p, next(numbers))
     if type(layer) is nn.MultiheadAttention:
         return PlannedAttention.planned(layer, next(numbers))
+    if isinstance(layer, nn.TransformerEncoder | nn.TransformerDecoder):
+        layer.register_forward_pre_hook(_mask_as_given, with_kwargs=True)
     if isinstance(layer, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer):
         layer.activation_relu_or_gelu = (
             0  # torch's path for evaluation, which cannot be vmapped, is not taken
@@ -205,6 +207,19 @@ def _replaced(layer: nn.Module, numbers: Iterator[int]) -> nn.Module:
     if isinstance(layer, _DropoutNd):
         raise UserError(f"the model's {kind} cannot be converted; use nn.Dropout")
     return layer
+
+
+def _mask_as_given(
+    layer: nn.Module, inputs: tuple[Any, ...], given: dict[str, Any]
+) -> tuple[Any, dict[str, Any]]:
+    """Keeps a transformer from looking whether the values of its mask are causal, which no trace can follow.
+
+    Planned attention adds the mask as it is either way.
+    """
+    hint, place = ("is_causal", 3) if isinstance(layer, nn.TransformerEncoder) else ("tgt_is_causal", 6)
+    if len(inputs) <= place and given.get(hint) is None:
+        given = {**given, hint: False}
+    return inputs, given
 
 
 def _masked(layer: _BatchNorm) -> MaskedBatchNorm:

@@ -10,6 +10,7 @@ from torch import nn
 
 import idiolect
 from idiolect.engines import EngineChoice, choose_engine
+from idiolect.engines.worker_calls import batches_well
 from idiolect.errors import UserError
 from idiolect.experiments import Silent, Simulation, prepare
 from idiolect.experiments.identity import hash_of
@@ -96,7 +97,8 @@ def test_model_that_cannot_be_batched_runs_on_the_loop_saying_so(tiny, tmp_path)
     done = idiolect.run(experiment, out=tmp_path, engine="cohort", device="cpu", watcher=listener)
     assert done.manifest["engine"]["engine"] == "loop"
     assert "the model cannot be batched" in done.manifest["engine"]["reason"]
-    assert any(said.startswith("engine loop on cpu: the model cannot be batched") for said in listener.said)
+    (line,) = listener.said
+    assert line.startswith("engine loop on cpu: client by client, because the model cannot be batched: its")
 
 
 def test_model_that_can_be_batched_stays_on_the_cohort(tiny, tmp_path):
@@ -124,7 +126,9 @@ def test_module_is_a_model_with_its_own_values(tiny, tmp_path):
 
 
 def test_builder_is_a_model_and_its_pretrained_values_are_part_of_the_run(tiny):
-    def net(outputs, start=0.5):
+    start = 0.5
+
+    def net(outputs):
         module = nn.Sequential(nn.Flatten(), nn.Linear(8, 4), nn.Linear(4, outputs))
         nn.init.constant_(module[1].weight, start)
         return module
@@ -133,22 +137,31 @@ def test_builder_is_a_model_and_its_pretrained_values_are_part_of_the_run(tiny):
     experiment = replace(tiny, model="net")
     first = hash_of(experiment)
     assert hash_of(replace(experiment, seed=5)) == first
-    name_of_model(lambda outputs: net(outputs, 0.25))
-    REGISTERED["net"] = REGISTERED["own_lambda"]
+    start = 0.25
     assert hash_of(experiment) != first
 
 
 def test_pool_runs_a_model_that_cannot_be_batched_client_by_client(tiny):
-    class Noisy(Cnn):
+    class Noisy(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.hidden = nn.Linear(8, 6)
+
         def forward(self, x):
-            return super().forward(x + 0.1 * torch.rand_like(x) * self.training)
+            return torch.relu(self.hidden(x.flatten(1) + 0.1 * torch.rand(8) * self.training))
 
     idiolect.register_model("noisy", _builder(Noisy))
     experiment = replace(tiny, model="noisy", precision="float64")
     state = torch.get_rng_state()
     loop, pool = (play(experiment, engine) for engine in ("loop", "pool"))
     assert torch.equal(torch.get_rng_state(), state)
-    assert loop.setting.cannot_batch == "it draws random numbers of its own"
+    reason = loop.setting.cannot_batch
+    assert reason == "it draws random numbers of its own"
+    assert not batches_well(loop.setting.work, loop.setting.program(0))
+    chosen = EngineChoice("pool", "cpu", "as asked").for_network(reason)
+    assert (
+        str(chosen) == f"engine pool on cpu: client by client, because the model cannot be batched: {reason}"
+    )
     for name, value in loop.server["params"].items():
         torch.testing.assert_close(pool.server["params"][name], value, rtol=1e-9, atol=1e-12, msg=name)
 

@@ -290,7 +290,7 @@ CASES = {
     "by_value": Case(
         lambda: Of(lambda net, x: net.head(x if float(x.sum()) > 0 else 2 * x), head=nn.Linear(5, K)),
         FLAT,
-        "vmap",
+        "depends on the values",
     ),
 }
 
@@ -425,6 +425,24 @@ def test_a_gpu_agrees_on_a_round(case):
     found = after_a_round(there, choose_engine(chosen, there.work))
     for name, value in expected.items():
         torch.testing.assert_close(found[name], value, rtol=1e-7, atol=1e-9, msg=name)
+
+
+NOISY = [name for name, case in CASES.items() if case.eval_only and name != "sync_batch_norm"]
+
+
+@pytest.mark.parametrize("name", NOISY)
+def test_noise_follows_the_keys_of_the_rows(name):
+    case = CASES[name]
+    REGISTERED["mine"] = case.build
+    try:
+        net = build("mine", case.shape, K)
+    finally:
+        del REGISTERED["mine"]
+    x = rows_of(case, 6).float()
+    plain, state = BatchContext.plain(6, net.n_units, train=True), torch.get_rng_state()
+    one, again, other = (net(x, plain._replace(key=plain.key * 97 + start)).logits for start in (0, 0, 5))
+    assert torch.equal(one, again) and not torch.allclose(one, other)
+    assert torch.equal(torch.get_rng_state(), state)
 
 
 @pytest.mark.parametrize("name", ["encoder_time_first", "decoder", "attention_dropout"])

@@ -79,14 +79,19 @@ class EngineChoice(NamedTuple):
         )
 
     def for_network(self, cannot_batch: str) -> EngineChoice:
-        """Returns the choice for a network: ``loop`` in place of ``cohort`` where the network cannot be batched.
+        """Returns the choice for a network: where it cannot be batched, clients run one by one.
+
+        ``loop`` then takes the place of ``cohort``; the workers of other engines run their clients as it does.
 
         Args:
             cannot_batch: why the network cannot be batched; empty if it can.
         """
-        if not cannot_batch or self.engine != "cohort":
+        if not cannot_batch or self.engine == "loop":
             return self
-        return self._replace(engine="loop", reason=f"the model cannot be batched: {cannot_batch}")
+        engine = "loop" if self.engine == "cohort" else self.engine
+        return self._replace(
+            engine=engine, reason=f"client by client, because the model cannot be batched: {cannot_batch}"
+        )
 
 
 def _ray(choice: EngineChoice, work: Workload, say: Say) -> Engine:

@@ -240,7 +240,7 @@ def _cannot_vmap(net: Net, tensors: dict[str, Tensor], x: Tensor) -> str:
         operation = re.search(r"aten::\w+", str(error))
         if operation:
             return f"torch has no form of its operation {operation[0]} for many clients"
-        if "data-dependent control flow" in str(error):
+        if ".item()" in str(error) or "data-dependent" in str(error):
             return "its forward pass depends on the values that it computes"
         return str(error).strip().split("\n")[0].split(". ")[0]
     return ""

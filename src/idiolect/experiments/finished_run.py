@@ -29,7 +29,7 @@ from idiolect.experiments.recorded_setting import (
     recorded_inputs,
 )
 from idiolect.experiments.setting import Inputs, Setting, prepare
-from idiolect.federation import Store, stored_rows
+from idiolect.federation import Store, stored_rows, to_dataset
 from idiolect.models import build
 from idiolect.records import Run, find_checkpoint, read_run
 
@@ -211,23 +211,30 @@ class FinishedRun(Run, ClientModels):
     def _with_data(self) -> Setting:
         experiment = experiment_of(self.manifest["spec"], self.name)
         try:
-            return prepare(experiment, HERE, self.data_dir, self.data)
+            found = prepare(experiment, HERE, self.data_dir, self.data)
         except UserError as error:
             raise UserError(
                 f"{self.manifest['label']} recomputes normalisation statistics on a client's training rows and the "
                 f"data of {self.name} cannot be read ({error}); give them to idiolect.open as data"
             ) from error
+        if found.federation.class_counts().tolist() != self.manifest["class_counts"]:
+            raise UserError(
+                f"the data are not those that {self.name} was trained on; give these to idiolect.open"
+            )
+        return found
 
 
 def open_run(
-    folder: str | Path, *, data: Dataset | None = None, data_dir: str | Path | None = None
+    folder: str | Path, *, data: Any = None, data_dir: str | Path | None = None, **options: Any
 ) -> FinishedRun:
     """Opens the folder of a finished run: its tables, and the models that it trained.
 
     Args:
         folder: of one run.
-        data: the data that the run was trained on; only mixtures of networks with batch normalisation need them.
+        data: the data that the run was trained on, in any form that ``run`` takes; only mixtures of networks with batch
+            normalisation need them.
         data_dir: the folder of datasets, where the run names one.
+        options: how data are read, such as ``client_column``.
 
     Raises:
         UserError: the folder is no run, is unfinished, or is damaged.
@@ -240,5 +247,5 @@ def open_run(
     (2,)
     """
     run = FinishedRun(*read_run(folder))
-    run.data, run.data_dir = data, data_dir
+    run.data, run.data_dir = (None if data is None else to_dataset(data, **options)), data_dir
     return run

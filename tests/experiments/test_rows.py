@@ -97,3 +97,25 @@ def test_resumed_run_counts_the_seconds_of_its_earlier_rounds(tiny, tmp_path, mo
             run(tiny, out=tmp_path, checkpoint_every=1, watcher=Interrupter(), **LOOP)
     resumed = run(tiny, out=tmp_path, checkpoint_every=1, resume=True, **LOOP)
     assert 1000 <= resumed.manifest["seconds"] < 2000
+
+
+def test_named_metrics_are_recorded_beside_those_of_the_task(tiny, tmp_path):
+    asked = run(tiny, metrics="auroc", out=tmp_path, **LOOP)
+    plain = run(tiny, out=tmp_path, **LOOP)
+    assert set(asked.rows["metric"]) - set(plain.rows["metric"]) == {"auroc"}
+    rest = asked.rows[asked.rows["metric"] != "auroc"]
+    assert rest["value"].tolist() == plain.rows["value"].tolist()
+    assert asked.manifest["primary_metric"] == "accuracy" and asked.manifest["task"] == "classification"
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"metrics": "auorc"}, "did you mean auroc"),
+        ({"metrics": "accuracy, rmse"}, "metrics names rmse, which serves regression and not classification"),
+    ],
+)
+def test_metrics_that_cannot_be_measured_are_refused_before_training(tiny, tmp_path, settings, sentence):
+    with pytest.raises(UserError, match=sentence):
+        run(tiny, out=tmp_path, **settings, **LOOP)
+    assert not list(tmp_path.iterdir())

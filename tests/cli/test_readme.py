@@ -1,4 +1,4 @@
-"""What the README tells people to type works: Python blocks run, commands and targets exist."""
+"""What the README and the page on your own data tell people to type works: blocks run, commands and targets exist."""
 
 from __future__ import annotations
 
@@ -233,9 +233,29 @@ def test_readme_quick_run_and_report_end_well(command):
         assert {path.suffix[1:] for path in page.parent.iterdir()} == {"html", *formats}
 
 
-def test_readme_python_blocks_run(tmp_path):
-    done = run_python(blocks_of(TEXT), tmp_path)
+YOUR_OWN = (ROOT / "docs" / "your-own.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("text", [TEXT, YOUR_OWN], ids=["README.md", "your-own.md"])
+def test_python_blocks_run(text, tmp_path):
+    done = run_python(blocks_of(text), tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("command", commands_of(YOUR_OWN), ids=_title)
+def test_command_on_your_own_data_is_understood(command):
+    (check_make if command.words[0] == "make" else check_names)(command.words[1:])
+
+
+@pytest.mark.slow
+def test_commands_on_your_own_data_end_well(command, tmp_path, monkeypatch):
+    run_python(blocks_of(YOUR_OWN), tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for told in commands_of(YOUR_OWN):
+        if told.whole:
+            answer = command(*told.words[1:])
+            assert answer.code == 0, answer.err
+    assert "gain over training alone (Local)" in answer.out
 
 
 # ---- the checks themselves: right ones pass, wrong ones fail

@@ -225,3 +225,24 @@ def test_a_run_with_a_network_that_is_not_loaded_says_what_to_load(
     manifest.write_text(manifest.read_text().replace("mlpnet(hidden=8)", "my_network(hidden=8)"))
     with pytest.raises(UserError, match="my_network, which is not loaded; load the file"):
         idiolect.open(folder).model(0)
+
+
+def test_a_regression_predicts_in_the_units_of_its_targets(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    own = {}
+    for name in ("a", "b"):
+        x = random.normal(5, 10, size=(20, 3)).astype(np.float32)
+        own[name] = x, 1000 + 7 * x[:, :1]
+        x[::4, 1] = np.nan
+    how = {"task": "regression", "fill": "mean", "model": "mlpnet(hidden=8)", "rounds": 2, "engine": "loop"}
+    run = idiolect.run("fedper", data=own, out=tmp_path, quiet=True, **how)
+    setting = prepare(Experiment(**run.manifest["spec"]), HERE)
+    dataset = read_dataset(run.manifest["dataset"])
+    found = []
+    for client in range(2):
+        rows = setting.federation.clients[client].test
+        misses = run.predict(dataset.train_x[rows], client) - dataset.train_y[rows, 0]
+        found.append(float(np.sqrt((misses.astype(np.float64) ** 2).mean())))
+    assert found == pytest.approx(recorded_scores(run, "composed", "rmse"), rel=1e-5)
+    with pytest.raises(UserError, match="no probabilities"):
+        run.predict_proba(own["a"][0], client="a")

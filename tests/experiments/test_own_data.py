@@ -141,7 +141,7 @@ def test_settings_that_are_left_open_follow_from_the_data(frame: pd.DataFrame, t
     manifest = numbers(as_frame(frame, tmp_path), tmp_path)[1]
     spec = manifest["spec"]
     assert (spec["partition"], spec["clients"], spec["participation_rate"]) == ("natural", 0, 1.0)
-    assert spec["model"] == "mlpnet"
+    assert spec["model"] == "mlpnet(hidden=64, head_bias=True)"
     assert manifest["feature_names"] == COLUMNS and manifest["class_names"] == ["no", "yes"]
     assert len(manifest["preprocessing"]["mean"]) == 3
 

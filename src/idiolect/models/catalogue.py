@@ -27,6 +27,7 @@ from idiolect.own_code import load_plugins
 __all__ = ["ModelDescription", "build", "describe", "names", "options", "outline", "resolved", "suggested"]
 
 FLATTENING = ("mlpnet", "persfl_dnn")  # nets of the zoo that take rows of any shape
+SMALL_ROW = 256  # numbers in a row, such as a line of a table, for which a narrow net is suggested
 
 
 class ModelDescription(NamedTuple):
@@ -97,12 +98,14 @@ def suggested(
 ) -> str:
     """Returns the network of the zoo for rows of a shape, where the user names none.
 
+    Images that it can take get ``lenet_map``, tokens ``char_lstm``, and other rows ``mlpnet``, narrow where rows are short.
+
     Args:
         task: what is learned; the same networks serve all tasks.
         vocabulary: number of tokens, for rows of tokens.
 
     >>> suggested((3, 32, 32)), suggested((20,)), suggested((80,), "next_token", 81)
-    ('lenet_map', 'mlpnet', 'char_lstm')
+    ('lenet_map', 'mlpnet(hidden=64, head_bias=True)', 'char_lstm')
     """
     if vocabulary is not None:
         return (
@@ -116,7 +119,8 @@ def suggested(
             return "lenet_map"
     except UserError:
         pass
-    return "mlpnet"
+    width = 64 if math.prod(input_shape) <= SMALL_ROW else options("mlpnet")["hidden"]
+    return f"mlpnet(hidden={width}, head_bias=True)"
 
 
 def resolved(spec: str) -> tuple[str, dict[str, Any]]:

@@ -102,7 +102,8 @@ def test_rows_that_are_no_images_are_refused_with_a_way_out():
 
 
 def test_usual_network_fits_the_rows():
-    usual = {(3, 32, 32): "lenet_map", (1, 1, 60): "mlpnet", (60,): "mlpnet", (20, 3): "mlpnet"}
+    narrow, wide = "mlpnet(hidden=64, head_bias=True)", "mlpnet(hidden=512, head_bias=True)"
+    usual = {(3, 32, 32): "lenet_map", (1, 1, 60): narrow, (60,): narrow, (20, 3): narrow, (9, 128): wide}
     assert {shape: suggested(shape, "classification", None) for shape in usual} == usual
     assert suggested((5,), "next_token", 12) == "char_lstm(vocabulary=12)"
     for shape, name in usual.items():

@@ -98,7 +98,7 @@ def suggested(
 ) -> str:
     """Returns the network of the zoo for rows of a shape, where the user names none.
 
-    Images that it can take get ``lenet_map``, tokens ``char_lstm``, and other rows ``mlpnet``, narrow where rows are short.
+    Images that fit get ``lenet_map``, tokens ``char_lstm``, and other rows ``mlpnet``, narrow where rows are short.
 
     Args:
         task: what is learned; the same networks serve all tasks.

@@ -131,6 +131,9 @@ def test_what_a_run_would_refuse_is_said():
     assert check_data(table(split=lone_with_valid())).refusals == ()
     grouped = check_data(table(group=np.arange(40) // 10))
     assert grouped.refusals == ("clients a, b have fewer than the 3 groups that a split needs",)
+    shared_out = check_data(table(group=np.arange(40) // 10, client=None)).refusals
+    assert len(shared_out) == 1 and "share the rows of a group out" in shared_out[0]
+    assert check_data(table(group=np.arange(40), client=None)).refusals == ()
     assert "--partition" in check_data(table(client=None)).remarks[0]
 
 

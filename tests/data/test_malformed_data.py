@@ -87,6 +87,14 @@ def images(
     return read
 
 
+def folder_with_empty_parquet(folder: Path) -> object:
+    rows = pd.DataFrame({"u": [1.0, 2.0], "y": [0, 1]})
+    (folder / "all").mkdir()
+    rows.to_parquet(folder / "all" / "a.parquet")
+    rows[:0].to_parquet(folder / "all" / "b.parquet")
+    return read_path(folder / "all")
+
+
 def unknown_word_in_further_rows(folder: Path) -> object:
     known = from_frame(pd.DataFrame({"sex": ["f", "m"], "y": [0, 1]}))
     return encode_frame(pd.DataFrame({"sex": ["f", "d"]}), known.manifest)
@@ -154,6 +162,25 @@ CASES: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
     "client without labels": (
         lambda folder: from_clients([[X, Y], [X, [1]]]),
         ("client 1", "3 rows but 1 labels"),
+    ),
+    "client without rows": (
+        lambda folder: from_clients({"a": (X, Y), "b": (X[:0], Y[:0])}),
+        ("client 'b' has no rows", "leave it out"),
+    ),
+    "client without parts": (lambda folder: from_clients({"a": {"train": (X, Y)}, "b": {}}), ("client 'b'",)),
+    "client named by a pair": (
+        lambda folder: from_clients({("a", 1): (X, Y), ("b", 2): (X, Y)}),
+        ("('a', 1) cannot name a client", "words or whole numbers"),
+    ),
+    "rows without numbers": (arrays(np.empty((3, 0))), ("shape [0]", "check the rows")),
+    "array of no split beside those of splits": (
+        npz(train_x=X, train_y=Y, test_x=X, test_y=Y, owner=["a", "b", "c"]),
+        ("array owner is of no split", "train and test", "leave it out"),
+    ),
+    "file of a client without rows": (folder_with_empty_parquet, ("client 'b' has no rows",)),
+    "split twice": (
+        lambda folder: from_frame(pd.DataFrame({"a": X, "y": Y, "split": Y, "t": Y}), split_by="time:t"),
+        ("column 'split'", "split_by=time:t", "rename the column"),
     ),
     "client with an unknown split": (
         lambda folder: from_clients({"a": {"exam": (X, Y)}}),

@@ -301,6 +301,34 @@ def test_saved_hugging_face_dataset_has_the_same_digest(tmp_path):
     assert read_path(tmp_path / "parts").digest == from_arrays(X, Y, client=OWNERS, split=SPLIT).digest
 
 
+def test_names_of_classes_stay_as_hugging_face_has_them(tmp_path):
+    frame = frame_of().assign(label=(Y > 0).astype(int))
+    write_saved(tmp_path / "a", frame, {"label": {"_type": "ClassLabel", "names": ["01", "1.0"]}})
+    found = read_path(tmp_path / "a")
+    assert found.class_names == ("01", "1.0")
+    assert sorted(found.train_y.tolist()) == sorted((Y > 0).astype(int).tolist())
+
+
+def test_splits_of_an_archive_are_named_before_or_after_what_they_split(tmp_path):
+    parts = {part: part == SPLIT for part in ("train", "test")}
+    arrays = {"x": X, "y": Y, "client_id": OWNERS}
+    np.savez(
+        tmp_path / "b.npz",
+        **{f"{part}_{key}": v[k] for part, k in parts.items() for key, v in arrays.items()},
+    )
+    np.savez(
+        tmp_path / "a.npz",
+        **{f"{key}_{part}": v[k] for part, k in parts.items() for key, v in arrays.items()},
+    )
+    expected = from_arrays(X, Y, client=OWNERS, split=SPLIT).digest
+    assert {read_path(tmp_path / name).digest for name in ("a.npz", "b.npz")} == {expected}
+
+
+def test_names_beyond_64_bits_with_a_sign_keep_their_digits():
+    clients = np.array([2**63 + 5, 7], np.uint64)
+    assert from_arrays([1, 2], [0, 1], client=clients).train_ids.tolist() == ["7", "9223372036854775813"]
+
+
 def test_library_and_hub_give_the_same_dataset(tmp_path, monkeypatch):
     library = pytest.importorskip("datasets")
     library.disable_progress_bars()

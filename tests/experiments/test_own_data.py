@@ -14,6 +14,7 @@ from torch.utils.data import TensorDataset
 
 import idiolect
 from idiolect.errors import UserError
+from idiolect.federation import to_dataset
 
 PEOPLE = ("ann", "bo", "cy")
 COLUMNS = ["age", "pulse", "height"]
@@ -159,7 +160,7 @@ def test_other_data_under_the_same_settings_are_another_run(frame: pd.DataFrame,
         ({"partition": "iid"}, "names the client of every row, and partition iid would mix their rows"),
         ({"repartition": True}, "repartition needs a partition"),
         ({"client_of": [0] * 60}, "client_of does not apply to data given as a frame"),
-        ({"task": "regresion"}, "did you mean regression|regression"),
+        ({"task": "regresion"}, "task must be one of classification, .*; got 'regresion'"),
         ({"method": "fedavg", "fill": "median"}, "fill must be none, mean, zero or a number"),
     ],
 )
@@ -169,6 +170,33 @@ def test_options_that_do_not_fit_are_one_sentence(
     with pytest.raises(UserError, match=sentence):
         idiolect.run(**{"rounds": 1, "out": tmp_path / "runs", **as_frame(frame, tmp_path), **changes})
     assert not (tmp_path / "runs").exists()
+
+
+def test_tensors_of_any_kind_are_taken() -> None:
+    x, y = torch.tensor([[0.5, 0.0], [0.0, 2.0]]), torch.tensor([0, 1])
+    for given in (x.bfloat16(), x.to_sparse(), x.double().requires_grad_()):
+        assert to_dataset((given, y)).train_x.tolist() == x.tolist()
+
+
+def test_several_inputs_are_named_in_a_mapping_of_arrays() -> None:
+    data = {"x": {"picture": np.zeros((2, 3, 3)), "age": [30, 40]}, "y": [0, 1], "client": ["a", "b"]}
+    assert to_dataset(data).inputs == (("picture", (3, 3)), ("age", (1,)))
+
+
+def test_missing_values_are_filled_with_the_number_zero() -> None:
+    assert to_dataset(([[np.nan], [1.0]], [0, 1]), fill=0).fill == "0"
+
+
+def test_tokens_in_a_file_have_a_vocabulary(tmp_path: Path) -> None:
+    np.savez(tmp_path / "tokens.npz", x=[[0, 1], [2, 3]], y=[2, 4])
+    found = to_dataset(tmp_path / "tokens.npz", vocabulary=5, task="next_token")
+    assert found.vocabulary == 5 and found.train_y.tolist() == [2, 4]
+
+
+def test_options_of_rows_do_not_apply_to_a_dataset() -> None:
+    dataset = to_dataset(([[0.0], [1.0]], [0, 1]))
+    with pytest.raises(UserError, match="split_of does not apply to data given as a Dataset"):
+        to_dataset(dataset, split_of=["train", "test"])
 
 
 def test_columns_without_data_are_refused(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from idiolect.data import Dataset
 from idiolect.errors import UserError
 from idiolect.federation import Federation, Preprocessing, SplitRules, federate
-from idiolect.partition import partition
+from idiolect.partition import Partition, partition
 
 RULES = SplitRules(valid=0.25, test=0.25)
 
@@ -91,6 +91,14 @@ def test_no_group_lies_in_two_splits(sizes: list[int], seed: int) -> None:
 def test_too_few_groups_for_the_splits_are_refused_by_name() -> None:
     with pytest.raises(UserError, match="client 'ann' has 2 groups, too few for 3 splits"):
         federation(table(groups=np.arange(24) % 2))
+
+
+def test_a_group_that_a_partition_shares_out_is_refused() -> None:
+    dataset = replace(table(groups=np.arange(24) // 4), train_ids=None)
+    with pytest.raises(UserError, match="shares the rows of one group out among several clients"):
+        federate(dataset, partition("iid", dataset.train_labels, 2, 0), RULES, seed=0)
+    whole = Partition((np.arange(12), np.arange(12, 24)))
+    assert len(federate(dataset, whole, RULES, seed=0).clients) == 2
 
 
 def test_rows_are_standardised_by_training_rows_alone() -> None:

@@ -49,7 +49,7 @@ class Dataset:
         inputs: (name, shape) of several inputs that lie one after the other in a flat row.
         splits: [N] int8, the place in `SPLITS` of each training row, where the split is given.
         times: [N] numbers by which a client's rows are ordered, where its last rows are to be its test rows.
-        groups: [N] integers; rows of one group never lie in different splits.
+        groups: [N] integers; a client's rows of one group never lie in different splits.
         fill: what replaces a missing value (NaN): `mean` of the training rows, `zero` or a number; `none` refuses it.
     """
 

@@ -164,6 +164,19 @@ def _refuse_impossible(dataset: Dataset, partition: Partition, rules: SplitRules
         raise UserError(
             f"public is {public} but the server's test set has only {len(dataset.test_y)} samples"
         )
+    if dataset.groups is not None and not partition.ids:
+        _refuse_spread_groups(dataset.groups, partition)
+
+
+def _refuse_spread_groups(groups: NDArray[np.integer], partition: Partition) -> None:
+    """Refuses a group that the partition shares out: one client would train on it and another test on it."""
+    held = [np.unique(groups[rows]) for rows in partition.clients]
+    if sum(map(len, held)) > len(np.unique(np.concatenate(held))):
+        raise UserError(
+            "the partition shares the rows of one group out among several clients, so that some would train on it and "
+            "others test on it; name the client of each row, leave out the split by group, or use a partition that "
+            "keeps groups whole"
+        )
 
 
 def _official_shares(dataset: Dataset, partition: Partition, kept: RowNumbers, seed: int) -> list[RowNumbers]:

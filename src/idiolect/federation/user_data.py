@@ -28,7 +28,7 @@ def to_dataset(
     client_of: OfRow | None = None,
     split_of: OfRow | None = None,
     task: str | None = None,
-    fill: str | None = None,
+    fill: str | float | None = None,
     vocabulary: int | None = None,
     name: str = "data",
     like: Mapping[str, Any] | None = None,
@@ -47,13 +47,19 @@ def to_dataset(
     """
     if isinstance(data, Dataset):
         _refuse_options(
-            "a Dataset", task=task, fill=fill, vocabulary=vocabulary, client_of=client_of, **columns
+            "a Dataset",
+            task=task,
+            fill=fill,
+            vocabulary=vocabulary,
+            client_of=client_of,
+            split_of=split_of,
+            **columns,
         )
         return data
-    common: dict[str, Any] = {"task": task, "fill": fill or "none"}
+    common: dict[str, Any] = {"task": task, "fill": "none" if fill is None else fill}
     if isinstance(data, str | Path):
-        _refuse_options("a path", client_of=client_of, split_of=split_of, vocabulary=vocabulary)
-        return read_path(data, **common, **columns, like=like)
+        _refuse_options("a path", client_of=client_of, split_of=split_of)
+        return read_path(data, **common, **columns, vocabulary=vocabulary, like=like)
     if isinstance(data, pd.DataFrame):
         _refuse_options("a frame", client_of=client_of, split_of=split_of, vocabulary=vocabulary)
         return from_frame(data, **common, **columns, name=name, like=like)
@@ -67,7 +73,7 @@ def to_dataset(
     _refuse_options("arrays", client_of=client_of, split_of=split_of)
     if isinstance(data, tuple) and len(data) in (2, 3):
         return from_arrays(*map(_numpy, data[:2]), client=_numpy(data[2]) if len(data) == 3 else None, **rest)
-    if isinstance(data, Mapping) and {"x", "y"} <= set(data) and not isinstance(data["x"], tuple | Mapping):
+    if isinstance(data, Mapping) and {"x", "y"} <= set(data) and not isinstance(data["y"], tuple | Mapping):
         if unknown := sorted(set(data) - set(ARRAYS)):
             raise UserError(f"data has no place for {unknown[0]!r}; its arrays are {', '.join(ARRAYS)}")
         arrays = {key: _numpy(value) for key, value in data.items()}
@@ -131,7 +137,8 @@ def _each(of_row: OfRow | None, rows: int) -> Any:
 def _numpy(value: Any) -> Any:
     """Returns a value with every tensor in it as an array."""
     if isinstance(value, torch.Tensor):
-        return value.detach().cpu().numpy()
+        plain = value.detach().cpu().to_dense()
+        return (plain.float() if plain.dtype == torch.bfloat16 else plain).numpy()
     if isinstance(value, Mapping):
         return {key: _numpy(each) for key, each in value.items()}
     if isinstance(value, list) and any(isinstance(each, torch.Tensor | tuple | Mapping) for each in value):

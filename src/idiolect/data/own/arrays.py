@@ -34,7 +34,7 @@ from idiolect.data.own.columns import (
 )
 from idiolect.errors import UserError, refuse_unknown_choice
 
-__all__ = ["from_arrays", "from_clients"]
+__all__ = ["from_arrays", "from_clients", "refuse_clients_without_rows"]
 
 
 def from_arrays(
@@ -131,27 +131,11 @@ def from_clients(
     >>> from_clients({"a": ([[1.0], [2.0]], [0, 1]), "b": ([[3.0]], [1])}).train_ids.tolist()
     ['a', 'a', 'b']
     """
-    if not isinstance(clients, Mapping | Sequence) or isinstance(clients, str):
-        raise UserError(
-            f"{name}: clients are given as {type(clients).__name__}; give a list or a mapping of (x, y)"
-        )
-    named = clients if isinstance(clients, Mapping) else dict(enumerate(clients))
-    if not named:
-        raise UserError(f"{name} has no clients; give at least one (x, y)")
-    in_parts = [key for key, value in named.items() if isinstance(value, Mapping)]
-    if in_parts and len(in_parts) < len(named):
-        other = next(key for key in named if key not in in_parts)
-        raise UserError(
-            f"{name}: client {other!r} gives no splits but client {in_parts[0]!r} does; give them for all clients"
-        )
-    parts = [
-        (key, str(part), pair)
-        for key, value in named.items()
-        for part, pair in (value.items() if in_parts else [("train", value)])
-    ]
+    parts, in_parts = _parts_of(clients, name)
     pairs = [_pair(f"{name}, client {key!r}", part, pair) for key, part, pair in parts]
     _check_alike(name, [key for key, _, _ in parts], pairs)
     sizes = [len(y) for _, y in pairs]
+    refuse_clients_without_rows(name, [key for key, _, _ in parts], sizes)
     starts = np.cumsum([0, *sizes])
 
     def place(row: int) -> str:
@@ -170,6 +154,43 @@ def from_clients(
         name=name,
         **options,
     )
+
+
+def _parts_of(clients: Any, name: str) -> tuple[list[tuple[Any, str, Any]], bool]:
+    """Returns client, split and (x, y) of each part, and whether the clients give splits."""
+    if not isinstance(clients, Mapping | Sequence) or isinstance(clients, str):
+        raise UserError(
+            f"{name}: clients are given as {type(clients).__name__}; give a list or a mapping of (x, y)"
+        )
+    named = clients if isinstance(clients, Mapping) else dict(enumerate(clients))
+    if not named:
+        raise UserError(f"{name} has no clients; give at least one (x, y)")
+    in_parts = [key for key, value in named.items() if isinstance(value, Mapping)]
+    if in_parts and len(in_parts) < len(named):
+        other = next(key for key in named if key not in in_parts)
+        raise UserError(
+            f"{name}: client {other!r} gives no splits but client {in_parts[0]!r} does; give them for all clients"
+        )
+    unfit = next((key for key in named if not isinstance(key, str | int | np.integer)), None)
+    if unfit is not None:
+        raise UserError(f"{name}: {unfit!r} cannot name a client; name clients by words or whole numbers")
+    refuse_clients_without_rows(name, in_parts, [len(named[key]) for key in in_parts])
+    parts = [
+        (key, str(part), pair)
+        for key, value in named.items()
+        for part, pair in (value.items() if in_parts else [("train", value)])
+    ]
+    return parts, bool(in_parts)
+
+
+def refuse_clients_without_rows(name: str, clients: Sequence[Any], sizes: Sequence[int]) -> None:
+    """Refuses the first client whose parts are all empty, because it would be left out without a word."""
+    rows: dict[Any, int] = {}
+    for client, size in zip(clients, sizes, strict=True):
+        rows[client] = rows.get(client, 0) + int(size)
+    without = next((client for client, count in rows.items() if not count), None)
+    if without is not None:
+        raise UserError(f"{name}: client {without!r} has no rows; give it some, or leave it out")
 
 
 def _pair(where: str, part: str, pair: Any) -> tuple[dict[str, Array], Array]:

@@ -91,12 +91,26 @@ def column_roles(
         )
     if client_column is None and not client_is_known:
         client_column = known_clients[0] if known_clients else None
-    if split_column is None and not split_is_known and split_by is None:
-        split_column = next(iter(_known(names, ("split",))), None)
+    split_column = split_column or _known_split(
+        names, where, (*label_columns, by_column, client_column), split_by, split_is_known
+    )
     time, group = (by_column if kind == one and by_column else None for one in ("time", "group"))
     roles = ColumnRoles(labels, client_column, split_column, time, group)
     _check_roles(roles, names, where)
     return roles
+
+
+def _known_split(
+    names: Sequence[str], where: str, taken: Sequence[str | None], split_by: str | None, split_is_known: bool
+) -> str | None:
+    """Returns the column with the name split, if any; refuses it where the rows are split otherwise already."""
+    found = next((one for one in _known(names, ("split",)) if one not in taken), None)
+    if found is not None and (split_by is not None or split_is_known):
+        other = f"split_by={split_by}" if split_by else "the place of its files"
+        raise UserError(
+            f"{where}: both its column {found!r} and {other} say how rows are split; remove or rename the column"
+        )
+    return found
 
 
 def label_and_task_of(

@@ -233,7 +233,7 @@ def whole_numbers_if_all(names: Array) -> Array:
     >>> whole_numbers_if_all(np.array(["10", "9"])).tolist(), whole_numbers_if_all(np.array(["10", "x"])).tolist()
     ([10, 9], ['10', 'x'])
     """
-    if names.dtype.kind in "iu":
+    if names.dtype.kind in "iu" and (names <= np.iinfo(np.int64).max).all():
         return names.astype(np.int64)
     different, index = np.unique(names.astype(str), return_inverse=True)
     words = different.tolist()
@@ -258,6 +258,10 @@ def _rows(array: Array, vocabulary: int | None, what: str) -> Array:
             "through from_frame or a CSV file)"
         )
     array = array[:, None] if array.ndim == 1 else array
+    if 0 in array.shape[1:]:
+        raise UserError(
+            f"{what} has rows of the shape {list(array.shape[1:])}, without a number; check the rows"
+        )
     if array.dtype == np.uint8 and array.ndim > 2:
         return array
     with np.errstate(over="ignore"):

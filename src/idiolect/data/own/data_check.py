@@ -316,6 +316,11 @@ def _refusals(
         found.append(f"{sum(missing.values())} values are missing; give --fill mean, zero or a number")
     if dataset.splits is not None:
         return found + _refused_splits(clients, valid)
+    if dataset.groups is not None and not clients and len(np.unique(dataset.groups)) < len(dataset.groups):
+        found.append(
+            "a partition would share the rows of a group out among clients, and some would train on what others test "
+            "on; give --client-column"
+        )
     needed = 1 + (valid > 0) + (test > 0)
     if dataset.groups is not None:
         pairs = np.unique(np.column_stack([owner, dataset.groups]), axis=0)

@@ -84,14 +84,21 @@ def read_archive(path: Path) -> dict[str, Array]:
 def _split_parts(path: Path, arrays: dict[str, Array]) -> dict[str, Array]:
     """Returns arrays such as train_x and test_x (or x_train and x_test) as x with its split."""
     found: dict[str, dict[str, Array]] = {}
+    others = []
     for name, values in arrays.items():
-        words = re.fullmatch(r"([^_]+)_(.+)", name)
-        first, second = (words[1], words[2]) if words else (name, "")
-        split, key = (first, second) if first.lower() in SPLIT_WORDS else (second, first)
-        if split.lower() in SPLIT_WORDS:
+        (first, _, end), (start, _, last) = name.partition("_"), name.rpartition("_")
+        split, key = (first, end) if first.lower() in SPLIT_WORDS else (last, start)
+        if key and split.lower() in SPLIT_WORDS:
             found.setdefault(split, {})[key.lower()] = values
+        else:
+            others.append(name)
     if not found:
         return {("x" if name == "X" else name): values for name, values in arrays.items()}
+    if others:
+        raise UserError(
+            f"{path}: the array {others[0]} is of no split, but others are of {' and '.join(found)}; name it as those "
+            "are, such as train_x, or leave it out"
+        )
     keys = set(next(iter(found.values())))
     for split, part in found.items():
         if "x" not in part or set(part) != keys:

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from idiolect.data.dataset import Array, Dataset
-from idiolect.data.own.arrays import from_arrays
+from idiolect.data.own.arrays import from_arrays, refuse_clients_without_rows
 from idiolect.data.own.column_roles import column_roles, label_and_task_of, label_values
 from idiolect.data.own.file_formats import (
     AGAIN,
@@ -209,7 +209,9 @@ def _of_files(files: list[_File], sizes: Array, options: dict[str, Any]) -> dict
     """Returns client and split of each row, where the files name them and no option says otherwise."""
     known = {}
     if files[0].parts and options["client_column"] is None:
-        known["client"] = np.repeat(["/".join(file.parts) for file in files], sizes)
+        clients = ["/".join(file.parts) for file in files]
+        refuse_clients_without_rows(str(files[0].path.parent), clients, sizes.tolist())
+        known["client"] = np.repeat(clients, sizes)
     if files[0].split is not None:
         if options["split_column"] or options["split_by"]:
             raise UserError(

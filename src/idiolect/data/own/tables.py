@@ -45,7 +45,7 @@ def from_frame(
     """Returns a dataset of the rows of a `pandas.DataFrame`.
 
     Args:
-        client_column: by default the one column of `own_column_roles.CLIENT_COLUMNS` there is, if any.
+        client_column: by default the one column of `column_roles.CLIENT_COLUMNS` there is, if any.
         label_column: one column or several, or a comparison such as `target>0`, which makes two classes; by default the
             first of `LABEL_COLUMNS` there is.
         split_column: of train, valid and test; by default the column `split`, if there is one.
@@ -79,7 +79,9 @@ def from_frame(
     if not len(frame):
         raise UserError(f"{name} has no rows; give at least one")
     labels, classes = label_values(
-        {column: _plain(frame[column]) for column in roles.label_columns(names)}, roles, name
+        {column: _plain(frame[column], class_names is not None) for column in roles.label_columns(names)},
+        roles,
+        name,
     )
     plain = {column: _plain(frame[column]) for column in roles.features(names)}
     if not plain:

@@ -119,6 +119,7 @@ def test_pretrained_values_stay_whatever_the_seed(tiny, scheme):
 def test_frozen_tensors_are_in_no_state_and_no_message(tiny, method):
     setting = prepare(experiment_of(tiny, method, model="half_frozen"), LOOP)
     assert FROZEN not in setting.task.structure.params
+    assert setting.n_parameters == 6 + 6 * 5 + 5 + 5 * setting.inputs.n_classes + setting.inputs.n_classes
     shape = (6, FEATURES)
     for form in setting.forms:
         for tree in (*form.privates, *form.broadcasts, form.messages):

@@ -146,9 +146,9 @@ def make_task(
 
 
 def _narrowed(net: Net, compute: torch.dtype | None) -> Callable[[Flat], Flat]:
-    """Returns a function that casts parameters, except those of normalisation, to the precision of computation."""
+    """Returns a function that casts tensors, except those of normalisation, to the precision of computation."""
     layers = {path: layer for path, layer in net.named_modules() if isinstance(layer, MaskedBatchNorm)}
-    kept = {f"{path}.{name}" for path, layer in layers.items() for name, _ in layer.named_parameters()}
+    kept = {f"{path}.{name}" for path, layer in layers.items() for name in layer.state_dict()}
     return lambda params: {n: p if n in kept else _as(p, compute) for n, p in params.items()}
 
 

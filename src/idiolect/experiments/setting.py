@@ -100,6 +100,7 @@ class Setting:
         work: the clients' data on the engine's device.
         partition_report: what the partition dropped.
         dataset_manifest: where the data come from.
+        n_parameters: of the network, without frozen ones.
         initial: gives a client its initial network.
         cannot_batch: why the network cannot run for many clients at once; empty if it can.
     """
@@ -280,7 +281,7 @@ def assemble(
         weighting=experiment.weighting,
         precision=PRECISIONS[experiment.precision],
     )
-    n_parameters = sum(p.numel() for p in net.parameters())
+    n_parameters = sum(p.numel() for p in net.parameters() if p.requires_grad)
     initial = initialiser(
         experiment.model, image_shape, inputs.n_classes, scheme, seed, work.like, inputs.task, inputs.named
     )

@@ -32,7 +32,7 @@ from idiolect.models.masked_batchnorm import MaskedBatchNorm
 from idiolect.models.net import Net
 from idiolect.models.sharing_unit import Unit
 
-__all__ = ["InputShapes", "OwnUnit", "SeveralInputs", "copy_of", "from_module"]
+__all__ = ["InputShapes", "OwnUnit", "SeveralInputs", "copy_of", "from_module", "passing_on", "whole_numbers"]
 
 InputShapes = Sequence[tuple[str, tuple[int, ...]]]
 DROPOUTS: dict[type[nn.Module], type[PlannedDropout]] = {
@@ -117,8 +117,16 @@ def _without(module: nn.Module, path: str) -> tuple[nn.Module, nn.Module]:
     if not path:
         return nn.Identity(), module
     parent, _, name = path.rpartition(".")
-    layers[parent]._modules[name] = nn.Identity()
+    layers[parent]._modules[name] = passing_on(layers[path])
     return module, layers[path]
+
+
+def passing_on(layer: nn.Module) -> nn.Module:
+    """Returns what stands where a layer is cut off: it hands its input on, and has the layer's settings to be read."""
+    stand_in = nn.Identity()
+    settings = {key: value for key, value in vars(layer).items() if not key.startswith("_")}
+    vars(stand_in).update(settings)
+    return stand_in
 
 
 def _last_unit(module: nn.Module, is_head: bool) -> nn.Module:
@@ -280,7 +288,7 @@ class OwnUnit(nn.Module):
             elif isinstance(layer, PlannedAttention):
                 layer.register_forward_pre_hook(self._inform_attention)
             elif isinstance(layer, nn.Embedding | nn.EmbeddingBag):
-                layer.register_forward_pre_hook(_whole_numbers)
+                layer.register_forward_pre_hook(whole_numbers)
 
     @property
     def guesses_axis(self) -> bool:
@@ -336,6 +344,6 @@ def _turned_back(layer: nn.Module, inputs: tuple[Tensor, ...], y: Tensor) -> Ten
     return y.transpose(0, 1) if layer.__dict__["_turned"] else y
 
 
-def _whole_numbers(layer: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def whole_numbers(layer: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """Lets an embedding read a row of numbers, as rows with other inputs beside the tokens are."""
     return inputs[0].long(), *inputs[1:]

@@ -21,6 +21,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Generator, Tensor, nn
+from torch.nn.utils.parametrize import is_parametrized
 
 from idiolect.errors import unknown_name
 from idiolect.models.lstm import LSTM
@@ -68,8 +69,8 @@ def initialise(net: Net, scheme: str, seed: int, known_only: bool = False) -> No
 def _is_left_alone(layer: nn.Module) -> bool:
     """Whether a layer of a user's is frozen, or computes its weight of other parameters."""
     own = list(layer.parameters(recurse=False))
-    computed = "weight" in vars(layer) or not own
-    return computed or not all(p.requires_grad for p in own)
+    computed = "weight" in vars(layer) or is_parametrized(layer)
+    return computed or not own or not all(p.requires_grad for p in own)
 
 
 def _default_layer(layer: Weighted, generator: Generator) -> tuple[Tensor, Tensor]:

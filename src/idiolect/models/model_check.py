@@ -15,7 +15,7 @@ from torch.nn.modules.lazy import LazyModuleMixin
 
 from idiolect.errors import UserError
 from idiolect.models.batch_context import BatchContext
-from idiolect.models.from_module import OwnUnit
+from idiolect.models.from_module import OwnUnit, passing_on, whole_numbers
 from idiolect.models.masked_batchnorm import MaskedBatchNorm
 from idiolect.models.net import Net, Outputs
 
@@ -34,7 +34,7 @@ def materialise(module: nn.Module, input_shape: tuple[int, ...]) -> None:
 def find_head(module: nn.Module, input_shape: tuple[int, ...]) -> str | None:
     """Returns the name of the linear layer whose output is the module's; None if there is no such layer.
 
-    The layer must be called once, with one vector for each row; the module without it then returns the features.
+    The layer must be called once, with one vector for each row, and the module without it must return these vectors.
     """
     calls: dict[str, list[tuple[Tensor, Tensor]]] = {}
 
@@ -52,20 +52,42 @@ def find_head(module: nn.Module, input_shape: tuple[int, ...]) -> str | None:
         for hook in hooks:
             hook.remove()
     for path, found in calls.items():
-        if len(found) == 1 and found[0][1] is output and found[0][0].dim() == 2:
-            return path
+        features, made = found[0]
+        if len(found) == 1 and made is output and features.dim() == 2:
+            return path if _returns_without(module, path, features, input_shape) else None
     return None
+
+
+def _returns_without(module: nn.Module, path: str, features: Tensor, input_shape: tuple[int, ...]) -> bool:
+    """Whether a module without a layer returns the features, as it does unless it reads more of it than settings."""
+    parent, _, name = path.rpartition(".")
+    holder = module.get_submodule(parent)._modules
+    layer = module.get_submodule(path)
+    holder[name] = passing_on(layer)
+    try:
+        with _in_eval_mode(module), torch.random.fork_rng(devices=[]):
+            found = _first_that_runs(module, input_shape)
+        return found.shape == features.shape and torch.allclose(found, features, equal_nan=True)
+    except Exception:  # it cannot run without the layer
+        return False
+    finally:
+        holder[name] = layer
 
 
 def _first_that_runs(module: nn.Module, input_shape: tuple[int, ...]) -> Any:
     """Returns the output for made-up rows: tokens first, if there is an embedding, then numbers."""
-    for tokens in _readings(module):
-        try:
-            return module(_rows(module, input_shape, tokens))
-        except Exception:
-            if not tokens:
-                raise
-    raise AssertionError("the last reading is numbers")
+    hooks = [table.register_forward_pre_hook(whole_numbers) for table in _tables(module)]
+    try:
+        for tokens in _readings(module):
+            try:
+                return module(_rows(module, input_shape, tokens))
+            except Exception:
+                if not tokens:
+                    raise
+        raise AssertionError("the last reading is numbers")
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def observe(net: Net, input_shape: tuple[int, ...]) -> None:
@@ -100,8 +122,7 @@ def _watched(net: Net, tensors: dict[str, Tensor], x: Tensor, train: bool) -> tu
 
 def _moved(net: Net, before: dict[str, Tensor], after: dict[str, Tensor]) -> frozenset[str]:
     """Returns the names of buffers that were assigned or written into, other than running statistics."""
-    layers = [path for path, layer in net.named_modules() if isinstance(layer, MaskedBatchNorm)]
-    statistics = {f"{path}.{name}" for path in layers for name in ("running_mean", "running_var")}
+    statistics = _running_statistics(net)
     return frozenset(
         name
         for name, buffer in net.named_buffers()
@@ -111,12 +132,17 @@ def _moved(net: Net, before: dict[str, Tensor], after: dict[str, Tensor]) -> fro
     )
 
 
+def _running_statistics(net: Net) -> set[str]:
+    layers = [path for path, layer in net.named_modules() if isinstance(layer, MaskedBatchNorm)]
+    return {f"{path}.{name}" for path in layers for name in ("running_mean", "running_var")}
+
+
 def check_model(net: Net, input_shape: tuple[int, ...], outputs: int) -> str:
     """Runs a net on made-up rows, and returns why it cannot be run for many clients at once; "" if it can.
 
     Raises:
         UserError: the net cannot be run at all: it fails, its logits have another shape, it draws random numbers
-            or writes into its inputs.
+            or writes into its input or its tensors.
     """
     x = _rows(net, input_shape, net.takes_tokens)
     tensors = _tensors(net)
@@ -141,14 +167,18 @@ def _tensors(net: Net) -> dict[str, Tensor]:
 
 def _readings(module: nn.Module) -> tuple[bool, ...]:
     """Returns how rows may be read, as tokens or not, in the order in which that is tried."""
-    embeds = any(isinstance(layer, nn.Embedding | nn.EmbeddingBag) for layer in module.modules())
-    return (True, False) if embeds else (False,)
+    return (True, False) if _tables(module) else (False,)
+
+
+def _tables(module: nn.Module) -> list[nn.Embedding | nn.EmbeddingBag]:
+    return [layer for layer in module.modules() if isinstance(layer, nn.Embedding | nn.EmbeddingBag)]
 
 
 def _rows(module: nn.Module, input_shape: tuple[int, ...], tokens: bool) -> Tensor:
-    """Returns made-up rows [B, ...]: zeros for tokens; numbers not below 0 where some may be tokens."""
+    """Returns made-up rows [B, ...]: tokens that every table holds; numbers not below 0 where some may be tokens."""
     if tokens:
-        return torch.zeros(ROWS, *input_shape).flatten(1).long()
+        known = min(table.num_embeddings for table in _tables(module))
+        return (torch.arange(ROWS * torch.Size(input_shape).numel()) % known).reshape(ROWS, -1)
     low = 0.0 if len(_readings(module)) > 1 else -1.0
     x = torch.linspace(low, 0.999, ROWS * torch.Size(input_shape).numel()).reshape(ROWS, *input_shape)
     return x.to(next((p.dtype for p in module.parameters() if p.is_floating_point()), x.dtype))
@@ -172,10 +202,11 @@ def _tried(
 ) -> Tensor:
     """Returns the logits of the rows in training; a net that breaks the rules of a forward pass is refused."""
     given, values = x.clone(), {name: tensor.clone() for name, tensor in tensors.items()}
-    noise = torch.get_rng_state()
+    after, noise = dict(tensors), torch.get_rng_state()
     shape = "x".join(map(str, input_shape))
     try:
-        features, logits = _run(net, tensors, given, BatchContext.plain(ROWS, net.n_units, train=True))
+        context = BatchContext.plain(ROWS, net.n_units, train=True)
+        features, logits, _ = functional_call(net, after, (given, context), strict=True)
     except UserError:
         raise
     except Exception as error:
@@ -188,11 +219,7 @@ def _tried(
     if not torch.equal(torch.get_rng_state(), noise):
         torch.set_rng_state(noise)
         raise UserError("the model draws random numbers in forward; draw them by nn.Dropout layers only")
-    moved = net.observed.own_buffers
-    if not torch.equal(given, x) or any(
-        not torch.equal(tensors[n], v) for n, v in values.items() if n not in moved
-    ):
-        raise UserError("the model writes into its input or its tensors in place; let it make new ones")
+    _refuse_writes(net, {"its input": x, **values}, {"its input": given, **after})
     if not net.has_head and tuple(logits.shape) != (ROWS, outputs):
         raise UserError(
             f"the model should make {outputs} logits for each row; those of {ROWS} rows are {list(logits.shape)}"
@@ -206,11 +233,27 @@ def _tried(
     return logits
 
 
+def _refuse_writes(net: Net, before: dict[str, Tensor], after: dict[str, Tensor]) -> None:
+    """Refuses a net that has changed what no client can follow: its input, a parameter or a buffer of whole numbers."""
+    buffers = {name for name, buffer in net.named_buffers() if not buffer.is_floating_point()}
+    moving = net.observed.own_buffers | _running_statistics(net)
+    for name in before.keys() - moving:
+        if torch.equal(after[name], before[name]):
+            continue
+        if name in buffers:
+            raise UserError(
+                f"the model changes its buffer {name} of whole numbers when it runs, and such buffers stay as they "
+                "are; make it floating-point"
+            )
+        raise UserError("the model writes into its input or its tensors in place; let it make new ones")
+
+
 def _rows_that_mix(net: Net, tensors: dict[str, Tensor], x: Tensor, logits: Tensor) -> str:
     """Returns a reason if masked rows change the logits of the others, so that padding would too."""
     context = BatchContext.plain(2 * ROWS, net.n_units, train=True)
     context = context._replace(mask=(context.key < ROWS).to(context.mask))
-    beside = _run(net, tensors, torch.cat([x, 3 * x]), context)[1][:ROWS]
+    other = x / 2 if x.is_floating_point() else torch.zeros_like(x)
+    beside = _run(net, tensors, torch.cat([x, other]), context)[1][:ROWS]
     same = torch.allclose(beside, logits, rtol=1e-3, atol=1e-4 * float(logits.detach().abs().max()))
     return "" if same else "its rows change one another, so that padding would change its numbers"
 

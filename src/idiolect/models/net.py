@@ -228,6 +228,10 @@ class Net(nn.Module):
 @contextmanager
 def seeded_by(key: Tensor) -> Iterator[None]:
     """Seeds torch's random numbers by the keys of a batch; its global random state is as before afterwards."""
+    seed = int(key.sum())
     with torch.random.fork_rng(devices=[key.device] if key.is_cuda else []):
-        torch.manual_seed(int(key.sum()))
+        torch.default_generator.manual_seed(seed)
+        if key.is_cuda:
+            with torch.cuda.device(key.device):
+                torch.cuda.manual_seed(seed)
         yield

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from idiolect.errors import UserError
 from idiolect.models.from_module import InputShapes, SeveralInputs, copy_of, from_module
@@ -73,7 +74,11 @@ def register_model(name: str, builder: Builder) -> None:
 def _checked_builder(name: str, builder: Any) -> Builder:
     if not callable(builder) or isinstance(builder, nn.Module):
         raise UserError(f"model {name} needs a function that builds it, not {builder!r}")
-    for key, parameter in _parameters(builder).items():
+    try:
+        parameters = _parameters(builder)
+    except (TypeError, ValueError):  # as of some functions that are written in C
+        raise UserError(f"model {name} needs a function of Python that builds it, not {builder!r}") from None
+    for key, parameter in parameters.items():
         optional = parameter.default is not Parameter.empty or parameter.kind in VARIABLE
         if key not in SHAPE and not optional:
             raise UserError(
@@ -133,6 +138,9 @@ def _snake(name: str) -> str:
 def _values_digest(module: nn.Module) -> str:
     found = hashlib.sha256(repr(module).encode())
     for name, tensor in module.state_dict().items():
+        if is_lazy(tensor):  # its values are drawn when the model is built
+            found.update(name.encode())
+            continue
         found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         found.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
     return found.hexdigest()[:8]

@@ -1,36 +1,27 @@
 """Shared memory between processes: arrays in mapped files, and mailboxes for trees, methods and networks.
 
 A mailbox puts the bytes of tensors into a file that both processes map; only their layout goes through a pipe, and the
-reader sees the tensors where they lie.  A method is a chain of functions made by other functions, and a user's own
-functions may stand in a script, a notebook or a file that no process can import: such functions and classes are pickled
-by value, all others by name.
+reader sees the tensors where they lie.
 """
 
 from __future__ import annotations
 
-import io
 import mmap
 import os
 import pickle
-import sys
 import tempfile
 import weakref
 from collections.abc import Sequence
-from functools import cache
 from math import prod
-from types import FunctionType
 from typing import Any, NamedTuple
 
-import cloudpickle
 import numpy as np
 import torch
 from numpy.typing import DTypeLike, NDArray
-from torch import Tensor
-from torch.nn import Module
-from torch.nn.utils import parametrize
 
 from idiolect.core.trees import Rows, Tree
 from idiolect.engines.numpy_trees import ALIGNMENT, to_arrays, to_tensors
+from idiolect.engines.process_pickling import dumped
 
 __all__ = [
     "Mailbox",
@@ -132,7 +123,7 @@ class Mailbox:
     def put_anything(self, value: Any) -> Parcel:
         """Puts in a value of any kind, functions and networks included."""
         buffers: list[pickle.PickleBuffer] = []
-        layout = _dumped(value, buffers)
+        layout = dumped(value, buffers.append)
         places, end = [], 0
         for buffer in buffers:
             size = buffer.raw().nbytes
@@ -193,48 +184,3 @@ def _read(parcel: Parcel, room: NDArray[np.uint8]) -> Any:
 
 def _slices(parcel: Parcel, room: NDArray[np.uint8]) -> list[NDArray[np.uint8]]:
     return [room[offset : offset + size] for offset, size in parcel.places]
-
-
-def _dumped(value: Any, buffers: list[pickle.PickleBuffer]) -> bytes:
-    """Pickles a value for a fresh process; the memory of arrays and tensors is added to ``buffers``."""
-    file = io.BytesIO()
-    _Pickler(file, protocol=5, buffer_callback=buffers.append).dump(value)
-    return file.getvalue()
-
-
-class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no types
-    """Pickles tensors as arrays, and functions and classes by value where no other process can import them."""
-
-    def reducer_override(self, obj: Any) -> Any:
-        if type(obj) is Tensor and _is_like_an_array(obj):
-            return torch.from_numpy, (obj.numpy(),)
-        if isinstance(obj, Module) and parametrize.is_parametrized(obj):
-            return _parametrised, (type(obj).__bases__[0], dict(vars(obj)))
-        if isinstance(obj, FunctionType | type):
-            _register_by_value(obj.__module__)
-        return super().reducer_override(obj)
-
-
-def _parametrised(kind: type[Module], attributes: dict[str, Any]) -> Module:
-    """Makes a module whose weights are computed, such as by weight_norm; torch pickles no such module itself."""
-    module = kind.__new__(kind)
-    vars(module).update(attributes)
-    parametrize._inject_new_class(module)
-    for name in attributes["_modules"]["parametrizations"]:
-        parametrize._inject_property(module, name)
-    return module
-
-
-def _is_like_an_array(tensor: Tensor) -> bool:
-    plain = tensor.layout == torch.strided and tensor.device.type == "cpu" and not tensor.requires_grad
-    return plain and tensor.dtype != torch.bfloat16 and not (tensor.is_conj() or tensor.is_neg())
-
-
-@cache
-def _register_by_value(module: str | None) -> None:
-    """Registers a module that is loaded here but that a process with the same path could not import."""
-    if module is None or module == "__main__" or module not in sys.modules:
-        return  # cloudpickle takes these by value
-    root = module.partition(".")[0]
-    if not any(finder.find_spec(root, None) for finder in sys.meta_path):
-        cloudpickle.register_pickle_by_value(sys.modules[module])

@@ -8,7 +8,6 @@ its answers there.
 from __future__ import annotations
 
 import gc
-import pickle
 import signal
 import sys
 from collections.abc import Sequence
@@ -27,13 +26,11 @@ from idiolect.engines.device_data import Workload
 from idiolect.engines.loop import LoopEngine
 from idiolect.engines.pool.fork_server import ForkServer, fork_server
 from idiolect.engines.pool.shared_memory import Mailbox, Parcel, file_behind, mapped, shared_copy
+from idiolect.engines.process_pickling import UNSENDABLE, cannot_be_sent
 from idiolect.engines.worker_calls import EngineCall, answer, answer_or_error, worker_engine
-from idiolect.errors import UserError
 from idiolect.federation import ByClient
 
 __all__ = ["ComingRound", "PoolWorker", "WorkerData", "WorkerTask", "run_worker", "start_worker"]
-
-UNSENDABLE = (pickle.PicklingError, TypeError, AttributeError, ValueError, RuntimeError)  # what pickle raises
 
 
 class WorkerTask(NamedTuple):
@@ -88,10 +85,7 @@ class WorkerData:
             self.close()
             if not isinstance(error, UNSENDABLE):
                 raise
-            raise UserError(
-                f"a part, the model or the loss of method {program.method.name} holds something that cannot be sent to "
-                f"another process ({error}); use --engine loop"
-            ) from error
+            raise cannot_be_sent(program, error) from error
 
     @property
     def files(self) -> list[int]:

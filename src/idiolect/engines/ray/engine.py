@@ -26,6 +26,7 @@ from idiolect.engines.balance import shares_by_owner
 from idiolect.engines.contract import Logits, Outcome
 from idiolect.engines.device_data import Workload
 from idiolect.engines.numpy_trees import copied_tensors, to_arrays
+from idiolect.engines.process_pickling import UNSENDABLE, cannot_be_sent, dumped
 from idiolect.engines.ray.messages import (
     KeptRow,
     LostRows,
@@ -184,7 +185,11 @@ class RayEngine:
     def _reference_to(self, program: Program) -> Reference:
         """Puts method, task and scene into the object store, once for each program; every call brings its clock."""
         if self._program is None or replace(program, clock=self._program[0].clock) != self._program[0]:
-            self._program = program, ray.put(program)
+            try:
+                content = dumped(program)
+            except UNSENDABLE as error:
+                raise cannot_be_sent(program, error) from error
+            self._program = program, ray.put(content)
         return self._program[1]
 
     def _broadcast(self, server: ServerState) -> Reference:

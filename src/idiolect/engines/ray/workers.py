@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import platform
 import sys
 import time
@@ -323,7 +324,7 @@ class RayActor:
         """Returns the program behind a reference and its engine; the last pair is cached."""
         if self._running is None or self._running[0] != reference:
             assert self._work is not None
-            loaded: Program = ray.get(reference)
+            loaded: Program = pickle.loads(ray.get(reference))
             self._running = reference, loaded, worker_engine(self._work, loaded)
         return self._running[1:]
 

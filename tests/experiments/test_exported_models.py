@@ -8,6 +8,7 @@ import logging
 import subprocess
 import sys
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,11 +20,11 @@ from safetensors import safe_open
 import idiolect
 from idiolect.data.catalogue import REGISTERED
 from idiolect.errors import UserError
-from idiolect.experiments import Experiment, FinishedRun
+from idiolect.experiments import Experiment, FinishedRun, exported_models
 from idiolect.experiments.recorded_setting import HERE
 from idiolect.experiments.setting import prepare, read_dataset
 from idiolect.methods import names
-from idiolect.records import Run
+from idiolect.records import Run, write_atomically
 
 PREDICTS = """
 import json, sys, torch
@@ -222,6 +223,29 @@ def test_a_model_that_is_no_program_keeps_its_weights(
         "with idiolect.load_model"
     ]
     assert torch.equal(idiolect.load_model(exported.files[0])(ROWS), finished.model(0)(ROWS))
+
+
+def test_a_model_that_cannot_be_written_leaves_nothing(
+    finished: FinishedRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, content: bytes | str) -> Path:
+        if path.suffix == ".json":
+            raise OSError(28, "No space left on device")
+        return write_atomically(path, content)
+
+    monkeypatch.setattr(exported_models, "write_atomically", full)
+    with pytest.raises(UserError, match="No space left on device"):
+        finished.export(0, out=tmp_path, formats=["weights"])
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_copy_of_a_model_has_tensors_of_its_own(finished: FinishedRun, tmp_path: Path) -> None:
+    model = finished.model(0)
+    expected, copy = model(ROWS), deepcopy(model)
+    assert copy.double()(ROWS).dtype == torch.float64
+    assert torch.equal(model(ROWS), expected) and model.inputs.mean.dtype == torch.float32
+    torch.save(model, tmp_path / "model.pt")
+    assert torch.equal(torch.load(tmp_path / "model.pt", weights_only=False)(ROWS), expected)
 
 
 def test_formats_are_checked_before_anything_is_written(finished: FinishedRun, tmp_path: Path) -> None:

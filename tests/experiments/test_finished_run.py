@@ -98,7 +98,7 @@ def test_a_finished_run_needs_no_data(finished: FinishedRun, monkeypatch: pytest
     monkeypatch.setattr("idiolect.experiments.setting.load", refuse)
     assert finished.folder is not None
     run = idiolect.open(finished.folder)
-    assert run.predict(np.zeros((2, 8), np.float32), client=3).shape == (2,)
+    assert run.predict(np.zeros((2, 8), np.float32), client="3").shape == (2,)
     assert list(run.models()) == list(run.clients) == ["1", "2", "3", "4"]  # 0 is the newcomer
 
 
@@ -130,14 +130,44 @@ def test_a_run_can_be_sent_to_another_process(finished: FinishedRun) -> None:
 def test_probabilities_and_labels_agree(finished: FinishedRun) -> None:
     x = np.random.default_rng(0).normal(size=(300, 8)).astype(np.float32)
     chances = finished.predict_proba(x, client=finished.clients[1])
-    assert np.allclose(chances.sum(1), 1) and (chances.argmax(1) == finished.predict(x, client=1)).all()
+    assert np.allclose(chances.sum(1), 1) and (chances.argmax(1) == finished.predict(x, client="2")).all()
+
+
+def test_a_number_that_is_only_a_name_means_that_client(finished: FinishedRun) -> None:
+    assert [finished.number_of(client) for client in (0, "1", "4", 4)] == [0, 0, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        (("0", "-1"), np.array([0, -1], np.int64)),
+        (("007", "1"), np.array(["007", "1"])),
+        (("9" * 20, "1"), np.array(["9" * 20, "1"])),
+        (("1", "no"), np.array(["1", "no"])),
+    ],
+)
+def test_labels_are_predicted_as_they_are_written(
+    finished: FinishedRun, monkeypatch: pytest.MonkeyPatch, written: tuple[str, ...], expected: np.ndarray
+) -> None:
+    run = pickle.loads(pickle.dumps(finished))
+    run.inputs = finished.inputs._replace(class_names=written)
+    outputs = np.eye(2, dtype=np.float32)
+    monkeypatch.setattr(FinishedRun, "_outputs", lambda *_: outputs)
+    found = run.predict(outputs, client=0)
+    assert found.dtype.kind == expected.dtype.kind and found.tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize(
     ("client", "predictor", "sentence"),
     [
         (9, None, "there is no client 9; there are clients 0 to 3"),
-        (4, None, "there is no client 4; there are clients 0 to 3"),
+        (
+            1,
+            None,
+            "client 1 is the number of one client and the name of another; give the name as text: '2' or '1'",
+        ),
+        (1.5, None, "client '1.5'"),
+        (None, None, "client 'None'"),
         ("ann", None, "client 'ann'"),
         (0, "companion", "predictor 'companion'"),
     ],
@@ -159,6 +189,7 @@ def test_a_method_with_private_layers_has_no_shared_model(finished: FinishedRun)
     [
         (np.zeros((2, 9), np.float32), r"rows of the shape \[1, 1, 8\] and these have \[9\]"),
         (np.full((2, 8), np.nan, np.float32), "missing"),
+        (np.full((2, 8), np.inf, np.float32), "infinite"),
         (np.full((2, 8), "a"), "numbers"),
         (pd.DataFrame({"a": [1.0]}), "columns"),
     ],
@@ -187,7 +218,7 @@ def test_a_damaged_run_is_refused(finished: FinishedRun, tmp_path: Path, file: s
     path.write_bytes(content)
     trained = finished.rows[finished.rows["population"] == "selected"]["client"]
     with pytest.raises(UserError, match="damaged"):
-        [idiolect.open(tmp_path / finished.name).model(int(client)) for client in trained]
+        [idiolect.open(tmp_path / finished.name).model(finished.clients[client]) for client in trained]
 
 
 def test_a_run_without_its_private_rows_is_refused_and_stays_so(

@@ -143,6 +143,9 @@ def test_data_that_do_not_fit_the_run_are_one_sentence(tmp_path: Path) -> None:
         ((x, ["odd", *y[1:]]), {}, "'odd'"),
         ((x[:2], y[:2]), {}, "too few"),
         ((x, y), {"steps": 0}, "steps"),
+        ((x, y), {"steps": 1.5}, "steps must be a whole number"),
+        ((x, y), {"out": run.folder / "manifest.json"}, "inside the run"),
+        ((x, y), {"out": Path(__file__)}, "is no folder of joined clients"),
         ((x, y), {"steps": 3, "epochs": 1}, "give one of them"),
         ((x, y), {"out": run.folder / "new"}, "inside the run"),
         (pd.DataFrame(x).assign(label=y), {}, "trained on arrays"),
@@ -166,6 +169,32 @@ def test_the_same_joining_is_kept_and_another_refused(tmp_path: Path) -> None:
         idiolect.join(run, clients(1, first="x"), formats=WEIGHTS).folder == folder
         and digests(folder) == before
     )
-    with pytest.raises(UserError, match="other clients"):
-        idiolect.join(run, clients(1, first="y"), out=folder)
+    for data, how in ((clients(1, first="y"), {}), (clients(1, first="x"), {"steps": 2})):
+        with pytest.raises(UserError, match="other clients, or the same that trained otherwise"):
+            idiolect.join(run, data, out=folder, **how)
     assert digests(folder) == before
+    (folder / "joining.json").write_text("{")
+    with pytest.raises(UserError, match="is damaged"):
+        idiolect.join(run, clients(1, first="x"))
+
+
+def test_the_same_joining_gets_the_formats_that_it_lacks(tmp_path: Path) -> None:
+    run, new = trained("fedper", tmp_path, data=clients(3)), clients(1, first="x")
+    folder = idiolect.join(run, new, formats=WEIGHTS).folder
+    kept = (folder / "x.safetensors").stat().st_mtime_ns
+    assert idiolect.join(run, new, formats=["program"]).folder == folder
+    record = json.loads((folder / "joining.json").read_text())
+    assert set(record["sha256"]) == {"clients.parquet", "x.json", "x.pt2", "x.safetensors"}
+    assert digests(folder)[str(folder / "x.json")] == record["sha256"]["x.json"]
+    assert (folder / "x.safetensors").stat().st_mtime_ns == kept
+    assert idiolect.join(run, new, steps=2, formats=WEIGHTS).folder == folder.with_name(
+        f"{folder.name}-steps2"
+    )
+
+
+def test_the_table_keeps_clients_whose_metric_is_not_defined(tmp_path: Path) -> None:
+    run = trained("fedper", tmp_path, data=clients(3))
+    joined = idiolect.join(run, clients(2, first="x"), formats=WEIGHTS)
+    joined.rows.loc[joined.rows["client"] == 3, "value"] = np.nan
+    table = joined.table()
+    assert table["after"].isna().tolist() == [True, False] and list(table["client"]) == ["x", "y"]

@@ -67,7 +67,7 @@ class ClientModels(ABC):
         of the targets.
 
         Args:
-            client: a number or a name.
+            client: a name, or a number as in the tables of the run.
             predictor: one of the method's predictors; by default the one that represents the method in tables.
         """
 
@@ -100,7 +100,7 @@ class ClientModels(ABC):
         """Writes models that work without Idiolect.
 
         Args:
-            client: a number or a name; by default all clients.
+            client: a name, or a number as in the tables of the run; by default all clients.
             shared: writes the shared model in place of the clients' models.
             out: the folder; by default one beside the run.
             formats: ``program`` (a ``torch.export`` program), ``weights`` (safetensors) and ``onnx``.
@@ -144,16 +144,26 @@ class ClientModels(ABC):
         return found
 
     def number_of(self, client: int | str) -> int:
-        """Returns the number of a client that is given by number or by name; text is first taken for a name."""
-        names = self.clients
-        if isinstance(client, str) and client in names:
-            return names.index(client)
-        try:
-            number = int(client)
-        except ValueError:
-            raise unknown_name("client", str(client), names) from None
-        if not 0 <= number < len(names):
-            raise UserError(f"there is no client {number}; there are clients 0 to {len(names) - 1}")
+        """Returns the number of a client, as in the tables of its run; text is first taken for a name.
+
+        Raises:
+            UserError: there is no such client, or a number is also the name of another client.
+        """
+        names, text = self.clients, str(client)
+        named = names.index(text) if text in names else None
+        is_number = text.isdecimal() and int(text) < len(names)
+        if named is not None and (isinstance(client, str) or not is_number):
+            return named
+        if not is_number and text.isdecimal():
+            raise UserError(f"there is no client {text}; there are clients 0 to {len(names) - 1}")
+        if not is_number:
+            raise unknown_name("client", text, names)
+        number = int(text)
+        if named not in (None, number):
+            raise UserError(
+                f"client {number} is the number of one client and the name of another; give the name as text: "
+                f"{names[number]!r} or {text!r}"
+            )
         return number
 
     def _outputs(self, x: Any, client: int | str, predictor: str | None) -> np.ndarray:
@@ -195,6 +205,8 @@ def raw_rows(x: Any, inputs: Inputs, source: Mapping[str, Any]) -> Tensor:
     rows = np.ascontiguousarray(array.reshape(len(array), *shape), dtype=inputs.dtype)
     if not inputs.preprocessing.fill and rows.dtype.kind == "f" and np.isnan(rows).any():
         raise UserError("values of the rows are missing (NaN) and the run filled none; fill them first")
+    if rows.dtype.kind == "f" and np.isinf(rows).any():
+        raise UserError("values of the rows are infinite; replace them, or mark them as missing (NaN)")
     return torch.from_numpy(rows)
 
 
@@ -210,9 +222,14 @@ def _packed(arrays: Mapping[str, Any], inputs: Inputs) -> np.ndarray:
 
 
 def _written(class_names: Sequence[str]) -> np.ndarray:
-    """Returns labels as they are written in the data: whole numbers where all of them are, else words."""
-    whole = all(name.removeprefix("-").isdecimal() for name in class_names)
-    return np.array([int(name) for name in class_names]) if whole else np.asarray(class_names)
+    """Returns labels as they are written in the data: whole numbers where all of them are, else words.
+
+    >>> _written(["-1", "10"]), _written(["007", "1"])
+    (array([-1, 10]), array(['007', '1'], dtype='<U3'))
+    """
+    whole = all(name.removeprefix("-").isdecimal() and str(int(name)) == name for name in class_names)
+    longest = max(map(len, class_names))  # 18 digits fit into 64 bits
+    return np.asarray(class_names, np.int64 if whole and longest <= 18 else None)
 
 
 def _without_ones(shape: Sequence[int]) -> tuple[int, ...]:

@@ -52,10 +52,8 @@ FORMAT = "idiolect-model-1"
 FORMATS = ("program", "weights", "onnx")
 DEFAULT_FORMATS = ("program", "weights")
 SUFFIXES = {"weights": ".safetensors", "program": ".pt2", "onnx": ".onnx"}
-EXAMPLE_ROWS, CHECKED_ROWS = (
-    2,
-    3,
-)  # of the batch that a program is traced on, and of the one that it is checked on
+EXAMPLE_ROWS = 2  # of the batch that a program is traced on
+CHECKED_ROWS = 3  # of the batch that it is checked on
 
 
 class ExportedModel(NamedTuple):
@@ -110,7 +108,7 @@ def export_models(
     suffix = "" if predictor is None else f"-{_plain(predictor)}"
     written = []
     for number in numbers:
-        model = source.model(number, predictor)
+        model = source.model(source.clients[number], predictor)
         about = source.describe(number, predictor)
         name = f"{_file_name(source.clients, number)}{suffix}"
         written.append(write_model(model, folder / name, about, formats))
@@ -178,54 +176,61 @@ def write_model(
     Raises:
         UserError: another model of this name is there.
     """
-    state, notes = model.state, []
-    tensors = _named_tensors(state)
-    weights = save({name: leaf.contiguous().clone() for name, leaf in tensors.items()})
-    record = {
-        "format": FORMAT,
-        **about,
-        "tensors": {
-            "kind": state.kind,
-            "layout": _layout(state),
-            "sha256": hashlib.sha256(weights).hexdigest(),
-        },
+    state = model.state
+    weights = save({name: leaf.contiguous().clone() for name, leaf in _named_tensors(state).items()})
+    tensors = {
+        "kind": state.kind,
+        "layout": _layout(state),
+        "sha256": hashlib.sha256(weights).hexdigest(),
     }
-    files = _known_files(stem, record, weights)
-    contents: dict[str, Callable[[], bytes]] = {
-        "program": lambda: _program(model, about["rebuild"]["inputs"]),
+    record = {"format": FORMAT, **about, "tensors": tensors}
+    known = _known_files(stem, record, weights)
+    wanted = [one for one in formats if f"{stem.name}{SUFFIXES[one]}" not in known]
+    contents, notes = _contents(model, about["rebuild"]["inputs"], weights, wanted, stem.name)
+    if notes and f"{stem.name}{SUFFIXES['weights']}" not in known:
+        contents["weights"] = weights
+    new = {f"{stem.name}{SUFFIXES[one]}": content for one, content in contents.items()}
+    files = known | {name: hashlib.sha256(content).hexdigest() for name, content in new.items()}
+    page = {**record, "exported_with": versions(), "files": files}
+    text = json.dumps(page, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    _write_files(stem.parent, {**new, f"{stem.name}.json": text})
+    return ExportedModel(stem.name, [stem.parent / name for name in (*files, f"{stem.name}.json")], notes)
+
+
+def _contents(
+    model: PersonalModel, inputs: Mapping[str, Any], weights: bytes, formats: Sequence[str], name: str
+) -> tuple[dict[str, bytes], list[str]]:
+    """Returns the content of each format, and a sentence for each that the model cannot be written in."""
+    makers: dict[str, Callable[[], bytes]] = {
+        "program": lambda: _program(model, inputs),
         "weights": lambda: weights,
-        "onnx": lambda: _onnx(model, about["rebuild"]["inputs"]),
+        "onnx": lambda: _onnx(model, inputs),
     }
-    wanted = list(formats)
-    for one in wanted:
-        path = _with_suffix(stem, SUFFIXES[one])
-        if path.name in files:
-            continue
+    contents, notes = {}, []
+    for one in formats:
         try:
-            content = contents[one]()
+            contents[one] = makers[one]()
         except Exception as error:
             reason = str(error).strip().split("\n")[0]
             notes.append(
-                f"{stem.name} cannot be written as {one} ({type(error).__name__}: {reason[:200]}); its weights load "
-                "with idiolect.load_model"
+                f"{name} cannot be written as {one} ({type(error).__name__}: {reason[:200]}); its weights load with "
+                "idiolect.load_model"
             )
-            if "weights" not in wanted:
-                wanted.append("weights")
-            continue
-        write_atomically(path, content)
-        files[path.name] = file_digest(path)
-    page = _with_suffix(stem, ".json")
-    text = (
-        json.dumps(
-            {**record, "exported_with": versions(), "files": files},
-            indent=2,
-            ensure_ascii=False,
-            allow_nan=False,
-        )
-        + "\n"
-    )
-    write_atomically(page, text)
-    return ExportedModel(stem.name, [*(stem.parent / name for name in files), page], notes)
+    return contents, notes
+
+
+def _write_files(folder: Path, contents: Mapping[str, bytes | str]) -> None:
+    """Writes files in their order; where one cannot be written, those before it are removed."""
+    written: list[Path] = []
+    try:
+        for name, content in contents.items():
+            written.append(write_atomically(folder / name, content))
+    except OSError as error:
+        for path in written:
+            path.unlink(missing_ok=True)
+        raise UserError(
+            f"cannot write to {folder} ({error.strerror}); make room, or choose another folder with --out"
+        ) from error
 
 
 def load_model(path: str | Path) -> PersonalModel:
@@ -386,10 +391,14 @@ def _rows(inputs: Mapping[str, Any], count: int) -> Tensor:
 
 
 def _file_name(clients: Sequence[str], number: int) -> str:
-    """Returns a client's name as a file can have it; its number is added where two clients would share one."""
+    """Returns a client's name as a file can have it; its number is added where two clients would share one.
+
+    >>> [_file_name(["7", "client-7", "a b", "global"], number) for number in range(4)]
+    ['client-7', 'client-7-1', 'a-b', 'global-3']
+    """
     if clients[number].isdecimal():
         return f"client-{clients[number]}"
-    plain = [_plain(name) for name in clients]
+    plain = [f"client-{name}" if name.isdecimal() else _plain(name) for name in clients]
     unique = plain[number] and plain.count(plain[number]) == 1 and plain[number] != "global"
     return plain[number] if unique else f"{plain[number]}-{number}".strip("-")
 

@@ -91,7 +91,7 @@ class JoinedClients(ClientModels):
         """Returns the main metric of each client before and after joining, by the predictor of the run's tables."""
         metric, headline = self.run.manifest["primary_metric"], self.run.manifest["headline"]
         rows = self.rows[(self.rows["metric"] == metric) & (self.rows["split"] == "test")]
-        wide = rows.pivot_table(index="client", columns=["moment", "predictor"], values="value")
+        wide = rows.pivot(index="client", columns=["moment", "predictor"], values="value")
         before = [name for name in (headline, self.member(None), "global") if ("before", name) in wide]
         found = {"client": self.clients, "test rows": self.manifest["test_rows"]}
         if before:
@@ -167,25 +167,12 @@ def join(
     finished = run if isinstance(run, FinishedRun) else open_run(run)
     dataset = _fitting(finished, _read(finished, data, options))
     experiment = _with_work(finished.setting.experiment, steps, epochs)
-    folder = _folder(finished, out, dataset)
     setting, names = _setting(finished, experiment, dataset, device)
     if steps is not None or epochs is not None:
         method = setting.method
         asked = replace(method, parts=(*method.parts, _asked_work(steps, epochs)))
         setting = replace(setting, method=asked)
-    new = range(
-        setting.federation.population + len(finished.manifest["newcomers"]), len(setting.federation.clients)
-    )
-    contexts: dict[int, Context] = {}
-    engine = LoopEngine(setting.work, keep=contexts.__setitem__)
-    server: ServerState = setting.work.copied(finished.server)
-    joined = join_newcomers(setting, engine, server, experiment.rounds, list(new))
-    for number, private in joined.privates.items():
-        contexts[number] = contexts[number]._replace(private=private)  # type: ignore[arg-type]
-    rows = RowBuffer()
-    picks = ResultRecorder(setting, rows, experiment.rounds, server).newcomers(
-        score_newcomers(setting, joined)
-    )
+    new = list(range(len(setting.federation.clients) - len(names), len(setting.federation.clients)))
     manifest = {
         "format": FORMAT,
         "run": finished.name,
@@ -194,12 +181,30 @@ def join(
         "settings": {"steps": steps, "epochs": epochs},
         "clients": names,
         "test_rows": [len(setting.federation.clients[number].test) for number in new],
-        "choices": picks,
     }
+    folder = _folder(finished, out, manifest)
+    joined, contexts, rows, picks = _trained(setting, finished.server, new)
     table = rows.take()
-    found = JoinedClients(finished, manifest, table.to_pandas(), setting, joined, contexts, folder)
+    found = JoinedClients(
+        finished, {**manifest, "choices": picks}, table.to_pandas(), setting, joined, contexts, folder
+    )
     _write(found, table, formats)
     return found
+
+
+def _trained(
+    setting: Setting, server: ServerState, new: list[int]
+) -> tuple[JoinedNewcomers, dict[int, Context], RowBuffer, dict[str, str]]:
+    """Trains and scores new clients: what they have then, their contexts, the rows of their scores, and choices."""
+    contexts: dict[int, Context] = {}
+    engine = LoopEngine(setting.work, keep=contexts.__setitem__)
+    server, rounds = setting.work.copied(server), setting.experiment.rounds
+    joined = join_newcomers(setting, engine, server, rounds, new)
+    for number, private in joined.privates.items():
+        contexts[number] = contexts[number]._replace(private=private)  # type: ignore[arg-type]
+    rows = RowBuffer()
+    picks = ResultRecorder(setting, rows, rounds, server).newcomers(score_newcomers(setting, joined))
+    return joined, contexts, rows, picks
 
 
 def _read(run: FinishedRun, data: Any, options: dict[str, Any]) -> Dataset:
@@ -285,6 +290,8 @@ def _with_work(experiment: Experiment, steps: int | None, epochs: float | None) 
     if steps is not None and epochs is not None:
         raise UserError("steps and epochs both say how long new clients train; give one of them")
     if steps is not None:
+        if isinstance(steps, bool) or not isinstance(steps, int):
+            raise UserError(f"steps must be a whole number, got {steps!r}; give epochs for a part of a pass")
         refuse_outside("steps", steps, 1)
         return replace(experiment, local_epochs=LITTLE, min_local_steps=steps)
     if epochs is not None:
@@ -348,37 +355,59 @@ def _setting(
     return assemble(replace(experiment, newcomers=0), choice, federation, inputs, held=numbers), names
 
 
-def _folder(run: FinishedRun, out: str | Path | None, dataset: Dataset) -> Path:
+def _folder(run: FinishedRun, out: str | Path | None, manifest: Mapping[str, Any]) -> Path:
+    """Returns the folder of the joined clients, which is absent, empty, or holds the same joining.
+
+    By default its name tells the data, and how long clients trained where that was asked for.
+    """
     assert run.folder is not None
     inside = run.folder.resolve()
-    folder = Path(out) if out is not None else run.folder.with_name(f"{run.name}-joined-{dataset.digest[:8]}")
+    work = "".join(f"-{key}{value:g}" for key, value in manifest["settings"].items() if value is not None)
+    usual = run.folder.with_name(f"{run.name}-joined-{manifest['data']['sha256'][:8]}{work}")
+    folder = Path(out) if out is not None else usual
     if inside == folder.resolve() or inside in folder.resolve().parents:
         raise UserError(
             f"{folder} lies inside the run {run.name}, which is never changed; choose another with --out"
         )
-    if folder.exists() and not (folder / RECORD).is_file() and any(folder.iterdir()):
+    if (folder / RECORD).is_file():
+        there = _record(folder)
+        if any(there.get(key) != json.loads(json.dumps(value)) for key, value in manifest.items()):
+            raise UserError(
+                f"{folder} holds other clients, or the same that trained otherwise; choose another with --out"
+            )
+    elif folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise UserError(
             f"{folder} is there already and is no folder of joined clients; choose another with --out"
         )
     return folder
 
 
+def _record(folder: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads((folder / RECORD).read_bytes())
+    except ValueError as error:
+        raise UserError(
+            f"{folder / RECORD} is damaged ({error}); remove the folder, or choose another with --out"
+        ) from error
+    return found
+
+
 def _write(found: JoinedClients, rows: Any, formats: Sequence[str]) -> None:
-    """Writes the models and the record to a folder that appears as a whole; the same joining is not written again."""
-    folder, manifest = found.folder, found.manifest
+    """Writes the models and the record to a folder that appears as a whole.
+
+    A folder that holds the same joining gets the formats that it lacks.
+    """
+    folder = found.folder
     if (folder / RECORD).is_file():
-        there = json.loads((folder / RECORD).read_bytes())
-        if any(there.get(key) != json.loads(json.dumps(value)) for key, value in manifest.items()):
-            raise UserError(f"{folder} holds other clients that joined; choose another with --out")
+        found.export(out=folder, formats=formats)
+        _write_record(folder, found.manifest)
         return
     partial = folder.with_name(f"{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     try:
         found.export(out=partial, formats=formats)
         write_table(partial / ROWS, rows)
-        digests = {path.name: file_digest(path) for path in sorted(partial.iterdir())}
-        record = {**manifest, "versions": versions(), "sha256": digests}
-        write_atomically(partial / RECORD, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+        _write_record(partial, found.manifest)
         if folder.exists():
             folder.rmdir()
         os.rename(partial, folder)
@@ -386,3 +415,10 @@ def _write(found: JoinedClients, rows: Any, formats: Sequence[str]) -> None:
         raise UserError(f"cannot write {folder} ({error.strerror}); choose another with --out") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def _write_record(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Writes what the folder holds, with the checksums of its files."""
+    digests = {path.name: file_digest(path) for path in sorted(folder.iterdir()) if path.name != RECORD}
+    record = {**manifest, "versions": versions(), "sha256": digests}
+    write_atomically(folder / RECORD, json.dumps(record, indent=2, ensure_ascii=False) + "\n")

@@ -7,8 +7,10 @@ predictor and its way of combining them.  It can be called, moved, saved and giv
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any, NamedTuple, cast
 
+import cloudpickle
 import torch
 from torch import Tensor, nn
 
@@ -91,7 +93,18 @@ class PersonalModel(nn.Module):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> PersonalModel:
         """Returns a copy with tensors of its own; what the method computes is shared."""
-        return PersonalModel(self._program, self.predictor, self.state, self.inputs, self.outputs)
+        memo[id(self._program)] = self._program
+        copy = PersonalModel.__new__(PersonalModel)
+        memo[id(self)] = copy
+        copy.__dict__.update(deepcopy(self.__dict__, memo))
+        return copy
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Makes functions of the method, which pickle cannot name, into bytes."""
+        return {**self.__dict__, "_program": cloudpickle.dumps(self._program)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _program=cloudpickle.loads(state["_program"]))
 
     @staticmethod
     def _dtype(state: PredictorState) -> torch.dtype:

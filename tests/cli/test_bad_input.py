@@ -126,6 +126,7 @@ def test_unknown_command_is_refused(idiolect):
     answer = idiolect("rnu")
     assert answer.code == 2
     assert "No such command 'rnu'" in answer.err
+    assert answer.err.count("Did you mean") == 1
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from idiolect import own_code
+from idiolect import data, own_code
+from idiolect.cli.settings import methods_for
 from idiolect.evaluation.metrics import _KNOWN as KNOWN_METRICS
 from idiolect.methods.catalogue import METHODS, PARTS
 from idiolect.models.registered_models import REGISTERED
@@ -116,13 +117,25 @@ def test_global_option_and_dotted_path(idiolect: Call) -> None:
         sys.modules.pop("mine", None)
 
 
+def test_datasets_of_own_code_are_listed_and_compared(
+    idiolect: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(data.catalogue, "REGISTERED", {})
+    Path("mine.py").write_text(
+        "import idiolect\nidiolect.register_dataset('mine', ([1, 2], [0, 1], ['a', 'b']))\n"
+    )
+    listed = json.loads(idiolect("datasets", "--code", "mine.py", "--json").out)
+    assert [row["samples"] for row in listed if row["name"] == "mine"] == [2]
+    assert len(methods_for(["fedavg", "feddf"], {"dataset": "mine()"}, print)) == 1  # there is no public data
+
+
 def test_card_of_an_own_method(idiolect: Call) -> None:
     found = idiolect("methods", "mine", "--code", "mine.py")
     assert found.code == 0
     assert "FedAvg with small features." in found.out
 
 
-@pytest.mark.parametrize("command", ["run", "compare", "sweep", "methods", "reproduce"])
+@pytest.mark.parametrize("command", ["run", "compare", "sweep", "methods", "reproduce", "datasets"])
 def test_broken_code_is_one_sentence_in_every_command(idiolect: Call, command: str) -> None:
     Path("mine.py").write_text("\n1 / 0\n")
     found = idiolect(command, "--code", "mine.py")

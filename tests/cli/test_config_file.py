@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from idiolect.cli.config_file import EXECUTION, SETTINGS, read_config, write_toml
+from idiolect.cli.config_file import EXECUTION, SETTINGS, read_config, save_config, write_toml
+from idiolect.cli.options import OwnDataOptions
 from idiolect.experiments import Execution, Experiment
+from idiolect.experiments.progress_watcher import Silent
 
 
 @pytest.fixture(autouse=True)
@@ -118,6 +120,12 @@ def test_saved_config_of_own_data_makes_the_same_run(split, idiolect, tmp_path):
     found = read_config(Path("own.toml"))
     assert found.data["path"] == str(tmp_path / "rows.csv") and found.data["client_column"] == "site"
     assert "dataset" not in found.settings and found.settings["partition"] == "natural"
+
+
+def test_data_of_the_hub_keep_their_address_in_a_config(tmp_path):
+    own = OwnDataOptions(data=Path("hf:someone/rows"), vocabulary=9)
+    save_config(tmp_path / "a.toml", "run", {}, {}, Execution(watcher=Silent()), own)
+    assert read_config(tmp_path / "a.toml").data == {"path": "hf:someone/rows", "vocabulary": 9}
 
 
 def test_later_words_win_over_the_config(idiolect, small, tmp_path):

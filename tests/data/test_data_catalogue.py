@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from idiolect.data import DEFAULT, describe, load, names
+from idiolect.data import DEFAULT, catalogue, describe, from_arrays, is_registered, load, names, register
 from idiolect.data.location import data_folder
 from idiolect.errors import UserError
 
@@ -19,6 +19,18 @@ def test_names_are_the_promised_ones_with_the_default_first() -> None:
     federated = ("emnist", "femnist", "shakespeare-leaf", "shakespeare-roles", "cinic-10", "tiny-imagenet")
     assert names() == (*classic, *federated, "flickr-aes", "synthetic")
     assert names()[0] == DEFAULT
+
+
+@pytest.mark.parametrize(
+    "look_up", [lambda: is_registered("mine"), lambda: "mine" in [d.name for d in describe()]]
+)
+def test_datasets_of_plugins_are_known_before_they_are_loaded(
+    look_up: Callable[[], bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = from_arrays([1, 2], [0, 1], name="mine")
+    monkeypatch.setattr(catalogue, "REGISTERED", {})
+    monkeypatch.setattr(catalogue, "load_plugins", lambda: register("mine", dataset))
+    assert look_up()
 
 
 @pytest.mark.parametrize("name", ["mnist", "fashion-mnist"])

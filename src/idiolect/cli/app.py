@@ -12,7 +12,7 @@ from typer.core import TyperCommand, TyperGroup, TyperOption
 from idiolect.own_code import load_code
 from idiolect.version import __version__
 
-__all__ = ["CODE_HELP", "WithCode", "app"]
+__all__ = ["Application", "Code", "WithCode", "app", "load_all"]
 
 ORDER = [
     "run",
@@ -35,9 +35,10 @@ ORDER = [
     "deploy",
 ]
 CODE_HELP = (
-    "Code of your own that registers methods, parts, models, partitions or metrics: a file or package.module; "
-    "may be repeated."
+    "Code of your own that registers methods, parts, models, datasets, partitions or metrics: a file or "
+    "package.module; may be repeated."
 )
+Code = Annotated[list[str] | None, typer.Option("--code", metavar="FILE", help=CODE_HELP)]
 
 
 class WithCode(TyperCommand):
@@ -52,7 +53,7 @@ class WithCode(TyperCommand):
             help=CODE_HELP,
             expose_value=False,
             is_eager=True,
-            callback=_load_all,
+            callback=lambda context, option, sources: load_all(sources),
         )
         self.params.append(code)
 
@@ -72,12 +73,18 @@ class Application(typer.Typer):
         return super().command(*arguments, **{"cls": WithCode, **options})
 
 
-def _load_all(context: typer.Context, option: typer.CallbackParam, sources: Sequence[str]) -> None:
+def load_all(sources: Sequence[str]) -> None:
+    """Loads code of the user's own, in the order given."""
     for source in sources:
         load_code(source)
 
 
-app = Application(cls=OrderedCommands, no_args_is_help=True, pretty_exceptions_enable=False)
+app = Application(
+    cls=OrderedCommands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    suggest_commands=False,  # Click suggests them already
+)
 
 
 def _tell_version(wanted: bool) -> None:
@@ -88,12 +95,11 @@ def _tell_version(wanted: bool) -> None:
 
 @app.callback()
 def _idiolect(
-    code: Annotated[list[str] | None, typer.Option(metavar="FILE", help=CODE_HELP)] = None,
+    code: Code = None,
     version: Annotated[
         bool,
         typer.Option("--version", is_eager=True, callback=_tell_version, help="Show the version and exit."),
     ] = False,
 ) -> None:
     """Personalised federated learning: one shared model, and one of each client's own."""
-    for source in code or []:
-        load_code(source)
+    load_all(code or [])

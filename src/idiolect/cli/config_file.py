@@ -50,7 +50,7 @@ EXECUTION = dict.fromkeys(RUN_OPTIONS, "str") | {
     "notes": "list[str]",
 }
 DATA = {"path": "str"} | {f.name: "str" for f in dataclasses.fields(OwnDataOptions) if f.name != "data"}
-DATA |= {"label_column": "str | list[str]", "repartition": "bool"}
+DATA |= {"label_column": "str | list[str]", "vocabulary": "int", "repartition": "bool"}
 SWEEP = {"vary": "list[str]", "preset_grid": "str", "random": "int"}
 TABLES = {"settings": SETTINGS, "execution": EXECUTION, "data": DATA, "sweep": SWEEP}
 
@@ -186,7 +186,9 @@ def save_config(
     run_options["out"] = str(execution.out)
     described = own.keywords()
     if "data" in described:
-        described = {"path": str(Path(described.pop("data")).resolve()), **described}
+        path_of_data = Path(described.pop("data"))
+        on_hub = str(path_of_data).startswith("hf:")
+        described = {"path": str(path_of_data if on_hub else path_of_data.resolve()), **described}
     named = {key: value for key, value in settings.items() if not (described and key == "dataset")}
     tables = {"settings": named, "execution": run_options, "data": described, "sweep": sweep or {}}
     text = f"# idiolect {command} --config {path.name}\n" + write_toml(

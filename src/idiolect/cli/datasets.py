@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from idiolect import data
-from idiolect.cli.app import app
+from idiolect.cli.app import Application, Code, app, load_all
 from idiolect.cli.options import (
     ClientColumn,
     DataDir,
@@ -23,6 +23,7 @@ from idiolect.cli.options import (
     SplitBy,
     SplitColumn,
     TaskName,
+    Vocabulary,
 )
 from idiolect.cli.terminal import console_of_output, print_line, print_table
 
@@ -30,13 +31,16 @@ __all__ = ["datasets_check", "datasets_command", "datasets_get"]
 
 MOST_CLIENTS, MOST_CLASSES = 20, 8  # shown in the table of a check; --json shows all
 
-datasets_app = typer.Typer(invoke_without_command=True, no_args_is_help=False)
+datasets_app = Application(invoke_without_command=True, no_args_is_help=False)
 app.add_typer(datasets_app, name="datasets", help="List the datasets, get one, or check data of your own.")
 
 
 @datasets_app.callback()
-def datasets_command(context: typer.Context, data_dir: DataDir = None, as_json: Json = False) -> None:
+def datasets_command(
+    context: typer.Context, data_dir: DataDir = None, as_json: Json = False, code: Code = None
+) -> None:
     """List the datasets and where they are looked for."""
+    load_all(code or [])
     if context.invoked_subcommand is not None:
         return
     found = data.describe(data_dir)
@@ -67,10 +71,11 @@ def datasets_check(
     split_by: SplitBy = None,
     task: TaskName = None,
     fill: Fill = None,
+    vocabulary: Vocabulary = None,
     as_json: Json = False,
 ) -> None:
     """Say what data of your own hold, what looks like a leak, and what a run would refuse."""
-    own = OwnDataOptions(path, client_column, label_column, split_column, split_by, task, fill)
+    own = OwnDataOptions(path, client_column, label_column, split_column, split_by, task, fill, vocabulary)
     options = {key: value for key, value in own.keywords().items() if key != "data"}
     dataset = data.read_path(path, **options | ({} if fill and fill != "none" else {"fill": "mean"}))
     found = data.check_data(dataset, fill=fill or "none")

@@ -136,7 +136,9 @@ Log = Annotated[list[str], typer.Option("--log", help="Log to tensorboard or mlf
 OwnData = Annotated[
     Path | None,
     typer.Option(
-        "--data", help="A file or folder of your own, in place of --dataset.", rich_help_panel="Own data"
+        "--data",
+        help="A file or folder of your own, or hf:NAME, in place of --dataset.",
+        rich_help_panel="Own data",
     ),
 ]
 ClientColumn = Annotated[
@@ -170,6 +172,13 @@ Fill = Annotated[
     str | None,
     typer.Option(
         help="What fills missing values: none (refuses), mean, zero or a number.", rich_help_panel="Own data"
+    ),
+]
+Vocabulary = Annotated[
+    int | None,
+    typer.Option(
+        help="Number of different tokens, where the x of an .npz file holds tokens; next_token needs it.",
+        rich_help_panel="Own data",
     ),
 ]
 Repartition = Annotated[
@@ -251,6 +260,7 @@ class OwnDataOptions:
     split_by: SplitBy = None
     task: TaskName = None
     fill: Fill = None
+    vocabulary: Vocabulary = None
     repartition: Repartition = False
 
     def __post_init__(self) -> None:

@@ -24,7 +24,7 @@ from idiolect.experiments.own_data import with_own_data
 from idiolect.experiments.spec import unknown_setting
 from idiolect.federation import to_dataset
 from idiolect.models import load_model_file
-from idiolect.option_parsing import literal_or_text, split_outside_brackets
+from idiolect.option_parsing import literal_or_text, parse_call, split_outside_brackets
 from idiolect.reproduction.papers import papers
 from idiolect.reproduction.scenarios import find_scenario, refuse_missing_data
 
@@ -108,7 +108,7 @@ def methods_for(names: Sequence[str], settings: dict[str, Any], say: Callable[[s
     """
     own: Dataset | None = settings.get("data")
     if own is None and data.is_registered(settings.get("dataset", DEFAULT)):
-        own = data.load(settings["dataset"])
+        own = data.load(parse_call(settings["dataset"])[0])
     if own is None:
         return list(names)
     without_classes = [n for n in names if not own.has_classes and methods.method(n).needs_classes]

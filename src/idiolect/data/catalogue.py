@@ -68,8 +68,11 @@ def register(name: str, dataset: Dataset) -> None:
 
 
 def is_registered(text: str) -> bool:
-    """Whether a dataset as it is written is a registered one."""
-    return parse_call(text)[0] in REGISTERED
+    """Whether a dataset as it is written is a registered one, by this process or by a plugin."""
+    name, _ = parse_call(text)
+    if name not in names():
+        load_plugins()
+    return name in REGISTERED
 
 
 def load(name: str = DEFAULT, data_dir: str | os.PathLike[str] | None = None, **options: Any) -> Dataset:
@@ -142,6 +145,7 @@ def _options(name: str) -> OptionSchema:
 
 def describe(data_dir: str | os.PathLike[str] | None = None) -> list[DatasetDescription]:
     """Describes every dataset, and says whether its files are there."""
+    load_plugins()
     root = data_folder(data_dir)
     origin = SOURCES["fashion-mnist"]
     n_embedded = origin.n_classes * (TRAIN_PER_CLASS + TEST_PER_CLASS)

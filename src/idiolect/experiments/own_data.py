@@ -11,6 +11,7 @@ import numpy as np
 from idiolect import data
 from idiolect.data import Dataset
 from idiolect.errors import UserError
+from idiolect.experiments.setting import BY_OWNER
 from idiolect.federation import to_dataset
 from idiolect.models import suggested
 from idiolect.option_parsing import parse_call
@@ -31,7 +32,6 @@ DATA_KEYWORDS = (
     "repartition",
 )  # of ``run`` and its relatives, beside settings of the experiment
 FEW_CLIENTS = 20  # so many at most all train in every round
-BY_OWNER = ("natural", "by_id")
 
 
 def register_dataset(name: str, data_: Any, **options: Any) -> None:

@@ -36,7 +36,7 @@ from idiolect.models import Net, check_model, is_registered
 from idiolect.option_parsing import parse_call
 from idiolect.partition import Partition, partition
 
-__all__ = ["Inputs", "Setting", "assemble", "partition_of", "pool_of", "prepare", "read_dataset"]
+__all__ = ["BY_OWNER", "Inputs", "Setting", "assemble", "partition_of", "pool_of", "prepare", "read_dataset"]
 
 BY_OWNER = ("natural", "by_id")  # partitions into the owners that the data name
 LEAST_SIDE = 8  # pixels of an augmented image: it is moved by up to four, so that half of it stays

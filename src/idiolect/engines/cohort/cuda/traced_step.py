@@ -149,6 +149,7 @@ def step_graph(module: fx.GraphModule, leaves: list[Tensor], first: int) -> Step
     used = _drop_unused(module.graph)
     changed = tuple(used.index(i) for i in changed)
     constants = [*_lift_tensors(module), *_lift_numbers(module.graph, leaves[0].device)]
+    _let_views_copy(module.graph)
     module.graph.lint()
     module.recompile()
     kinds = [(tuple(t.shape), t.dtype, t.stride()) for t in (*(leaves[i] for i in used), *constants)]
@@ -179,6 +180,13 @@ def _drop_unused(graph: fx.Graph) -> tuple[int, ...]:
         else:
             graph.erase_node(node)
     return tuple(used)
+
+
+def _let_views_copy(graph: fx.Graph) -> None:
+    """Makes views into reshapes, which copy where a compiler lays memory out in another way than the trace did."""
+    for node in graph.nodes:
+        if node.target is aten.view.default:
+            node.target = aten.reshape.default
 
 
 def _lift_tensors(module: fx.GraphModule) -> list[Tensor]:

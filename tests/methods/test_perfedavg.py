@@ -112,7 +112,9 @@ def test_personal_model_is_adapted_by_plain_steps_on_training_data(lab, plain, t
 
 def squared(params, batch, out):
     """Half the squared distance of the logits to the one-hot label, a mean over real rows."""
-    gap = ((out.logits - (batch.y[:, None] == torch.arange(4)).to(out.logits)) ** 2).sum(-1) / 2
+    gap = (
+        (out.logits - (batch.y[:, None] == torch.arange(4, device=batch.y.device)).to(out.logits)) ** 2
+    ).sum(-1) / 2
     return (gap * batch.mask).sum() / batch.mask.sum().clamp(min=1)
 
 

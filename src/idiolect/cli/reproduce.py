@@ -12,7 +12,7 @@ from rich.console import Console
 
 from idiolect.cli.app import app
 from idiolect.cli.options import Json, Precision, Preset, with_option_groups
-from idiolect.cli.settings import names_in
+from idiolect.cli.settings import methods_in, names_in
 from idiolect.cli.terminal import console_of_output, print_line, print_table, watched
 from idiolect.experiments import Execution
 from idiolect.reproduction.compared_number import ComparedNumber
@@ -75,7 +75,7 @@ def reproduce_command(
     done = reproduce(
         id,
         columns=names_in(asked.column),
-        methods=names_in(asked.methods_),
+        methods=methods_in(asked.methods_),
         seeds=asked.seeds,
         preset=asked.preset,
         best_of_grid=asked.best_of_grid,

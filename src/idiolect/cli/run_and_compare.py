@@ -25,7 +25,7 @@ from idiolect.cli.options import (
 from idiolect.cli.settings import (
     all_settings,
     methods_for,
-    names_in,
+    methods_in,
     settings_alone,
     settings_of,
     start_from,
@@ -118,7 +118,7 @@ def compare_command(
 ) -> None:
     """Run several methods on the same clients, splits and batches; write a table and pictures."""
     chosen = settings_of(changes, scene, own)
-    names = names_in(methods_)
+    names = methods_in(methods_)
     if not names and choice.scenario is not None:
         names = list(scenario_uses(find_scenario(choice.scenario).name).methods)
     base, execution = start_from(choice, chosen, watched(execution))

@@ -28,7 +28,15 @@ from idiolect.option_parsing import literal_or_text, parse_call, split_outside_b
 from idiolect.reproduction.papers import papers
 from idiolect.reproduction.scenarios import find_scenario, refuse_missing_data
 
-__all__ = ["all_settings", "methods_for", "names_in", "settings_alone", "settings_of", "start_from"]
+__all__ = [
+    "all_settings",
+    "methods_for",
+    "methods_in",
+    "names_in",
+    "settings_alone",
+    "settings_of",
+    "start_from",
+]
 
 FLAGS = {"method": "--method or --methods", "seed": "--seed"}
 RUN_FLAGS = {
@@ -159,8 +167,13 @@ def settings_alone(chosen: dict[str, Any]) -> dict[str, Any]:
 
 
 def names_in(text: str | None) -> list[str]:
-    """Returns methods that are separated by commas; none where the option is not given."""
-    names = [name for name in split_outside_brackets(text or "", ",") if name]
+    """Returns names that are separated by commas."""
+    return [name for name in split_outside_brackets(text or "", ",") if name]
+
+
+def methods_in(text: str | None) -> list[str]:
+    """Returns methods that are separated by commas; none where the option is not given, which is not an empty text."""
+    names = names_in(text)
     if text is not None and not names:
         raise UserError(f"--methods {text!r} names no method; write names separated by commas, or all")
     return names

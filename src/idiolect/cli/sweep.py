@@ -20,7 +20,7 @@ from idiolect.cli.options import (
     SeedRange,
     with_option_groups,
 )
-from idiolect.cli.settings import all_settings, names_in, settings_alone, settings_of, start_from
+from idiolect.cli.settings import all_settings, methods_in, settings_alone, settings_of, start_from
 from idiolect.cli.terminal import console_of_output, print_line, print_table, watched
 from idiolect.experiments import Execution, Experiment
 from idiolect.experiments.parameter_grids import grids
@@ -65,7 +65,7 @@ def sweep_command(
     """Try many settings of methods and scene; the best of each method is chosen on validation data."""
     chosen = settings_of(changes, scene, own)
     base, execution = start_from(choice, chosen, watched(execution))
-    names = names_in(trials.methods_)
+    names = methods_in(trials.methods_)
     if files.save_config is not None:
         top = {**asdict(choice), "methods": names or None, **asdict(seeds)}
         top["model_file"] = scene.model_file

@@ -23,6 +23,7 @@ STATED |= {"weighting": "uniform", "pool": "train", "client_test": "split", "tes
 STATED |= {"public": 500, "public_in_test": True}
 CHOSEN = {"initialisation": "default", "clip_norm": None, "min_local_steps": 0, "buffers": "average"}
 CHOSEN |= {"valid": 0.0, "augmentation": "none", "evaluate_every": 10, "observe": "evaluated"}
+CHOSEN |= {"optimiser": "sgd", "schedule": "constant", "local_schedule": "constant"}
 CHOSEN |= {"calibration": "whole", "newcomers": 0}
 CODE = {"initialisation": "map", "clip_norm": 100.0, "min_local_steps": 5, "warmup_rounds": 5}
 CLIPPED = {"clip_norm": 100.0}

@@ -10,6 +10,7 @@ STATED |= {"participation_rate": 0.1, "local_epochs": 10, "learning_rate": 0.01,
 STATED |= {"weighting": "samples", "pool": "train", "client_test": "split", "test": 0.2}
 CHOSEN = {"initialisation": "default", "weight_decay": 0.0, "clip_norm": None, "min_local_steps": 0}
 CHOSEN |= {"warmup_rounds": 0, "lr_decay": 1.0, "buffers": "average", "public": 0, "public_in_test": False}
+CHOSEN |= {"optimiser": "sgd", "schedule": "constant", "local_schedule": "constant"}
 CHOSEN |= {"augmentation": "none", "evaluate_every": 20, "observe": "evaluated", "calibration": "whole"}
 CHOSEN |= {"newcomers": 0, "valid": 0.0}
 CODE = {"initialisation": "xavier", "weight_decay": 1e-4, "lr_decay": 0.999, "calibration": "per_batch"}

@@ -63,6 +63,23 @@ def test_head_of_a_module_with_words_among_its_inputs_is_found():
     assert net.has_head and check_model(net, (6,), K) == ""
 
 
+def test_layers_that_a_module_keeps_in_eval_mode_stay_there():
+    class Calm(nn.Sequential):
+        def train(self, mode: bool = True) -> Calm:
+            super().train(mode)
+            self[1].eval()
+            self[2].eval()
+            return self
+
+    module = Calm(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Dropout(0.5), nn.BatchNorm1d(4), nn.Linear(4, K))
+    module[1].running_mean.fill_(0.3)
+    net, x = built(module), torch.randn(6, 5, generator=torch.Generator().manual_seed(0))
+    found = net(x, BatchContext.plain(6, net.n_units, train=True)).logits
+    torch.testing.assert_close(found, module.train()(x))
+    moving = set(dict(net.named_buffers())) - set(net.constants())
+    assert {name.rpartition(".")[0] for name in moving} == {"units.0.module.3"}
+
+
 def test_rows_of_tokens_that_mix_are_not_batched():
     def centred(net: Small, x: torch.Tensor) -> torch.Tensor:
         features = net.table(x).mean(1)

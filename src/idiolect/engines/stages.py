@@ -119,22 +119,12 @@ def round_of_group(
     clients = list(privates)
     context = group_context(work, packing, server, privates)
     before = evaluate_context(program, work, packing, context, clients, "test") if observe else None
-    context, messages = run_round(
-        program,
-        packing,
-        context,
-        _feed(work, packing, program, clients),
-        _planned(work, packing, program, clients),
-    )
+    feed, planned = _feed(work, packing, program, clients), _planned(work, packing, program, clients)
+    context, messages = run_round(program, packing, context, feed, planned)
     if keep is not None:
         keep(context)
     after = evaluate_context(program, work, packing, context, clients, "test") if observe else None
-    chooses = (
-        observe
-        and program.clock.newcomer
-        and bool(program.method.choices)
-        and all(len(work.federation.clients[c].valid) for c in clients)
-    )
+    chooses = observe and _newcomers_choose(program, work, clients)
     valid = evaluate_context(program, work, packing, context, clients, "valid") if chooses else None
     rows = packing.unpack((context.private, messages, context.results[UPLOAD].loss), len(clients))
     if isinstance(rows, Rows) and not observe:
@@ -151,6 +141,15 @@ def round_of_group(
         )
         for i, (private, sent, loss) in enumerate(rows)
     ]
+
+
+def _newcomers_choose(program: Program, work: Workload, clients: list[int]) -> bool:
+    """Whether these clients have just joined and can choose a predictor on validation data."""
+    return (
+        program.clock.newcomer
+        and bool(program.method.choices)
+        and all(len(work.federation.clients[c].valid) for c in clients)
+    )
 
 
 def settle_group(

@@ -270,14 +270,15 @@ class SeveralInputs(nn.Module):
 class OwnUnit(nn.Module):
     """A user's module as a unit, which is called with x alone.
 
-    Hooks pass the mask, mode and keys to its converted layers. Every call of a dropout layer has its own noise,
-    also when one layer is called twice.
+    Hooks pass the mask, mode and keys to its converted layers. The mode is the one that the module's own `train` gives
+    a layer, which may keep some in eval mode. Every call of a dropout layer has its own noise, also when one layer is
+    called twice.
     """
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
         self.module = module
-        self._now: tuple[Tensor, bool, Iterator[Tensor]] | None = None
+        self._now: tuple[Tensor, Iterator[Tensor]] | None = None  # mask and keys, while a pass goes on
         self._guesses_axis = False
         for layer in module.modules():
             if isinstance(layer, MaskedBatchNorm):
@@ -297,7 +298,7 @@ class OwnUnit(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor, train: bool, key: Tensor) -> Tensor:
         self.module.train(train)
-        self._now = mask, train, (key + call for call in count())
+        self._now = mask, (key + call for call in count())
         try:
             y: Tensor = self.module(x)
             return y
@@ -306,15 +307,15 @@ class OwnUnit(nn.Module):
 
     def _inform_normalisation(self, layer: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[object, ...]:
         assert self._now is not None
-        (x,), (mask, train, _) = inputs, self._now
+        (x,), (mask, _) = inputs, self._now
         if x.shape[0] != mask.shape[0]:
             raise _other_rows(layer, x, mask)
-        return x, mask, train
+        return x, mask, layer.training
 
     def _inform_dropout(self, layer: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[object, ...]:
         """Gives each row of x its key; x may hold several rows for each example, or its examples along axis 1."""
         assert self._now is not None
-        (x,), (mask, train, keys) = inputs, self._now
+        (x,), (mask, keys) = inputs, self._now
         key, rows, axis = next(keys), mask.shape[0], getattr(layer, "_rows_axis", 0)
         if axis == 0 and x.shape[0] % rows and x.dim() > 1 and x.shape[1] == rows:
             axis, self._guesses_axis = 1, True
@@ -325,12 +326,12 @@ class OwnUnit(nn.Module):
         each = x.shape[0] // rows
         if each > 1:
             key = (key[:, None] * ROWS_APART + torch.arange(each, device=key.device)).flatten()
-        return x, key, train
+        return x, key, layer.training
 
     def _inform_attention(self, layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         assert self._now is not None and isinstance(layer, PlannedAttention)
-        _, train, keys = self._now
-        layer.__dict__["now"] = next(keys), train
+        _, keys = self._now
+        layer.__dict__["now"] = next(keys), layer.training
 
 
 def _other_rows(layer: nn.Module, x: Tensor, mask: Tensor) -> UserError:

@@ -106,6 +106,7 @@ def observe(net: Net, input_shape: tuple[int, ...]) -> None:
             n_features=n_features if net.has_head else 0,
             n_outputs=n_outputs,
             own_buffers=_moved(net, before, tensors),
+            still_statistics=frozenset(n for n in _running_statistics(net) if tensors[n] is before[n]),
             draws_noise=(draws_always, draws),
         )
         return

@@ -44,6 +44,7 @@ class Observed(NamedTuple):
         n_features, n_outputs: d and K; None reads them off the weights of the head.
         takes_tokens: whether x is tokens; None for a net with an embedding.
         own_buffers: names of buffers that the forward pass moves, other than running statistics.
+        still_statistics: names of running statistics that training leaves alone, as the module keeps them in eval mode.
         draws_noise: whether the forward pass draws random numbers, in eval and in training mode; they are then seeded
             by the keys of the batch.
         row_shape: the shape that rows are given, where it differs from that of the data.
@@ -54,6 +55,7 @@ class Observed(NamedTuple):
     n_outputs: int | None = None
     takes_tokens: bool | None = None
     own_buffers: frozenset[str] = frozenset()
+    still_statistics: frozenset[str] = frozenset()
     draws_noise: tuple[bool, bool] = (False, False)
     row_shape: tuple[int, ...] | None = None
 
@@ -176,7 +178,7 @@ class Net(nn.Module):
     def constants(self) -> dict[str, Tensor]:
         """Returns what never changes: parameters with ``requires_grad=False``, and buffers that nothing moves.
 
-        Running statistics of normalisation move, except in a frozen unit.
+        Running statistics of normalisation move, except in a frozen unit or where training was seen to leave them.
         """
         frozen = {name: p for name, p in self.named_parameters() if not p.requires_grad}
         moving = set(self._observed.own_buffers)
@@ -184,6 +186,7 @@ class Net(nn.Module):
             for path, layer in self.units[i].named_modules(prefix=f"units.{i}"):
                 if isinstance(layer, MaskedBatchNorm):
                     moving |= {f"{path}.running_mean", f"{path}.running_var"}
+        moving -= self._observed.still_statistics
         return frozen | {name: b for name, b in self.named_buffers() if name not in moving}
 
     @property

@@ -25,12 +25,20 @@ from idiolect.partition.catalogue import PARTITIONS
 
 CODE = """
 from dataclasses import dataclass
+from functools import wraps
 import numpy as np
 import idiolect
 from idiolect.core import Part
 from idiolect.partition import Partition
 
 FACTOR = 2.0
+SHIFT = 0.5
+
+def doubled(function):
+    @wraps(function)
+    def outer(*given):
+        return 2 * function(*given)
+    return outer
 
 @dataclass
 class Kept:
@@ -39,8 +47,9 @@ class Kept:
     def of(self, value):
         return self.scale * value
 
-def scaled(value):
-    return FACTOR * value
+@doubled
+def scaled(value, shift=SHIFT):
+    return FACTOR * value + shift
 
 def gentle(strength: float = 0.1) -> Part:
     def loss(inner, view):
@@ -155,6 +164,8 @@ def test_code_that_is_not_there_is_a_sentence(source, sentence):
     [
         ("out.features.mean()", "out.features.sum()"),
         ("FACTOR * value", "FACTOR + value"),
+        ("SHIFT = 0.5", "SHIFT = 0.6"),
+        ("2 * function", "3 * function"),
         ("FACTOR = 2.0", "FACTOR = 3.0"),
         ("self.scale * value", "self.scale + value"),
         ("(k + first)", "(k - first)"),

@@ -182,9 +182,8 @@ def source_digest(function: Callable[..., Any]) -> str:
     """Returns a digest of the text of a function of the user's own; empty for one of the package.
 
     It covers the functions, classes and plain values that the function names, as far as they are of its own module or
-    package, and what it closes over.
+    package, the defaults of its arguments, its decorators and what it closes over.
     """
-    function = inspect.unwrap(function)
     root = _root_of(function)
     if root == __name__.partition(".")[0]:
         return ""
@@ -231,16 +230,19 @@ def _texts(value: Any, root: str, seen: set[int]) -> Iterator[str]:
 
 
 def _texts_of_function(function: FunctionType, root: str, seen: set[int]) -> Iterator[str]:
-    function = inspect.unwrap(function)
-    try:
-        yield inspect.getsource(function)
-    except (OSError, TypeError):  # typed into an interpreter
-        yield from (_bytecode(code) for code in _codes(function.__code__))
+    yield from _texts(function.__defaults__ or (), root, seen)
+    yield from _texts(function.__kwdefaults__ or {}, root, seen)
     for cell in function.__closure__ or ():
         try:
             yield from _texts(cell.cell_contents, root, seen)
         except ValueError:  # not filled yet
             continue
+    if str(function.__globals__.get("__name__")).partition(".")[0] != root:  # a decorator of another package
+        return
+    try:
+        yield inspect.getsource(function.__code__)
+    except (OSError, TypeError):  # typed into an interpreter
+        yield from (_bytecode(code) for code in _codes(function.__code__))
     names = {name for code in _codes(function.__code__) for name in code.co_names}
     for name in sorted(names & function.__globals__.keys()):
         yield name

@@ -199,6 +199,15 @@ def test_options_of_rows_do_not_apply_to_a_dataset() -> None:
         to_dataset(dataset, split_of=["train", "test"])
 
 
+def test_a_client_that_cannot_be_served_is_named_as_the_data_name_it(
+    frame: pd.DataFrame, tmp_path: Path
+) -> None:
+    split = np.where(frame["person"] == "bo", ["train", "test"] * 30, ["train", "valid", "test"] * 20)
+    given = as_frame(frame.assign(split=split), tmp_path)
+    with pytest.raises(UserError, match="persfl chooses on validation data and client 'bo' holds none"):
+        idiolect.run("persfl", **given, rounds=1, engine="loop", out=tmp_path / "runs")
+
+
 def test_columns_without_data_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="label_column describes data of your own; give data too"):
         idiolect.run("fedavg", label_column="ill", out=tmp_path)

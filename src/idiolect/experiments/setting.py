@@ -343,19 +343,20 @@ def _dataset(text: str, data_dir: str | None) -> Dataset:
 def _refuse_unusable(
     experiment: Experiment, chosen: Method, federation: Federation, net: Net, here: np.ndarray
 ) -> None:
-    """Refuses clients that the method or the network cannot serve, by number."""
+    """Refuses clients that the method or the network cannot serve, by name."""
     if chosen.needs_public and experiment.public < 1:
         raise UserError(f"{chosen.name} trains on public data on the server; set public, for example to 500")
     without = here[federation.clients.sizes("valid")[here] == 0]
     if chosen.needs_validation and len(without):
         raise UserError(
-            f"{chosen.name} chooses on validation data and client {without[0]} holds none; set valid above 0"
+            f"{chosen.name} chooses on validation data and {federation.called(without[0])} holds none; set valid above "
+            "0, or give it some where the data say how they are split"
         )
     batches = np.minimum(federation.clients.sizes("train"), experiment.batch_size)
     single = here[batches[here] < 2]
     if net.has_batchnorm and len(single):
         raise UserError(
-            f"client {single[0]} would train on batches of one sample, which batch normalisation cannot; "
+            f"{federation.called(single[0])} would train on batches of one sample, which batch normalisation cannot; "
             "use fewer clients, a larger batch or a network without it"
         )
 

@@ -60,6 +60,10 @@ class Federation:
     def population(self) -> int:
         return len(self.clients) - len(self.newcomers)
 
+    def called(self, client: int) -> str:
+        """Returns what an error calls a client."""
+        return f"client {self.names[client]!r}" if self.names else f"client {client}"
+
     def class_counts(self, split: str = "train") -> NDArray[np.int64]:
         """Counts the labels of each client's rows in a split: [clients, classes]; zeros where the task has none."""
         if self.task in CLASS_TASKS:
@@ -162,7 +166,8 @@ def _refuse_impossible(dataset: Dataset, partition: Partition, rules: SplitRules
             raise UserError(f"client {client} has no data; use fewer clients or another partition")
     if public and public >= len(dataset.test_y):
         raise UserError(
-            f"public is {public} but the server's test set has only {len(dataset.test_y)} samples"
+            f"public is {public} but the server's test set has only {len(dataset.test_y)} samples; give fewer, "
+            "or use a method without public data"
         )
     if dataset.groups is not None and not partition.ids:
         _refuse_spread_groups(dataset.groups, partition)

@@ -21,10 +21,11 @@ from idiolect.engines import (
     initial_net,
     structure_of,
 )
+from idiolect.errors import UserError
 from idiolect.experiments import Simulation, prepare
 from idiolect.experiments.setting import Setting
 from idiolect.methods import names
-from idiolect.models import BatchContext
+from idiolect.models import BatchContext, name_of_model
 from idiolect.models.registered_models import REGISTERED
 
 LOOP = EngineChoice("loop", "cpu", "as asked")
@@ -186,3 +187,19 @@ def test_unit_without_parameters_trains_with_the_one_after_it():
     assert _modes({1, 3}, structure) == (True, True, True, True)
     assert _modes({3}, structure) == (False, False, True, True)
     assert _modes({1}, structure) == (True, True, False, False)
+
+
+@pytest.mark.parametrize(
+    ("method", "sentence"),
+    [
+        ("fedper", "trains no parameter of so many units"),
+        ("lg_fedavg", "trains no parameter of so many units"),
+        ("fedrs", "single linear layer and trained"),
+    ],
+)
+def test_method_that_works_on_the_head_refuses_a_frozen_one(tiny, method, sentence):
+    module = nn.Sequential(nn.Flatten(), nn.Linear(FEATURES, 6), nn.ReLU(), nn.Linear(6, 3))
+    module[3].requires_grad_(False)
+    experiment = experiment_of(tiny, method, model=name_of_model(module))
+    with pytest.raises(UserError, match=sentence):
+        prepare(experiment, LOOP)

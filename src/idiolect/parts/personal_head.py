@@ -72,7 +72,9 @@ def personal_head(gamma: float = 1.0, prior: str = "additive", head_init: str = 
 
     def check(structure: Structure, scene: Scene) -> None:
         if not structure.linear_head:
-            raise UserError("personal_head needs a network whose classifier is a single linear layer")
+            raise UserError(
+                "personal_head needs a network whose classifier is a single linear layer and trained"
+            )
 
     def init_client(initial: Initial) -> Flat:
         structure = initial.structure

@@ -72,6 +72,12 @@ def private_layers(
             raise UserError(
                 f"count (K_P) is {count} but the network has {structure.n_units} units; choose 0 to {structure.n_units}"
             )
+        last = own_units(count)
+        if count and not any(last(name, structure) for name in structure.params):
+            raise UserError(
+                f"count (K_P) is {count} and the network trains no parameter of so many units from its output; "
+                "choose a larger count, or unfreeze some"
+            )
 
     def init_client(initial: Initial) -> Flat:
         source = initial.params if head_init == "shared" else initial.draw("private layers", True).params

@@ -61,7 +61,9 @@ def restricted_softmax(alpha: float = 0.9, rule: str = "paper", min_count: int =
 
     def check(structure: Structure, scene: Scene) -> None:
         if not structure.linear_head:
-            raise UserError("restricted_softmax needs a network whose classifier is a single linear layer")
+            raise UserError(
+                "restricted_softmax needs a network whose classifier is a single linear layer and trained"
+            )
 
     def forward(inner: Forward, view: View) -> Forward:
         scale = RULES[rule](view.facts.class_counts, alpha, min_count)

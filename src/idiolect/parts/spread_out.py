@@ -67,7 +67,9 @@ def spread_out(
 
     def check(structure: Structure, scene: Scene) -> None:
         if not structure.linear_head:
-            raise UserError("spread_out needs a network whose classifier is a single linear layer")
+            raise UserError(
+                "spread_out needs a network whose classifier is a single linear layer and trained"
+            )
 
     def is_rows(name: str, structure: Structure) -> bool:
         return name == structure.classifier

@@ -251,7 +251,12 @@ def test_a_copy_of_a_model_has_tensors_of_its_own(finished: FinishedRun, tmp_pat
 def test_formats_are_checked_before_anything_is_written(finished: FinishedRun, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="format"):
         finished.export(0, out=tmp_path / "out", formats=["weights", "pickle"])
+    with pytest.raises(UserError, match="there is no client 9"):
+        finished.export(9, out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(UserError, match="is no folder"):
+        finished.export(0, out=tmp_path / "file")
 
 
 def test_onnx_computes_the_same(finished: FinishedRun, tmp_path: Path) -> None:

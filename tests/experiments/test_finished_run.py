@@ -160,7 +160,7 @@ def test_labels_are_predicted_as_they_are_written(
 @pytest.mark.parametrize(
     ("client", "predictor", "sentence"),
     [
-        (9, None, "there is no client 9; there are clients 0 to 3"),
+        (9, None, "there is no client 9; there are clients 0 to 3, named 1, 2, 3, 4"),
         (
             1,
             None,

@@ -21,6 +21,7 @@ from idiolect.experiments.setting import Inputs
 __all__ = ["ClientModels", "LazyModels", "raw_rows"]
 
 AT_ONCE = 256  # rows that are predicted together
+FEW = 5  # names that an error lists
 
 
 class LazyModels(Mapping[str, nn.Module]):
@@ -155,7 +156,11 @@ class ClientModels(ABC):
         if named is not None and (isinstance(client, str) or not is_number):
             return named
         if not is_number and text.isdecimal():
-            raise UserError(f"there is no client {text}; there are clients 0 to {len(names) - 1}")
+            named_so = f", named {', '.join(names[:FEW])}{', ...' if len(names) > FEW else ''}"
+            raise UserError(
+                f"there is no client {text}; there are clients 0 to {len(names) - 1}"
+                f"{'' if names[0] == '0' else named_so}"
+            )
         if not is_number:
             raise unknown_name("client", text, names)
         number = int(text)

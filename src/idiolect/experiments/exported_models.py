@@ -95,12 +95,8 @@ def export_models(
             "the shared model belongs to no client and is one predictor; leave out client and predictor"
         )
     folder = Path(out) if out is not None else source.default_export_folder
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(
-            f"cannot make the folder {folder} ({error.strerror}); choose another with --out"
-        ) from error
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is no folder; choose another with --out")
     if shared:
         about = source.describe(None, "global")
         return [write_model(source.global_model(), folder / "global", about, formats)]
@@ -223,6 +219,7 @@ def _write_files(folder: Path, contents: Mapping[str, bytes | str]) -> None:
     """Writes files in their order; where one cannot be written, those before it are removed."""
     written: list[Path] = []
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         for name, content in contents.items():
             written.append(write_atomically(folder / name, content))
     except OSError as error:

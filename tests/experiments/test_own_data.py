@@ -229,6 +229,32 @@ def test_data_without_clients_are_shared_out(frame: pd.DataFrame, tmp_path: Path
     assert len(done.manifest["class_counts"]) == 3 and done.manifest["client_names"] == []
 
 
+def test_data_that_say_nothing_of_clients_are_not_shared_out_unasked(
+    frame: pd.DataFrame, tmp_path: Path
+) -> None:
+    pair = (frame[COLUMNS].to_numpy(), frame["ill"])
+    with pytest.raises(UserError, match="does not say which client a row belongs to; name the column"):
+        idiolect.run("fedavg", data=pair, out=tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_labels_that_are_written_otherwise_are_another_run(frame: pd.DataFrame, tmp_path: Path) -> None:
+    x, truth, who = frame[COLUMNS].to_numpy(), (frame["ill"] == "yes").to_numpy(), frame["person"]
+    names = {
+        numbers({"data": (x, y, who)}, tmp_path)[1]["name"] for y in (truth, truth.astype(int), frame["ill"])
+    }
+    assert len(names) == 3
+
+
+def test_a_small_client_and_a_broken_client_function_are_named(frame: pd.DataFrame, tmp_path: Path) -> None:
+    small = frame[:41]
+    with pytest.raises(UserError, match=r"client 'cy' holds 1 samples, .* leave the client out"):
+        idiolect.run(**as_frame(small, tmp_path), out=tmp_path)
+    pairs = as_torch_dataset(frame, tmp_path)["data"]
+    with pytest.raises(UserError, match="fails on row 3: IndexError"):
+        idiolect.run(data=pairs, client_of=lambda row: PEOPLE[row], out=tmp_path)
+
+
 def test_a_name_stands_for_one_dataset(frame: pd.DataFrame) -> None:
     idiolect.register_dataset("patients", frame, client_column="person", label_column="ill")
     idiolect.register_dataset("patients", frame, client_column="person", label_column="ill")

@@ -56,4 +56,4 @@ def test_a_lower_error_is_a_gain(make_run) -> None:
     for run, error in ((local, 5.0), (better, 3.5)):
         run.rows.loc[run.rows["metric"] == "loss", "value"] = error
     (sentence,) = gains_over_local([local, better])
-    assert "Ditto +1.5, better for 2 of 2, worse for 0" in sentence
+    assert "Ditto +1.5 loss, better for 2 of 2, worse for 0" in sentence

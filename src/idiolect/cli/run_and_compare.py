@@ -30,10 +30,10 @@ from idiolect.cli.settings import (
     settings_of,
     start_from,
 )
-from idiolect.cli.terminal import print_runs, watched
+from idiolect.cli.terminal import print_line, print_runs, watched
 from idiolect.experiments import Execution, Experiment, compare, run
 from idiolect.methods import shortest
-from idiolect.reports import write_report
+from idiolect.reports import write_page, write_report
 from idiolect.reproduction.scenarios import find_scenario, scenario_uses
 
 __all__ = ["compare_command", "run_command"]
@@ -80,7 +80,10 @@ def run_command(
             settings = all_settings(Experiment(), chosen)
             save_config(files.save_config, "compare", top, settings, execution, own)
         together = compare(names, seeds=[first], execution=execution, **chosen)
+        page = write_page(together.runs, together.folder / "report.html")
         print_runs(together.runs, together.folder, as_json)
+        if not as_json:
+            print_line(f"Report: {page}")
         return
     base, execution = start_from(choice, chosen, watched(execution))
     if files.save_config is not None:

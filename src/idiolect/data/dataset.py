@@ -136,7 +136,7 @@ class Dataset:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of everything that changes numbers: rows, targets, owners, splits, task and filling."""
+        """SHA-256 of all that changes numbers or predictions: rows, targets, owners, splits, task, filling, classes."""
         found = hashlib.sha256()
         for key in ("train_x", "train_y", "test_x", "test_y", "train_ids", "splits", "times", "groups"):
             array = getattr(self, key)
@@ -144,7 +144,8 @@ class Dataset:
                 found.update(f"{key} {array.dtype.str} {array.shape} ".encode())
                 found.update(np.ascontiguousarray(array).tobytes())
         rest = [self.n_classes, self.mean, self.std, self.vocabulary, self.task, self.inputs, self.fill]
-        found.update(json.dumps(rest).encode())
+        names = self.class_names  # by which models predict
+        found.update(json.dumps([*rest, names]).encode())
         return found.hexdigest()
 
     def _check_part(self, part: str, x: Array, y: Array) -> None:

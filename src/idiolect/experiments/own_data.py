@@ -96,7 +96,12 @@ def _clients(dataset: Dataset, chosen: Mapping[str, Any], repartition: bool) -> 
             raise UserError(
                 f"{dataset.name} names no clients, so that any partition makes them; leave repartition out"
             )
-        return {} if asked or dataset.has_classes else {"partition": "iid"}
+        if not asked:
+            raise UserError(
+                f"{dataset.name} does not say which client a row belongs to; name the column (client_column, "
+                "--client-column), or say how rows are shared out among clients (partition, --partition), such as iid"
+            )
+        return {}
     if repartition:
         if not asked:
             raise UserError(

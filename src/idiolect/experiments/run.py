@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from idiolect.data import is_registered
 from idiolect.engines import EngineChoice, choose_engine, start_early
 from idiolect.errors import UserError
 from idiolect.experiments.end_stages import EndStages, end_stages
@@ -76,6 +77,9 @@ def run(
     asked = execution.engine_choice()
     start_early(asked)
     setting = prepare(experiment, asked, execution.data_dir)
+    if is_registered(experiment.dataset):
+        clients, each = setting.federation.population, len(setting.cohort(0))
+        watcher.hint(f"{clients} clients, {each} of them in each round; network {experiment.model}")
     engine_choice = asked.for_network(setting.cannot_batch)
     if engine_choice != asked:
         watcher.say(str(engine_choice))

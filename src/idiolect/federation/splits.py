@@ -128,8 +128,10 @@ def _part_sizes(count: int, valid: float, test: float, name: str) -> tuple[int, 
     n_test = max(int(test * count + 1e-9), 1) if test > 0 else 0
     n_valid = max(int(valid * count + 1e-9), 1) if valid > 0 else 0
     if count <= n_test + n_valid:
+        named = name.endswith("'")  # by the data, so that no partition can help
         raise UserError(
             f"{name} holds {count} samples, too few for training beside {n_valid} for validation and "
-            f"{n_test} for testing; use fewer clients or another partition"
+            f"{n_test} for testing; "
+            + ("give it more, or leave the client out" if named else "use fewer clients or another partition")
         )
     return n_valid, n_test

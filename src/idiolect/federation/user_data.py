@@ -126,12 +126,22 @@ def _each(of_row: OfRow | None, rows: int) -> Any:
     """Returns a value for every row, or None."""
     if of_row is None:
         return None
-    found = np.asarray([of_row(number) for number in range(rows)]) if callable(of_row) else np.asarray(of_row)
+    found = np.asarray([_value_of(of_row, number) for number in range(rows)] if callable(of_row) else of_row)
     if found.shape != (rows,):
         raise UserError(
             f"client_of and split_of need one value for each of {rows} rows, not shape {list(found.shape)}"
         )
     return found
+
+
+def _value_of(of_row: Callable[[int], Any], number: int) -> Any:
+    try:
+        return of_row(number)
+    except Exception as error:
+        raise UserError(
+            f"the function that gives a row its client or split fails on row {number}: {type(error).__name__} {error}; "
+            "it is given the row's number"
+        ) from error
 
 
 def _numpy(value: Any) -> Any:

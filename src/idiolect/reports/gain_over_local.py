@@ -68,7 +68,7 @@ def _sentence(compared: dict[str, pd.Series], local: list[Run], metric: JudgedMe
 
 
 def _part(label: str, gains: pd.Series, metric: JudgedMetric) -> str:
-    mean = f"{100 * gains.mean():+.1f} points" if metric.is_share else f"{gains.mean():+.3g}"
+    mean = f"{100 * gains.mean():+.1f} points" if metric.is_share else f"{gains.mean():+.3g} {metric.word}"
     better, worse = gains[gains > 0], gains[gains < 0]
-    named = f" ({', '.join(map(str, worse.index))})" if 0 < len(worse) <= FEW < len(gains) else ""
+    named = f" ({', '.join(map(str, worse.index))})" if 0 < len(worse) <= FEW else ""
     return f"{label} {mean}, better for {len(better)} of {len(gains)}, worse for {len(worse)}{named}"

@@ -22,7 +22,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:
     >>> print(unknown_name("method", "fedpre", ["fedavg", "fedper"]))
     unknown method 'fedpre'; did you mean fedper?
     """
-    known = sorted(known)
+    known = sorted(set(known))
     near = near_names(name, known)
     hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known)}"
     return UserError(f"unknown {kind} {name!r}; {hint}")

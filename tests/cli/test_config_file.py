@@ -191,4 +191,6 @@ def test_config_that_cannot_be_read_or_written_is_refused(idiolect, refused, sma
     refused(idiolect("run", "--config", tmp_path / "binary.toml"), "binary.toml: it is no text")
     words = ("--method", "fedavg", "--save-config", tmp_path / "none" / "a.toml", "--out", tmp_path / "out")
     refused(idiolect("run", *small, *words), "there is no folder")
+    words = ("--method", "fedavg", "--save-config", tmp_path, "--out", tmp_path / "out")
+    refused(idiolect("run", *small, *words), f"cannot write the config {tmp_path}: ", "choose another path")
     assert not (tmp_path / "out").exists()

@@ -27,7 +27,7 @@ def test_check_says_what_it_found_and_what_to_type_next(idiolect, hospitals):
         "cleveland",
         "Missing values: thal 2",
         "A run would refuse this: 2 values are missing; give --fill mean",
-        f"Next: idiolect run --method fedavg --data {hospitals} --fill mean --label-column 'target>0'",
+        f"Next: idiolect run --data {hospitals} --fill mean --label-column 'target>0'",
     ):
         assert piece in answer.out
 
@@ -37,6 +37,15 @@ def test_check_as_json_has_every_client(idiolect, hospitals):
     assert [client["name"] for client in found["clients"]] == ["cleveland", "va"]
     assert found["clients"][0]["classes"] == {"0": 4, "1": 4, "2": 4}
     assert found["label_skew"] == 0 and found["refusals"] == [] and len(found["digest"]) == 64
+
+
+def test_check_refuses_numbers_that_are_hardly_classes_as_a_run_does(idiolect, refused, tmp_path):
+    path = tmp_path / "sugar.csv"
+    path.write_text("age,target\n" + "".join(f"{i},{25 + i % 40}.0\n" for i in range(120)))
+    sentence = "40 different numbers as labels on 120 rows"
+    refused(idiolect("datasets", "check", path), sentence, "task=regression, or task=classification")
+    refused(idiolect("run", "--data", path, "--out", tmp_path / "runs"), sentence)
+    assert "with 1 numbers to predict" in idiolect("datasets", "check", path, "--task", "regression").out
 
 
 def write_csv(folder):

@@ -51,7 +51,13 @@ def test_join_prints_before_and_after(idiolect: Call, tmp_path: Path) -> None:
     assert (Path(found["folder"]) / "x.safetensors").is_file()
     answer = idiolect("join", run, *rows, "--format", "weights")
     assert answer.code == 0 and "after" in answer.out
+    other = tmp_path / "other.csv"
+    other.write_text("who,size,lab\nx,1,more\nx,2,less\n")
     for words, sentence in (
+        (
+            ("--data", other, "--client-column", "who", "--label-column", "lab"),
+            "has no column 'a' (2 of 2 are",
+        ),
         ((), "--data PATH"),
         (("--data", late, "--client-column", "town"), "town"),
         ((*rows, "--epochs", 2), "give one of them"),

@@ -53,7 +53,7 @@ def test_list_says_what_a_cell_says_though_it_looks_like_markup(idiolect):
     ("command", "names"),
     [
         ("models", models.names()),
-        ("partitions", partition.names()),
+        ("partitions", (*partition.names(), "natural")),
         ("metrics", [*metrics_of("classification"), *metrics_of("regression")]),
     ],
 )
@@ -97,6 +97,7 @@ def test_one_name_is_explained(words, pieces, idiolect):
         (["models", "vgg9"], "unknown model 'vgg9'; did you mean vgg8"),
         (["partitions", "idd"], "unknown partition 'idd'; did you mean iid"),
         (["metrics", "acuracy"], "unknown metric 'acuracy'; did you mean accuracy"),
+        (["metrics", "foo"], "known: accuracy, auroc, balanced_accuracy, ece, loss, macro_f1, mae, "),
     ],
     ids=" ".join,
 )

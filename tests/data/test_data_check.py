@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from idiolect.data import Dataset, check_data, from_arrays
+from idiolect.data import Dataset, check_data, from_arrays, from_frame
 
 random = np.random.default_rng(0)
 X = random.normal(size=(40, 3)).astype(np.float32)
@@ -49,6 +50,19 @@ def test_missing_and_constant_columns_are_named():
     assert found.missing == {"w": 2} and found.constant == ("v",)
     assert found.refusals == ("2 values are missing; give --fill mean, zero or a number",)
     assert check_data(table(changed), fill="mean").refusals == ()
+
+
+def test_missing_words_are_counted_as_cells_of_the_users_column():
+    smoker = ["yes", "no", None, "no"] * 5 + [None] * 20
+    frame = pd.DataFrame(
+        {"u": X[:, 0], "smoker": smoker, "client": np.repeat(["a", "b"], 20), "y": [0, 1] * 20}
+    )
+    found = check_data(from_frame(frame, fill="mean"))
+    assert found.missing == {"smoker": 25} and found.refusals[0].startswith("25 values are missing")
+    assert found.remarks == ("client b has no value of 'smoker' at all",)
+    frame.loc[1:, "smoker"] = "no"
+    frame.loc[5, "u"] = np.nan
+    assert check_data(from_frame(frame, fill="mean")).refusals[0].startswith("1 value is missing; ")
 
 
 def test_column_that_a_client_lacks_is_named():

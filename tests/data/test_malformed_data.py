@@ -95,6 +95,12 @@ def folder_with_empty_parquet(folder: Path) -> object:
     return read_path(folder / "all")
 
 
+def column_that_further_rows_lack(folder: Path) -> object:
+    known = from_frame(pd.DataFrame({"age": [30, 40], "sex": ["f", "m"], "y": [0, 1]}))
+    other = pd.DataFrame({"size": [1, 2], "sex": ["f", "m"], "y": [0, 1]})
+    return from_frame(other, like=known.manifest)
+
+
 def unknown_word_in_further_rows(folder: Path) -> object:
     known = from_frame(pd.DataFrame({"sex": ["f", "m"], "y": [0, 1]}))
     return encode_frame(pd.DataFrame({"sex": ["f", "d"]}), known.manifest)
@@ -104,7 +110,14 @@ CASES: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
     "no rows": (arrays([], []), ("data has no rows", "give at least one")),
     "rows of different lengths": (arrays([[1], [2, 3], [4]]), ("row 1", "[2]", "[1]", "cut or pad")),
     "more labels than rows": (arrays(X, [0, 1]), ("3 rows but 2 values of label", "one for each row")),
-    "missing value": (arrays([[1, 2], [3, np.nan], [5, 6]]), ("row 1", "[1]", "missing (NaN)", "fill=mean")),
+    "missing value": (
+        arrays([[1, 2], [3, np.nan], [5, 6]]),
+        ("row 1", "[1] is missing (NaN); fill it (fill=mean"),
+    ),
+    "two missing words": (
+        frame(smoker=["no", None, "yes", "?"], y=[0, 1, 0, 1]),
+        ("row 1", "column 'smoker' is missing (NaN), as are 2 values in all; fill them"),
+    ),
     "infinite value": (arrays([[1, 2], [3, np.inf], [5, 6]]), ("row 1", "[1]", "infinite", "replace")),
     "too large for float32": (arrays([[1, 2], [1e300, 4], [5, 6]]), ("row 1", "beyond what float32 holds")),
     "complex numbers": (arrays(np.ones((3, 2), complex)), ("x holds complex numbers", "give numbers")),
@@ -130,7 +143,18 @@ CASES: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
     ),
     "a label for each row": (
         arrays(np.zeros((200, 1)), np.arange(200)),
-        ("200 different labels", "regression"),
+        ("200 different numbers as labels", "regression"),
+    ),
+    "four rows for each of 31 numbers": (
+        arrays(np.zeros((124, 1)), np.arange(124) % 31 * 1.0),
+        (
+            "31 different numbers as labels on 124 rows",
+            "give task=regression, or task=classification if they are",
+        ),
+    ),
+    "a word for each row": (
+        arrays(np.zeros((200, 1)), [f"w{i}" for i in range(200)]),
+        ("200 different words as labels on 200 rows, which are hardly classes; give task=classification if",),
     ),
     "unknown task": (arrays(task="ranking"), ("task must be one of classification", "'ranking'")),
     "token beyond the vocabulary": (arrays([[1], [2], [9]], vocabulary=4), ("tokens 1..9", "0..3")),
@@ -196,6 +220,10 @@ CASES: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
     ),
     "two client columns": (frame(user=["a"], site=["b"], x=[1], y=[0]), ("user, site", "client_column")),
     "nothing to learn from": (frame(client=["a"], y=[0]), ("no column besides client, y",)),
+    "column of the dataset that is absent": (
+        column_that_further_rows_lack,
+        ("data has no column 'age' (1 of 2 are absent)", "the dataset has it as a feature"),
+    ),
     "unknown word": (unknown_word_in_further_rows, ("row 1", "'sex' holds 'd'", "f, m")),
     "empty file": (text(""), ("a.csv is empty", "header and at least one row")),
     "only a header": (text("a,y\n"), ("a.csv has a header but no rows",)),

@@ -196,7 +196,10 @@ def save_config(
     )
     if not path.parent.is_dir():
         raise UserError(f"cannot write the config {path}: there is no folder {path.parent}")
-    write_atomically(path, text)
+    try:
+        write_atomically(path, text)
+    except OSError as error:
+        raise UserError(f"cannot write the config {path}: {error.strerror}; choose another path") from error
     execution.watcher.say(f"config written: {path}")
 
 

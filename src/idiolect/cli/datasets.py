@@ -89,14 +89,14 @@ def datasets_check(
 
 
 def _next_command(path: Path, options: dict[str, Any], is_missing: bool) -> str:
-    """Returns a command that trains on the data."""
+    """Returns a command that compares methods on the data."""
     given = ({"fill": "mean"} if is_missing else {}) | {
         key: ",".join(value) if isinstance(value, tuple) else str(value)
         for key, value in options.items()
         if (key, value) != ("fill", "none")
     }
     words = [word for key, value in given.items() for word in (f"--{key.replace('_', '-')}", value)]
-    return shlex.join(["idiolect", "run", "--method", "fedavg", "--data", str(path), *words])
+    return shlex.join(["idiolect", "run", "--data", str(path), *words])
 
 
 def _print_check(found: data.DataCheck, dataset: data.Dataset) -> None:

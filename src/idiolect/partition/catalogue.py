@@ -166,14 +166,15 @@ def names() -> tuple[str, ...]:
 
 
 def describe() -> list[PartitionDescription]:
-    """Describes every partition, for listings."""
+    """Describes every partition, for listings; after a partition comes its other name."""
     load_plugins()
-    return [
-        PartitionDescription(
-            name, (inspect.getdoc(function) or "").partition("\n")[0], _options(name).defaults
-        )
-        for name, function in PARTITIONS.items()
-    ]
+    found = []
+    for name, function in PARTITIONS.items():
+        idea, defaults = (inspect.getdoc(function) or "").partition("\n")[0], _options(name).defaults
+        found.append(PartitionDescription(name, idea, defaults))
+        for other in (alias for alias, meant in ALIASES.items() if meant == name):
+            found.append(PartitionDescription(other, f"Another name of {name}.", defaults))
+    return found
 
 
 def _options(name: str) -> OptionSchema:

@@ -8,7 +8,8 @@ Rows may have any shape and any type of number.  What the targets mean is read f
     several columns of 0 and 1                       multilabel
     several columns of other numbers                 regression
 
-`binary` and `next_token` have to be asked for.  Rows are ordered by client, then by split, and otherwise stay as
+`binary` and `next_token` have to be asked for, and so has the task where there are many different words or whole
+numbers with few rows of each.  Rows are ordered by client, then by split, and otherwise stay as
 given, so that the same federation has the same digest in whatever form it comes.
 """
 
@@ -31,6 +32,7 @@ from idiolect.data.own.columns import (
     read_splits,
     read_targets,
     read_times,
+    source_columns,
 )
 from idiolect.errors import UserError, refuse_unknown_choice
 
@@ -82,7 +84,7 @@ def from_arrays(
     rows, inputs = read_rows(x, vocabulary, name)
     if not len(rows):
         raise UserError(f"{name} has no rows; give at least one")
-    check_values(rows, str(fill), tuple(feature_names), place)
+    check_values(rows, str(fill), source_columns(feature_names, manifest), place)
     targets = read_targets(y, task, class_names, vocabulary, name, place)
     columns = _columns(targets.y, client, split, time, group, name, place)
     for key, values in columns.items():

@@ -27,6 +27,7 @@ __all__ = [
     "read_splits",
     "read_targets",
     "read_times",
+    "source_columns",
 ]
 
 Place = Callable[[int], str]  # how a refusal names row i
@@ -42,8 +43,9 @@ SPLIT_WORDS = {
     "testing": 2,
 }
 MANY_LABELS = (
-    100  # more different labels than this, with two rows or fewer of each, are not taken for classes
+    100  # more different words than this, with fewer than two rows of each, are not taken for classes
 )
+MANY_NUMBERS = 30  # as are more different numbers than this, with fewer than five rows of each
 
 
 class Targets(NamedTuple):
@@ -102,8 +104,24 @@ def read_rows(x: Any, vocabulary: int | None, name: str) -> tuple[Array, Inputs]
     return np.concatenate(flat, axis=1), tuple((key, values.shape[1:]) for key, values in rows.items())
 
 
-def check_values(rows: Array, fill: str, feature_names: tuple[str, ...], place: Place) -> None:
-    """Refuses infinity, and missing values where nothing fills them, by row and column."""
+def source_columns(feature_names: Sequence[str], manifest: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """Returns the column of the user's table that each feature comes from; a column of words is several features.
+
+    >>> features = [{"name": "age", "kind": "number"}, {"name": "sex", "kind": "category", "values": ["f", "m"]}]
+    >>> source_columns(("age", "sex=f", "sex=m"), {"columns": {"features": features}})
+    ('age', 'sex', 'sex')
+    """
+    encoding = (manifest or {}).get("columns", {}).get("features", ())
+    found = tuple(one["name"] for one in encoding for _ in one.get("values", (0,)))
+    return found if len(found) == len(feature_names) else tuple(feature_names)
+
+
+def check_values(rows: Array, fill: str, columns: tuple[str, ...], place: Place) -> None:
+    """Refuses infinity, and missing values where nothing fills them, by row and column.
+
+    Args:
+        columns: the user's column of each feature; () where they have no names.
+    """
     if rows.dtype != np.float32 or np.isfinite(rows).all():
         return
     infinite = np.isinf(rows)
@@ -111,16 +129,21 @@ def check_values(rows: Array, fill: str, feature_names: tuple[str, ...], place: 
     if fill != "none" and not infinite.any():
         return
     first = np.unravel_index(int(wrong.argmax()), rows.shape)
-    named = len(feature_names) == rows.shape[1] and rows.ndim == 2
-    column = f"column {feature_names[first[1]]!r}" if named else f"place {[int(i) for i in first[1:]]}"
+    named = len(columns) == rows.shape[1] and rows.ndim == 2
+    column = f"column {columns[first[1]]!r}" if named else f"place {[int(i) for i in first[1:]]}"
+    cells = wrong[:, np.unique(columns, return_index=True)[1]] if named else wrong
+    count = int(cells.sum())
+    others, them, rest = (
+        (f", as are {count} values in all", "them", "those rows") if count > 1 else ("", "it", "the row")
+    )
     if infinite.any():
         raise UserError(
-            f"{place(int(first[0]))}: {column} is infinite, or beyond what float32 holds, as are {int(wrong.sum())} "
-            "values in all; remove or replace those values"
+            f"{place(int(first[0]))}: {column} is infinite, or beyond what float32 holds{others}; replace {them} or "
+            f"remove {rest}"
         )
     raise UserError(
-        f"{place(int(first[0]))}: {column} is missing (NaN), as are {int(wrong.sum())} values in all; fill them "
-        "(fill=mean, zero or a number) or remove those rows"
+        f"{place(int(first[0]))}: {column} is missing (NaN){others}; fill {them} (fill=mean, zero or a number) or "
+        f"remove {rest}"
     )
 
 
@@ -310,11 +333,18 @@ def _labels(values: Array, name: str, place: Place) -> Array:
 
 
 def _refuse_many_labels(values: Array, name: str) -> None:
-    different = len(np.unique(values))
-    if different > MANY_LABELS and different > len(values) / 2:
+    """Refuses labels that are read as classes though hardly any two rows share one."""
+    different, rows = len(np.unique(values)), len(values)
+    if values.dtype.kind == "U":
+        if different > MANY_LABELS and rows < 2 * different:
+            raise UserError(
+                f"{name} has {different} different words as labels on {rows} rows, which are hardly classes; give "
+                "task=classification if they are"
+            )
+    elif different > MANY_NUMBERS and rows < 5 * different:
         raise UserError(
-            f"{name} has {different} different labels on {len(values)} rows, which are hardly classes; give the task "
-            "regression, or classification if they are"
+            f"{name} has {different} different numbers as labels on {rows} rows, which are hardly classes; give "
+            "task=regression, or task=classification if they are"
         )
 
 

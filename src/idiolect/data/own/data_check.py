@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from idiolect.data.dataset import SPLITS, Array, Dataset
+from idiolect.data.own.columns import source_columns
 
 __all__ = ["ClientCheck", "DataCheck", "check_data"]
 
@@ -76,6 +77,8 @@ def check_data(dataset: Dataset, *, fill: str = "none", valid: float = 0.2, test
     clients = _clients(dataset, names, owner)
     missing = _missing(dataset)
     columns = _columns(dataset)
+    origins = source_columns(dataset.feature_names, dataset.manifest) or columns
+    sources = dict(zip(origins, columns.values(), strict=False))
     constant = tuple(name for name, values in columns.items() if _is_constant(values))
     suspicions = [
         *_repeated_rows(dataset, owner),
@@ -98,7 +101,7 @@ def check_data(dataset: Dataset, *, fill: str = "none", valid: float = 0.2, test
         missing=missing,
         constant=constant,
         suspicions=tuple(suspicions),
-        remarks=tuple(_remarks(clients, columns, owner)),
+        remarks=tuple(_remarks(clients, sources, owner)),
         refusals=tuple(_refusals(dataset, clients, owner, missing, fill, valid, test)),
     )
 
@@ -163,7 +166,9 @@ def _missing(dataset: Dataset) -> dict[str, int]:
     lost = np.isnan(x)
     if x.ndim != 2:
         return {"rows": int(lost.sum())} if lost.any() else {}
-    names = dataset.feature_names or [f"column {k}" for k in range(x.shape[1])]
+    names = source_columns(dataset.feature_names, dataset.manifest) or [
+        f"column {k}" for k in range(x.shape[1])
+    ]
     return {name: int(n) for name, n in zip(names, lost.sum(axis=0), strict=True) if n}
 
 
@@ -313,7 +318,9 @@ def _refusals(
 ) -> list[str]:
     found = []
     if missing and fill == "none":
-        found.append(f"{sum(missing.values())} values are missing; give --fill mean, zero or a number")
+        count = sum(missing.values())
+        lost = "1 value is" if count == 1 else f"{count} values are"
+        found.append(f"{lost} missing; give --fill mean, zero or a number")
     if dataset.splits is not None:
         return found + _refused_splits(clients, valid)
     if dataset.groups is not None and not clients and len(np.unique(dataset.groups)) < len(dataset.groups):

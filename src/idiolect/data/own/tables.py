@@ -7,7 +7,7 @@ records the encoding, with which `encode_frame` encodes further rows in the same
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -90,6 +90,7 @@ def from_frame(
         encoding = [_encoding(column, values, name) for column, values in plain.items()]
     else:
         encoding, classes = _features_of(like), like.get("class_names") or None
+        _refuse_absent(plain, encoding, name)
     x, features = _encoded(plain, encoding, name, place or (lambda row: f"{name}, row {row}"))
     described = {**roles._asdict(), "labels": list(roles.labels), "features": encoding}
     return from_arrays(
@@ -120,14 +121,21 @@ def encode_frame(frame: Any, manifest: Mapping[str, Any]) -> Any:
     """
     encoding = _features_of(manifest)
     frame = frame.rename(columns=str)
-    absent = [one["name"] for one in encoding if one["name"] not in frame.columns]
-    if absent:
-        raise UserError(
-            f"the table has no column {absent[0]!r} ({len(absent)} are absent); the dataset has it as a feature"
-        )
+    _refuse_absent(frame.columns, encoding, "the table")
     plain = {one["name"]: _plain(frame[one["name"]]) for one in encoding}
     x, _ = _encoded(plain, encoding, "the table", lambda row: f"the table, row {row}")
     return x
+
+
+def _refuse_absent(columns: Iterable[str], encoding: Sequence[Mapping[str, Any]], where: str) -> None:
+    """Refuses a table without a column that the dataset has as a feature."""
+    there = set(columns)
+    absent = [one["name"] for one in encoding if one["name"] not in there]
+    if absent:
+        raise UserError(
+            f"{where} has no column {absent[0]!r} ({len(absent)} of {len(encoding)} are absent); the dataset has it "
+            "as a feature"
+        )
 
 
 def _features_of(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:

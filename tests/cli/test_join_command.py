@@ -42,7 +42,7 @@ def test_join_prints_before_and_after(idiolect: Call, tmp_path: Path) -> None:
     assert answer.code == 0, answer.err
     run = json.loads(answer.out)["folder"]
     late = write_table(tmp_path / "late.csv", "xy", 1)
-    rows = ("--data", late, "--client-column", "site", "--steps", 3)
+    rows = ("--data", late, "--steps", 3)
     answer = idiolect("join", run, *rows, "--format", "weights", "--json")
     assert answer.code == 0, answer.err
     found = json.loads(answer.out)
@@ -64,3 +64,10 @@ def test_join_prints_before_and_after(idiolect: Call, tmp_path: Path) -> None:
     ):
         answer = idiolect("join", run, *words)
         assert answer.code == 2 and sentence in answer.err.splitlines()[-1]
+
+
+def test_help_of_join_is_about_new_clients(idiolect: Call) -> None:
+    shown = " ".join(idiolect("join", "--help").out.replace("│", " ").split())
+    assert "Folder of a finished run; a comparison's folder holds one for each method." in shown
+    assert "Rows of the new clients" in shown and "--client-column" in shown
+    assert "--repartition" not in shown and "--dataset" not in shown

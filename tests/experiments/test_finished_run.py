@@ -144,6 +144,7 @@ def test_a_number_that_is_only_a_name_means_that_client(finished: FinishedRun) -
         (("007", "1"), np.array(["007", "1"])),
         (("9" * 20, "1"), np.array(["9" * 20, "1"])),
         (("1", "no"), np.array(["1", "no"])),
+        (("False", "True"), np.array([False, True])),
     ],
 )
 def test_labels_are_predicted_as_they_are_written(
@@ -179,6 +180,16 @@ def test_models_that_do_not_exist_are_refused(
         finished.model(client, predictor)
 
 
+def test_predicting_without_a_client_is_one_sentence(finished: FinishedRun) -> None:
+    for predict in (finished.predict, finished.predict_proba):
+        with pytest.raises(UserError, match="say whose model predicts with client=NAME, one of 1, 2, 3, 4"):
+            predict(np.zeros((2, 8), np.float32))
+
+
+def test_models_show_their_clients(finished: FinishedRun) -> None:
+    assert repr(finished.models()) == "<models of 4 clients: 1, 2, 3, 4>"
+
+
 def test_a_method_with_private_layers_has_no_shared_model(finished: FinishedRun) -> None:
     with pytest.raises(UserError, match="FedPer has no shared model"):
         finished.global_model()
@@ -192,6 +203,8 @@ def test_a_method_with_private_layers_has_no_shared_model(finished: FinishedRun)
         (np.full((2, 8), np.inf, np.float32), "infinite"),
         (np.full((2, 8), "a"), "numbers"),
         (pd.DataFrame({"a": [1.0]}), "columns"),
+        ("some/path.png", "some/path.png is a path or a word.*give arrays, not paths"),
+        ([Path("a.png"), Path("b.png")], "give arrays, not paths"),
     ],
 )
 def test_rows_that_models_cannot_read_are_refused(finished: FinishedRun, x: object, sentence: str) -> None:

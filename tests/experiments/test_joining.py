@@ -134,6 +134,52 @@ def test_a_table_joins_by_its_columns(tmp_path: Path) -> None:
         run.predict(late[["sex"]], client=0)
 
 
+def hospitals(names: list[str], seed: int) -> pd.DataFrame:
+    x = np.random.default_rng(seed).normal(size=(20 * len(names), 2))
+    return pd.DataFrame({"hospital": np.repeat(names, 20), "a": x[:, 0], "b": x[:, 1], "ill": x[:, 0] > 0})
+
+
+def test_a_table_names_its_clients_in_the_column_of_the_run(tmp_path: Path) -> None:
+    how = {"client_column": "hospital", "label_column": "ill"}
+    run = trained("fedper", tmp_path / "runs", data=hospitals(["01", "02"], 0), **how)
+    late = hospitals(["007", "7"], 1)
+    late.to_csv(tmp_path / "late.csv", index=False)
+    for place, data in enumerate((late, tmp_path / "late.csv")):
+        out = tmp_path / f"joined-{place}"
+        assert idiolect.join(run, data, out=out, formats=WEIGHTS).clients == ("007", "7")
+    other = late.rename(columns={"hospital": "clinic"})
+    with pytest.raises(UserError, match=r"no column 'hospital', which names the clients .* client_column"):
+        idiolect.join(run, other)
+    assert idiolect.join(run, other, client_column="clinic", formats=WEIGHTS).clients == ("007", "7")
+
+
+def test_arrays_in_a_file_name_their_clients_as_the_run_does(tmp_path: Path) -> None:
+    for name, firsts in (("old", "ab"), ("late", "xy")):
+        rows = {first: clients(1, first)[first] for first in firsts}
+        x, y = (np.concatenate([pair[part] for pair in rows.values()]) for part in (0, 1))
+        np.savez(tmp_path / f"{name}.npz", x=x, y=y, hospital=np.repeat(list(firsts), 30))
+    run = trained("fedper", tmp_path / "runs", data=tmp_path / "old.npz", client_column="hospital")
+    assert idiolect.join(run, tmp_path / "late.npz", formats=WEIGHTS).clients == ("x", "y")
+
+
+def test_a_client_of_the_run_cannot_join_it_again(tmp_path: Path) -> None:
+    run = trained("fedper", tmp_path, data=clients(3))
+    sentence = (
+        r"client 'b' took part in the run; open it with run.model\('b'\), or give the newcomer another name"
+    )
+    with pytest.raises(UserError, match=sentence):
+        idiolect.join(run, {"x": clients(1)["a"], "b": clients(1)["a"]})
+
+
+def test_clients_without_names_join_runs_whose_clients_have_none(tmp_path: Path) -> None:
+    run = trained("fedper", tmp_path, data=list(clients(3).values()))
+    new = list(clients(11, first="h").values())
+    joined = idiolect.join(run, new, formats=WEIGHTS)
+    assert joined.clients == tuple(f"new-{place:02}" for place in range(11))
+    last = joined.setting.federation.clients[3 + 10]
+    assert min(np.concatenate(last)) == 300
+
+
 def test_data_that_do_not_fit_the_run_are_one_sentence(tmp_path: Path) -> None:
     run = trained("fedper", tmp_path, data=clients(3))
     (x, y), folders = clients(1)["a"], set(tmp_path.iterdir())

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import click
 import typer
-from typer.core import TyperCommand, TyperGroup, TyperOption
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+from typer.models import ArgumentInfo
 
 from idiolect.own_code import load_code
 from idiolect.version import __version__
@@ -46,6 +48,7 @@ class WithCode(TyperCommand):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        _restore_argument_help(self)
         code = TyperOption(
             param_decls=["--code"],
             multiple=True,
@@ -56,6 +59,15 @@ class WithCode(TyperCommand):
             callback=lambda context, option, sources: load_all(sources),
         )
         self.params.append(code)
+
+
+def _restore_argument_help(command: TyperCommand) -> None:
+    """Gives arguments the help that recent versions of click drop when Typer makes them."""
+    declared = inspect.signature(command.callback, eval_str=True).parameters if command.callback else {}
+    for argument in command.params:
+        if isinstance(argument, TyperArgument) and argument.name in declared:
+            found = getattr(declared[argument.name].annotation, "__metadata__", ())
+            argument.help = next((one.help for one in found if isinstance(one, ArgumentInfo)), None)
 
 
 class OrderedCommands(TyperGroup):

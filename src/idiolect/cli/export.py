@@ -16,8 +16,9 @@ from idiolect.errors import UserError
 from idiolect.experiments import open_run
 from idiolect.experiments.exported_models import ExportedModel
 
-__all__ = ["Formats", "export_command", "print_exported"]
+__all__ = ["RUN_HELP", "Formats", "export_command", "print_exported"]
 
+RUN_HELP = "Folder of a finished run; a comparison's folder holds one for each method."
 Formats = Annotated[
     str, typer.Option("--format", help="Formats separated by commas: program, weights, onnx.")
 ]
@@ -25,7 +26,7 @@ Formats = Annotated[
 
 @app.command("export")
 def export_command(
-    run: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
+    run: Annotated[Path, typer.Argument(help=RUN_HELP)],
     client: Annotated[str | None, typer.Option(help="A client, by number or name.")] = None,
     everyone: Annotated[bool, typer.Option("--all", help="The models of all clients.")] = False,
     shared: Annotated[bool, typer.Option("--global", help="The shared model of the server.")] = False,
@@ -51,13 +52,19 @@ def print_exported(written: list[ExportedModel], as_json: bool) -> None:
     """Prints the files of exported models, and what could not be written."""
     if as_json:
         models = [
-            {"name": one.name, "files": [str(path) for path in one.files], "notes": one.notes}
+            {
+                "name": one.name,
+                "client": one.client,
+                "files": [str(path) for path in one.files],
+                "notes": one.notes,
+            }
             for one in written
         ]
         print(json.dumps({"models": models}, indent=2))
         return
     for one in written:
-        print_line(f"{one.name}: {', '.join(path.name for path in one.files)}")
+        whose = one.name if one.client is None else f"client {one.client}"
+        print_line(f"{whose}: {', '.join(path.name for path in one.files)}")
         for note in one.notes:
             print_line(f"- {note}")
     print_line(f"Models: {written[0].files[0].parent}")

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from idiolect.cli.app import app
-from idiolect.cli.export import Formats
-from idiolect.cli.options import Device, Json, OwnDataOptions, with_option_groups
+from idiolect.cli.export import RUN_HELP, Formats
+from idiolect.cli.options import Device, Json, NewClientsOptions, with_option_groups
 from idiolect.cli.settings import names_in
 from idiolect.cli.terminal import console_of_output, print_line, print_table
 from idiolect.errors import UserError
@@ -23,8 +23,8 @@ __all__ = ["join_command"]
 @with_option_groups
 def join_command(
     *,
-    run: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
-    own: OwnDataOptions,
+    run: Annotated[Path, typer.Argument(help=RUN_HELP)],
+    own: NewClientsOptions,
     steps: Annotated[int | None, typer.Option(help="Local steps of each new client.")] = None,
     epochs: Annotated[float | None, typer.Option(help="Local epochs of each new client.")] = None,
     out: Annotated[
@@ -38,8 +38,6 @@ def join_command(
     given = own.keywords()
     if "data" not in given:
         raise UserError("give the rows of the new clients: --data PATH")
-    if given.pop("repartition", False):
-        raise UserError("new clients are those that the data name; leave out --repartition")
     found = join(
         run,
         given.pop("data"),

@@ -23,6 +23,7 @@ __all__ = [
     "DataDir",
     "Device",
     "Json",
+    "NewClientsOptions",
     "OwnDataOptions",
     "Precision",
     "Preset",
@@ -141,6 +142,14 @@ OwnData = Annotated[
         rich_help_panel="Own data",
     ),
 ]
+NewClientsData = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        help="Rows of the new clients: a file or folder, or hf:NAME.",
+        rich_help_panel="Own data",
+    ),
+]
 ClientColumn = Annotated[
     str | None,
     typer.Option(help="Column that names the client of each row.", rich_help_panel="Own data"),
@@ -247,8 +256,8 @@ class Changes:
 
 
 @dataclass(frozen=True)
-class OwnDataOptions:
-    """Data of the user's own in place of a dataset by name, and how they are read.
+class ReadingOptions:
+    """Data of the user's own, and how they are read.
 
     Options that cannot work are refused when the group is made.
     """
@@ -261,7 +270,6 @@ class OwnDataOptions:
     task: TaskName = None
     fill: Fill = None
     vocabulary: Vocabulary = None
-    repartition: Repartition = False
 
     def __post_init__(self) -> None:
         given = self.keywords()
@@ -283,6 +291,20 @@ class OwnDataOptions:
             raise UserError(f"--label-column has an empty name in {','.join(self.label_column or [])!r}")
         given["label_column"] = names[0] if len(names) == 1 else tuple(names)
         return {key: value for key, value in given.items() if value not in (None, False, ())}
+
+
+@dataclass(frozen=True)
+class OwnDataOptions(ReadingOptions):
+    """Data of the user's own in place of a dataset by name, and how they are read."""
+
+    repartition: Repartition = False
+
+
+@dataclass(frozen=True)
+class NewClientsOptions(ReadingOptions):
+    """The rows of clients that join a finished run, and how they are read."""
+
+    data: NewClientsData = None
 
 
 RUN_OPTIONS: dict[str, Any] = {

@@ -21,7 +21,7 @@ from idiolect.experiments.setting import Inputs
 __all__ = ["ClientModels", "LazyModels", "raw_rows"]
 
 AT_ONCE = 256  # rows that are predicted together
-FEW = 5  # names that an error lists
+FEW = 5  # names that a sentence lists
 
 
 class LazyModels(Mapping[str, nn.Module]):
@@ -40,6 +40,9 @@ class LazyModels(Mapping[str, nn.Module]):
 
     def __len__(self) -> int:
         return len(self._source.clients)
+
+    def __repr__(self) -> str:
+        return f"<models of {len(self)} clients: {_few(self._source.clients)}>"
 
 
 class ClientModels(ABC):
@@ -112,15 +115,16 @@ class ClientModels(ABC):
         """Returns the models of all clients by name; each is built when it is asked for."""
         return LazyModels(self, predictor)
 
-    def predict(self, x: Any, client: int | str, predictor: str | None = None) -> np.ndarray:
+    def predict(self, x: Any, client: int | str | None = None, predictor: str | None = None) -> np.ndarray:
         """Predicts raw rows with a client's model.
 
         Returns:
-            The label of each row as it is written in the data, whole numbers as numbers; for ``multilabel`` whether
-            each label applies, [N, K]; for a regression the numbers, [N] or [N, K].
+            The label of each row as it is written in the data, whole numbers as numbers and False and True as booleans;
+            for ``multilabel`` whether each label applies, [N, K]; for a regression the numbers, [N] or [N, K].
 
         Args:
             x: a NumPy array, a tensor or, where the data have columns, a pandas table.
+            client: a name, or a number as in the tables of the run; it cannot be left out.
         """
         inputs = self.inputs
         outputs = self._outputs(x, client, predictor)
@@ -132,7 +136,9 @@ class ClientModels(ABC):
         labels: np.ndarray = _written(inputs.class_names)[classes] if inputs.class_names else classes
         return labels
 
-    def predict_proba(self, x: Any, client: int | str, predictor: str | None = None) -> np.ndarray:
+    def predict_proba(
+        self, x: Any, client: int | str | None = None, predictor: str | None = None
+    ) -> np.ndarray:
         """Returns the probability of each class, or of each label, [N, K]."""
         if self.inputs.task == "regression":
             raise UserError(
@@ -156,7 +162,7 @@ class ClientModels(ABC):
         if named is not None and (isinstance(client, str) or not is_number):
             return named
         if not is_number and text.isdecimal():
-            named_so = f", named {', '.join(names[:FEW])}{', ...' if len(names) > FEW else ''}"
+            named_so = f", named {_few(names)}"
             raise UserError(
                 f"there is no client {text}; there are clients 0 to {len(names) - 1}"
                 f"{'' if names[0] == '0' else named_so}"
@@ -171,7 +177,9 @@ class ClientModels(ABC):
             )
         return number
 
-    def _outputs(self, x: Any, client: int | str, predictor: str | None) -> np.ndarray:
+    def _outputs(self, x: Any, client: int | str | None, predictor: str | None) -> np.ndarray:
+        if client is None:
+            raise UserError(f"say whose model predicts with client=NAME, one of {_few(self.clients)}")
         model = self.model(client, predictor)
         rows = raw_rows(x, self.inputs, self.source)
         with torch.no_grad():
@@ -190,6 +198,9 @@ def raw_rows(x: Any, inputs: Inputs, source: Mapping[str, Any]) -> Tensor:
     Raises:
         UserError: a column is missing, or the rows have another shape or type, or miss values that nothing fills.
     """
+    first = x[0] if isinstance(x, list | tuple) and len(x) else x
+    if isinstance(first, str | Path):
+        raise UserError(f"{first} is a path or a word, and the models take rows; give arrays, not paths")
     if isinstance(x, pd.DataFrame):
         x = encode_frame(x, source)
     if isinstance(x, Mapping):
@@ -227,14 +238,20 @@ def _packed(arrays: Mapping[str, Any], inputs: Inputs) -> np.ndarray:
 
 
 def _written(class_names: Sequence[str]) -> np.ndarray:
-    """Returns labels as they are written in the data: whole numbers where all of them are, else words.
+    """Returns labels as they are written in the data: whole numbers or booleans where all of them are, else words.
 
     >>> _written(["-1", "10"]), _written(["007", "1"])
     (array([-1, 10]), array(['007', '1'], dtype='<U3'))
     """
+    if tuple(class_names) == ("False", "True"):
+        return np.array([False, True])
     whole = all(name.removeprefix("-").isdecimal() and str(int(name)) == name for name in class_names)
     longest = max(map(len, class_names))  # 18 digits fit into 64 bits
     return np.asarray(class_names, np.int64 if whole and longest <= 18 else None)
+
+
+def _few(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:FEW])}{', ...' if len(names) > FEW else ''}"
 
 
 def _without_ones(shape: Sequence[int]) -> tuple[int, ...]:

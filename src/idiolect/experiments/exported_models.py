@@ -62,11 +62,13 @@ class ExportedModel(NamedTuple):
     Args:
         files: all its files.
         notes: one sentence for each format that the model cannot be written in.
+        client: the name of its client, as in the data; None for the shared model.
     """
 
     name: str
     files: list[Path]
     notes: list[str]
+    client: str | None = None
 
 
 def check_formats(formats: Sequence[str]) -> None:
@@ -182,7 +184,14 @@ def write_model(
     record = {"format": FORMAT, **about, "tensors": tensors}
     known = _known_files(stem, record, weights)
     wanted = [one for one in formats if f"{stem.name}{SUFFIXES[one]}" not in known]
-    contents, notes = _contents(model, about["rebuild"]["inputs"], weights, wanted, stem.name)
+    whose = stem.name if about["client"] is None else f"client {about['client']}"
+    contents, notes = _contents(
+        model,
+        about["rebuild"]["inputs"],
+        weights,
+        wanted,
+        whose,
+    )
     if notes and f"{stem.name}{SUFFIXES['weights']}" not in known:
         contents["weights"] = weights
     new = {f"{stem.name}{SUFFIXES[one]}": content for one, content in contents.items()}
@@ -190,7 +199,8 @@ def write_model(
     page = {**record, "exported_with": versions(), "files": files}
     text = json.dumps(page, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     _write_files(stem.parent, {**new, f"{stem.name}.json": text})
-    return ExportedModel(stem.name, [stem.parent / name for name in (*files, f"{stem.name}.json")], notes)
+    paths = [stem.parent / name for name in (*files, f"{stem.name}.json")]
+    return ExportedModel(stem.name, paths, notes, about["client"])
 
 
 def _contents(

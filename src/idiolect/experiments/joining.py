@@ -153,7 +153,8 @@ def join(
     Args:
         run: a finished run or its folder.
         data: rows of the new clients, in any form that ``run(data=...)`` takes; data that name no clients are one
-            client's.
+            client's, called ``new``, and the clients of a list are ``new-0``, ``new-1`` and so on.  A table names its
+            clients, and its label, in the columns of the run's data unless the options say otherwise.
         steps, epochs: how long each client trains, in every stage of the method's rule; by default as the run says.
         out: the folder of the models; by default beside the run.
         device: ``auto``, ``cpu`` or ``cuda``.
@@ -212,6 +213,9 @@ def _read(run: FinishedRun, data: Any, options: dict[str, Any]) -> Dataset:
     inputs, source = run.inputs, run.source
     if isinstance(data, Dataset):
         return to_dataset(data, **options)
+    if isinstance(data, list):
+        width = len(str(len(data) - 1))  # so that names are in the order of the list
+        data = {f"new-{place:0{width}}": pair for place, pair in enumerate(data)}
     if isinstance(data, pd.DataFrame) and "columns" not in source:
         raise UserError(f"{run.name} was trained on arrays, so that a table does not fit it; give (x, y)")
     classes = list(inputs.class_names) or [str(k) for k in range(inputs.n_classes)]
@@ -324,6 +328,7 @@ def _setting(
     known, inputs = len(run.manifest["class_counts"]), run.inputs
     owners = np.zeros(len(dataset.train_y), np.int64) if dataset.train_ids is None else dataset.train_ids
     names = ["new"] if dataset.train_ids is None else [str(name) for name in np.unique(owners)]
+    _refuse_members(run, names)
     test = experiment.test or HELD_OUT
     new = [
         split_client(
@@ -353,6 +358,17 @@ def _setting(
     )
     choice = Execution(engine="loop", device=device).engine_choice()
     return assemble(replace(experiment, newcomers=0), choice, federation, inputs, held=numbers), names
+
+
+def _refuse_members(run: FinishedRun, names: Sequence[str]) -> None:
+    """Refuses new clients with the name of a client that trained, where the run's data name their clients."""
+    members = set(run.clients) if run.manifest.get("client_names") else set()
+    member = next((name for name in names if name in members), None)
+    if member is not None:
+        raise UserError(
+            f"client {member!r} took part in the run; open it with run.model({member!r}), or give the newcomer another "
+            "name"
+        )
 
 
 def _folder(run: FinishedRun, out: str | Path | None, manifest: Mapping[str, Any]) -> Path:

@@ -47,6 +47,9 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
     if not Path(folder).is_dir():
         raise UserError(f"{folder} is not a folder; a run is a folder with a {MANIFEST}")
     if not path.is_file():
+        inside = sorted(one.parent.name for one in Path(folder).glob(f"*/{MANIFEST}"))
+        if inside:
+            raise UserError(f"{folder} is not a run but holds runs; give one of them: {', '.join(inside)}")
         raise UserError(f"{folder} is not a run: it has no {MANIFEST}")
     try:
         manifest = json.loads(path.read_bytes())

@@ -17,6 +17,8 @@ __all__ = [
     "CLIENT_COLUMNS",
     "LABEL_COLUMNS",
     "ColumnRoles",
+    "client_column_in",
+    "client_column_of",
     "column_roles",
     "label_and_task_of",
     "label_values",
@@ -119,6 +121,26 @@ def label_and_task_of(
     """Returns label and task as given, or else as the dataset with the manifest `like` has them."""
     known = like or {}
     return label_column or known.get("columns", {}).get("labels"), task or known.get("task")
+
+
+def client_column_of(like: Mapping[str, Any] | None) -> str | None:
+    """Returns the column that names the clients of the dataset with the manifest `like`, if any."""
+    known = like or {}
+    found: str | None = known.get("columns", {}).get("client") or known.get("options", {}).get(
+        "client_column"
+    )
+    return found
+
+
+def client_column_in(like: Mapping[str, Any] | None, names: Sequence[str], where: str) -> str | None:
+    """Returns the client column of the dataset with the manifest `like`; refuses names without it."""
+    column = client_column_of(like)
+    if column is not None and column not in names:
+        raise UserError(
+            f"{where} has no column {column!r}, which names the clients of the data that were trained on; add it, or "
+            f"name another with client_column, one of {_listed(names)}"
+        )
+    return column
 
 
 def label_values(

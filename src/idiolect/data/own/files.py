@@ -21,7 +21,13 @@ import pyarrow as pa
 
 from idiolect.data.dataset import Array, Dataset
 from idiolect.data.own.arrays import from_arrays, refuse_clients_without_rows
-from idiolect.data.own.column_roles import column_roles, label_and_task_of, label_values
+from idiolect.data.own.column_roles import (
+    client_column_in,
+    client_column_of,
+    column_roles,
+    label_and_task_of,
+    label_values,
+)
 from idiolect.data.own.file_formats import (
     AGAIN,
     ENDINGS,
@@ -116,7 +122,8 @@ def _from_images(
 
 def _from_tables(files: list[_File], name: str, options: dict[str, Any], manifest: dict[str, Any]) -> Dataset:
     """Reads tables with the same columns and joins them."""
-    words = [one for one in (options["client_column"], options["split_column"]) if one is not None]
+    client = options["client_column"] or client_column_of(options["like"])
+    words = [one for one in (client, options["split_column"]) if one is not None]
     tables = [read_table(file.path, words) for file in files]
     frame = _concatenated([file.path for file in files], [table for table, _ in tables])
     starts = np.cumsum([0, *(len(table) for table, _ in tables)])
@@ -157,10 +164,14 @@ def _from_archives(
         return f"{files[which].path}, row {row - int(starts[which])}"
 
     x, known = arrays.pop("x"), _of_files(files, sizes, options)
+    like = options["like"]
+    client = options["client_column"]
+    if client is None and "client" not in known:
+        client = client_column_in(like, list(arrays), name)
     roles = column_roles(
         list(arrays),
         name,
-        options["client_column"],
+        client,
         options["label_column"],
         options["split_column"],
         options["split_by"] or next((f"{key}:{key}" for key in ("time", "group") if key in arrays), None),
@@ -168,7 +179,6 @@ def _from_archives(
         "split" in known,
     )
     y, classes = label_values({key: arrays[key] for key in roles.label_columns(arrays)}, roles, name)
-    like = options["like"]
     return from_arrays(
         x,
         y,

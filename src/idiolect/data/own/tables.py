@@ -15,7 +15,13 @@ import pandas as pd
 
 from idiolect.data.dataset import Array, Dataset
 from idiolect.data.own.arrays import from_arrays
-from idiolect.data.own.column_roles import column_roles, label_and_task_of, label_values, refuse_duplicates
+from idiolect.data.own.column_roles import (
+    client_column_in,
+    column_roles,
+    label_and_task_of,
+    label_values,
+    refuse_duplicates,
+)
 from idiolect.data.own.columns import Place
 from idiolect.errors import UserError
 
@@ -52,7 +58,7 @@ def from_frame(
         split_by: `time:COLUMN` or `group:COLUMN`.
         client, split: one value for each row, in place of a column.
         class_names: all classes in their order, where the labels may not show them all.
-        like: the manifest of a dataset whose label, task, classes and encoding these rows are to have.
+        like: the manifest of a dataset whose label, clients' column, task, classes and encoding these rows are to have.
 
     The other arguments are those of `from_arrays`.
 
@@ -66,6 +72,8 @@ def from_frame(
     frame = frame.rename(columns=str)
     names = [str(column) for column in frame.columns]
     refuse_duplicates(names, name)
+    if client is None and client_column is None:
+        client_column = client_column_in(like, names, name)
     roles = column_roles(
         names,
         name,

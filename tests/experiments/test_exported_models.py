@@ -219,7 +219,7 @@ def test_a_model_that_is_no_program_keeps_its_weights(
     monkeypatch.setattr(torch.export, "export", refuse)
     (exported,) = finished.export(0, out=tmp_path, formats=["program"])
     assert exported.notes == [
-        "client-0 cannot be written as program (RuntimeError: the forward pass depends on values); its weights load "
+        "client 0 cannot be written as program (RuntimeError: the forward pass depends on values); its weights load "
         "with idiolect.load_model"
     ]
     assert torch.equal(idiolect.load_model(exported.files[0])(ROWS), finished.model(0)(ROWS))

@@ -112,7 +112,10 @@ def test_pairs_are_tried_before_any_training(monkeypatch):
     assert cli.tried_pairs() == [methods.Pair("average", "proximal", "average + proximal", "")]
 
 
-@pytest.mark.parametrize(("example", "added"), [("new_method", "heirs"), ("new_part", "small_features")])
+@pytest.mark.parametrize(
+    ("example", "added"),
+    [pytest.param("new_method", "heirs", marks=pytest.mark.slow), ("new_part", "small_features")],
+)
 def test_example_runs_and_prints_a_table(example, added, tmp_path):
     words = [sys.executable, str(ROOT / "examples" / f"{example}.py")]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)

@@ -111,6 +111,7 @@ def _loss_by_hand(task: str, outputs: torch.Tensor, targets: torch.Tensor) -> to
     return -torch.sigmoid(right).log().mean()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
 def test_pool_is_exactly_loop(task: str) -> None:
     setting = setting_of(task, "ditto")

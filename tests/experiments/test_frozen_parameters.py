@@ -148,6 +148,7 @@ def test_frozen_tensors_compute_alike_on_engines(tiny, method, engine):
         torch.testing.assert_close(other.server["params"][name], value, rtol=1e-9, atol=1e-12, msg=name)
 
 
+@pytest.mark.slow
 def test_frozen_tensors_compute_alike_in_worker_processes(tiny):
     setting = prepare(experiment_of(tiny, "fedavg", model="half_frozen"), EngineChoice("pool", "cpu", ""))
     loop, pool = (played(setting, e) for e in (LoopEngine(setting.work), PoolEngine(setting.work, 2)))

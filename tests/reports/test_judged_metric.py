@@ -138,9 +138,8 @@ def test_clients_without_a_defined_value_are_left_out_and_counted():
     assert plain_rows(summary, judged_by(runs))[0][2] == "Personalised macro F1 %"
 
 
-@pytest.mark.parametrize(
-    "drawn", [(), pytest.param(("svg",), marks=pytest.mark.slow)], ids=["numbers", "figures"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("drawn", [(), ("svg",)], ids=["numbers", "figures"])
 def test_records_that_name_no_metric_give_the_same_tables_and_figures(
     make_run: Callable[..., Run], tmp_path, drawn
 ):

@@ -71,6 +71,7 @@ def test_cells_take_their_turns_together(small, monkeypatch):
     assert 0 < loop.difference < 1e-9 and 0 < refused.difference < 1e-9
 
 
+@pytest.mark.slow
 def test_sway_is_how_far_roundings_carry_the_plain_loop(small, tmp_path, monkeypatch):
     """What goes wrong in finding it is nobody's fault."""
     base = {moment: tmp_path / f"{moment}.npz" for moment in ("start", "after")}

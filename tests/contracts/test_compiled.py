@@ -55,9 +55,11 @@ def test_traced_cohort_equals_loop(name: str) -> None:
         ("fedavg", (4, False), 6),
         ("map", (6, True), 1),
         ("map", (2, False), 1),
-        ("superfed_mm(phase_one=0)", (2, True), 1),
+        pytest.param("superfed_mm(phase_one=0)", (2, True), 1, marks=pytest.mark.slow),
         ("perfedavg_hf", (6, True), 1),
-        ("persfl(lambdas=(0.0, 1.0), temperatures=(1.0,), epochs=1)", (2, True), 1),
+        pytest.param(
+            "persfl(lambdas=(0.0, 1.0), temperatures=(1.0,), epochs=1)", (2, True), 1, marks=pytest.mark.slow
+        ),
     ],
     ids=str,
 )

@@ -53,7 +53,9 @@ def test_models_train_alike_on_loop_and_cohort(model: str, method: str) -> None:
     assert_equal(cohort, loop)
 
 
-@pytest.mark.parametrize("model", ["char_lstm", "mobilenet_v1", "lenet_bn"])
+@pytest.mark.parametrize(
+    "model", ["char_lstm", pytest.param("mobilenet_v1", marks=pytest.mark.slow), "lenet_bn"]
+)
 def test_models_train_alike_on_lanes(model: str) -> None:
     """Embeddings and groups, whose weights of all clients are looked at as one; and statistics."""
     setting = small(model, "fedavg", local_epochs=0.5)

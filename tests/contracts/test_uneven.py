@@ -34,7 +34,9 @@ SEVERAL_STAGES, PRIVATE, DRAWS, MEASURED = "map", "fedper", "superfed_mm", "pers
 
 
 @pytest.mark.parametrize("compile", ["flat", "none"])
-@pytest.mark.parametrize("name", [SEVERAL_STAGES, PRIVATE, DRAWS, MEASURED])
+@pytest.mark.parametrize(
+    "name", [SEVERAL_STAGES, PRIVATE, DRAWS, pytest.param(MEASURED, marks=pytest.mark.slow)]
+)
 def test_uneven_clients_side_by_side_equal_the_loop(name: str, compile: str) -> None:
     setting = setting_of(spelt(name), **UNEVEN)
     found, loop = (
@@ -184,6 +186,7 @@ def test_a_step_that_reads_keys_later_does_not_read_zeros(monkeypatch: pytest.Mo
     assert_exact(list(found), list(one_round(setting, LoopEngine(setting.work))))
 
 
+@pytest.mark.slow
 def test_an_engine_put_in_later_goes_on_to_the_last_digit() -> None:
     setting = setting_of(DRAWS, rounds=4, **UNEVEN)
     through = Simulation.start(setting, CohortEngine(setting.work, compile="flat"))

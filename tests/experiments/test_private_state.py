@@ -254,6 +254,7 @@ def program(name: str, *words: str) -> Any:
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not Path("/proc/self/statm").exists(), reason="resident memory is read from Linux's /proc"
 )

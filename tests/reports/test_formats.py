@@ -13,6 +13,7 @@ from idiolect.reports import latex_table, summarise, write_report
 SIGNS = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
 
 
+@pytest.mark.slow
 def test_every_picture_comes_in_every_format_named(comparison: list[Run], tmp_path: Path) -> None:
     written = write_report(comparison[:6], tmp_path / "a", ["svg", "pdf", "png", "tex"])
     pictures = {"curves", "clients", "scatter", "partition"}

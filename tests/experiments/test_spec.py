@@ -184,6 +184,7 @@ OTHER = {
     "momentum": 0.5,
     "pool": "train_and_test",
     "client_test": "official",
+    "data_seed": 3,
 }
 WITH = {"client_test": {"test": 0.0}}  # what a value cannot do without
 

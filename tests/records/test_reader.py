@@ -14,7 +14,7 @@ from idiolect.records import RunWriter, read_run, read_runs
 
 def test_run_reads_back_with_its_name_and_seed(finished_run: Path) -> None:
     run = read_run(finished_run)
-    assert list(run.rows.columns[:4]) == ["run", "method", "seed", "round"]
+    assert list(run.rows.columns[:6]) == ["run", "method", "seed", "data_seed", "scene", "round"]
     assert run.rows["value"].tolist() == [0.25, 0.75]
     assert set(run.rows["run"]) == {"one"}
     assert set(run.rounds["seed"]) == {4}

@@ -98,6 +98,10 @@ PresetIfAny = Annotated[
     str | None, typer.Option("--preset", help="Preset of the scenario: paper, official or clipped.")
 ]
 Seed = Annotated[int | None, typer.Option(help="Seed of every random draw.")]
+DataSeed = Annotated[
+    int | None,
+    typer.Option(help="Seed of the partition and the splits; by default that of each run."),
+]
 FirstSeed = Annotated[int, typer.Option(help="The first seed.")]
 NumberOfSeeds = Annotated[int, typer.Option(help="How many seeds.", min=1)]
 Set = Annotated[list[str] | None, typer.Option("--set", help="A setting as key=value; may be repeated.")]
@@ -221,6 +225,7 @@ class SceneOptions:
     model_file: ModelFile = None
     rounds: Rounds = None
     precision: Precision = None
+    data_seed: DataSeed = None
 
 
 @dataclass(frozen=True)
@@ -233,6 +238,7 @@ class SiteSceneOptions:
     rounds: Rounds = None
     precision: Precision = None
     seed: Seed = None
+    data_seed: DataSeed = None
 
 
 @dataclass(frozen=True)

@@ -119,7 +119,7 @@ def _write(
     dataset = pool_of(experiment, dataset)
     _refuse_given_splits(dataset)
     parted = partition_of(experiment, dataset)
-    numbered = newcomers_last(len(parted.clients), experiment.newcomers, seed=experiment.seed)
+    numbered = newcomers_last(len(parted.clients), experiment.newcomers, seed=experiment.seed_of_data)
     experiment = replace(experiment, clients=len(numbered))
     plan = make_plan(experiment, setting.inputs, dataset.is_tokens, server)
     sites = tuple(SiteEntry(f"site-{client}", client, number) for client, number in enumerate(numbered))

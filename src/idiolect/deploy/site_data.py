@@ -29,7 +29,11 @@ def site_federation(plan: DeploymentPlan, config: SiteConfig) -> Federation:
     x, y = _checked(plan, path, arrays["x"], arrays["y"])
     experiment = plan.experiment
     own = split_rows(
-        np.arange(len(y)), config.number, valid=experiment.valid, test=experiment.test, seed=experiment.seed
+        np.arange(len(y)),
+        config.number,
+        valid=experiment.valid,
+        test=experiment.test,
+        seed=experiment.seed_of_data,
     )
     nothing = ClientRows(NO_ROWS, NO_ROWS, NO_ROWS)
     count = max(experiment.clients, config.client + 1)  # a site that was added later has the highest number

@@ -201,8 +201,16 @@ class ResultRecorder:
         return picks
 
     def _write(self, clients: list[int], split: str, moment: str, population: str, scores: Scores) -> None:
+        samples = self._samples(clients, split)
         for predictor, metrics in scores.items():
             for metric, values in metrics.items():
-                self.rows.extend(
-                    self.round, clients, RowKind(split, predictor, moment, population, metric), values
-                )
+                kind = RowKind(split, predictor, moment, population, metric)
+                self.rows.extend(self.round, clients, kind, values, samples)
+
+    def _samples(self, clients: list[int], split: str) -> list[int]:
+        """Returns by client the rows that a split holds; 0 where they lie at a site."""
+        federation = self.setting.federation
+        if split == "server":
+            return [len(federation.server_y)]
+        held: list[int] = federation.clients.sizes(split)[clients].tolist()
+        return held

@@ -20,7 +20,7 @@ from idiolect.experiments.spec import NEUTRAL, Experiment
 from idiolect.option_parsing import parse_call
 from idiolect.records import run_name, spec_hash
 
-__all__ = ["architecture", "hash_of", "identity", "name_of"]
+__all__ = ["architecture", "family_of", "hash_of", "identity", "name_of"]
 
 WITH_OPTIONS: dict[str, Callable[[str], tuple[str, dict[str, Any]]]] = {
     "optimiser": resolved_optimiser,
@@ -38,6 +38,11 @@ def name_of(experiment: Experiment) -> str:
 def hash_of(experiment: Experiment) -> str:
     """Returns the hash of everything that changes numbers except the seed, which the name of a run states itself."""
     return spec_hash(identity(experiment))
+
+
+def family_of(experiment: Experiment) -> str:
+    """Returns the hash that all repetitions of an experiment share, whatever their seeds of training and data."""
+    return hash_of(dataclasses.replace(experiment, data_seed=None))
 
 
 def identity(experiment: Experiment) -> dict[str, Any]:

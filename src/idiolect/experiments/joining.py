@@ -337,7 +337,7 @@ def _setting(
             known + place,
             valid=experiment.valid,
             test=test,
-            seed=experiment.seed,
+            seed=experiment.seed_of_data,
             name=f"client {name}",
         )
         for place, (owner, name) in enumerate(zip(np.unique(owners), names, strict=True))

@@ -5,18 +5,26 @@ from __future__ import annotations
 import dataclasses
 import os
 import platform
+import subprocess
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from idiolect.engines import EngineChoice
-from idiolect.experiments.identity import architecture, hash_of
+from idiolect.errors import UserError
+from idiolect.experiments.identity import architecture, family_of, hash_of
 from idiolect.experiments.setting import Setting
 from idiolect.experiments.spec import Experiment
 from idiolect.methods import label, resolved
 from idiolect.models import file_of_model
+from idiolect.option_parsing import parse_call, write_call
 from idiolect.own_code import loaded_code
+from idiolect.records import scene_of
 
 __all__ = ["describe_run", "notes_of", "versions"]
 
@@ -30,6 +38,8 @@ def describe_run(setting: Setting, engine_choice: EngineChoice) -> dict[str, Any
         "options": [list(term) for term in resolved(experiment.method)],
         "parts": [part.name for part in setting.method.parts],
         "seed": experiment.seed,
+        "data_seed": experiment.seed_of_data,
+        "scene": scene_of({"spec": _written_alike(experiment)}),
         "headline": setting.headline,
         "metrics": {
             name: {"higher_is_better": m.higher_is_better, "low": m.low, "high": m.high, "unit": m.unit}
@@ -52,6 +62,7 @@ def describe_run(setting: Setting, engine_choice: EngineChoice) -> dict[str, Any
         "preprocessing": setting.inputs.preprocessing.plain(),
         "spec": dataclasses.asdict(experiment),
         "spec_hash": hash_of(experiment),
+        "family_hash": family_of(experiment),
         "engine": engine_choice._asdict(),
         "dropped": setting.partition_report,
         "source": setting.dataset_manifest,
@@ -60,6 +71,8 @@ def describe_run(setting: Setting, engine_choice: EngineChoice) -> dict[str, Any
         "newcomers": setting.federation.newcomers,
         "code": [code._asdict() for code in loaded_code()],
         "versions": versions(),
+        "commit": source_commit(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "hardware": _hardware(engine_choice),
         "notes": notes_of(experiment),
     }
@@ -77,10 +90,54 @@ def versions() -> dict[str, str]:
 
 
 def _hardware(engine_choice: EngineChoice) -> dict[str, Any]:
-    found: dict[str, Any] = {"machine": platform.machine(), "cores": len(os.sched_getaffinity(0))}
+    found: dict[str, Any] = {
+        "machine": platform.machine(),
+        "cpu": _processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+    }
     if engine_choice.gpu_name is not None:
         found["gpu"] = engine_choice.gpu_name
     return found
+
+
+def _processor() -> str:
+    """Returns the name of the processor, or an empty text where the system does not tell."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor()
+
+
+@cache
+def source_commit() -> str | None:
+    """Returns the commit of the source, with ``+`` where files differ from it; None for an installed package."""
+    here = Path(__file__).resolve().parent
+
+    def git(*words: str) -> str:
+        asked = ["git", "-C", str(here), *words]
+        return subprocess.run(asked, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
+
+    try:
+        if not git(
+            "ls-files", Path(__file__).name
+        ):  # an environment that lies inside someone else's repository
+            return None
+        return git("rev-parse", "HEAD") + (
+            "+" if git("status", "--porcelain", "--", str(here.parent)) else ""
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _written_alike(experiment: Experiment) -> dict[str, Any]:
+    """Returns the settings with names and options in one spelling."""
+    spec = dataclasses.asdict(experiment)
+    for name in ("dataset", "partition", "model"):
+        with suppress(UserError):
+            spec[name] = write_call(*parse_call(spec[name]))
+    return spec
 
 
 def notes_of(experiment: Experiment) -> list[str]:

@@ -226,7 +226,7 @@ def prepare(
             public_in_test=experiment.public_in_test,
             newcomers=experiment.newcomers,
         ),
-        seed=experiment.seed,
+        seed=experiment.seed_of_data,
         allocate=engine_choice.allocate,
     )
     report, source = parted.report(dataset.train_labels), dict(dataset.manifest)
@@ -243,7 +243,11 @@ def partition_of(experiment: Experiment, dataset: Dataset) -> Partition:
             "has none; set partition to iid, or to natural where the data name owners"
         )
     return partition(
-        experiment.partition, dataset.train_labels, experiment.clients, experiment.seed, ids=dataset.train_ids
+        experiment.partition,
+        dataset.train_labels,
+        experiment.clients,
+        experiment.seed_of_data,
+        ids=dataset.train_ids,
     )
 
 

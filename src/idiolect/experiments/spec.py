@@ -75,7 +75,9 @@ class Experiment:
         score_valid: evaluations score the validation split too, as sweeps need it.
         precision: number format: ``float32``, ``float64``, ``tf32`` (float32 whose products a GPU may round) or
             ``bf16`` (networks compute in bfloat16, all else is float32).
-        seed: of every random draw.
+        seed: of every random draw; without ``data_seed`` also of the clients' data.
+        data_seed: of the partition, the splits and who are newcomers; None follows ``seed``.  Runs with one data seed
+            and several seeds train the same clients again.
     """
 
     method: str = "fedavg"
@@ -115,6 +117,7 @@ class Experiment:
     score_valid: bool = False
     precision: str = "float32"
     seed: int = 0
+    data_seed: int | None = None
 
     def __post_init__(self) -> None:
         for name, low in LEAST.items():
@@ -127,6 +130,7 @@ class Experiment:
         if not 0 < self.lr_decay < float("inf"):
             raise UserError(f"lr_decay must be above 0, got {self.lr_decay:g}")
         refuse_outside("seed", self.seed, 0, 2**63 - 1)
+        refuse_outside("data_seed", self.seed_of_data, 0, 2**63 - 1)
         local_optimiser(self.optimiser, self.momentum, self.weight_decay, self.clip_norm)
         local_schedule(self.local_schedule)
         self.learning_rate_at(0)
@@ -161,6 +165,11 @@ class Experiment:
             raise UserError(
                 "pool train_and_test leaves no official test set to draw public samples from; set public to 0"
             )
+
+    @property
+    def seed_of_data(self) -> int:
+        """The seed of the partition and the splits."""
+        return self.seed if self.data_seed is None else self.data_seed
 
     @property
     def scene(self) -> Scene:
@@ -202,6 +211,7 @@ NEUTRAL: dict[str, Any] = {
     "metrics": "",
     "score_valid": False,
     "precision": "float32",
+    "data_seed": None,
 }  # values with which a run is as if the setting did not exist; every setting that is added later belongs here
 
 LEAST = {

@@ -12,6 +12,7 @@ from idiolect.records.atomic_files import file_digest, replacing, write_atomical
 from idiolect.records.manifest import read_manifest
 from idiolect.records.reader import Run, read_run, read_runs
 from idiolect.records.run_naming import finished, finished_folder, partial_folder, run_name, spec_hash
+from idiolect.records.scene import SCENE_SETTINGS, data_seed_of, scene_of, scene_settings
 from idiolect.records.tables import (
     MOMENTS,
     NO_CLIENT,
@@ -42,6 +43,7 @@ __all__ = [
     "POPULATIONS",
     "ROUND_SCHEMA",
     "ROW_SCHEMA",
+    "SCENE_SETTINGS",
     "SPLITS",
     "DamagedFile",
     "RoundBuffer",
@@ -51,6 +53,7 @@ __all__ = [
     "RunWriter",
     "WriteLock",
     "checkpoint_tables",
+    "data_seed_of",
     "export_model",
     "file_digest",
     "find_checkpoint",
@@ -65,6 +68,8 @@ __all__ = [
     "replacing",
     "run_name",
     "save_checkpoint",
+    "scene_of",
+    "scene_settings",
     "spec_hash",
     "write_atomically",
     "write_table",

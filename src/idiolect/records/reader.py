@@ -15,15 +15,16 @@ from idiolect.errors import UserError
 from idiolect.records.atomic_files import file_digest
 from idiolect.records.manifest import MANIFEST, read_manifest
 from idiolect.records.run_naming import PARTIAL_SUFFIX
-from idiolect.records.tables import CLIENTS_FILE, ROUNDS_FILE, SCHEMAS
+from idiolect.records.tables import CLIENTS_FILE, FRONT_SCHEMA, ROUNDS_FILE, SCHEMAS, front_columns
 
 __all__ = ["Run", "read_run", "read_runs"]
 
 LOGGER = logging.getLogger(__name__)
+ADDED_LATER = (*FRONT_SCHEMA.names, "samples")  # columns that older records lack
 
 
 class Run(NamedTuple):
-    """A finished run; both tables carry the columns `run`, `method` and `seed` in front.
+    """A finished run; its tables carry the columns `run`, `method`, `seed`, `data_seed` and `scene` in front.
 
     Attributes:
         folder: where it lies; None for a record that was not read from a folder.
@@ -101,9 +102,11 @@ def _table(folder: Path, file: str, manifest: dict[str, Any]) -> pd.DataFrame:
         table = pq.read_table(path)
     except pa.ArrowException as error:
         raise UserError(f"{folder} is damaged: {file} is no Parquet file ({error})") from error
-    if table.schema.names != SCHEMAS[file].names:
+    front, names = front_columns(manifest), SCHEMAS[file].names
+    if table.schema.names not in (names, [name for name in names if name not in ADDED_LATER]):
         raise UserError(f"{folder} is damaged: {file} has other columns than a run's")
     frame = table.to_pandas()
-    for position, (column, key) in enumerate([("run", "name"), ("method", "method"), ("seed", "seed")]):
-        frame.insert(position, column, manifest[key])
-    return frame
+    for name in names:
+        if name not in frame:
+            frame[name] = front.get(name, 0)
+    return frame[names]

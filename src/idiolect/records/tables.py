@@ -2,12 +2,13 @@
 
 A row of measurements says what was measured (`metric`, `value`), on whom (`client`, `population`), on which data
 (`split`; `none` for a number about a client that no data gave), with which inference rule (`predictor`) and when
-(`round`, `moment`).
+(`round`, `moment`).  `samples` counts the rows of data behind the value; 0 where there are none or nobody counted.
+In the files every row begins with the run that it belongs to: `run`, `method`, `seed`, `data_seed` and `scene`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,9 +17,11 @@ import pyarrow.parquet as pq
 
 from idiolect.errors import unknown_name
 from idiolect.records.atomic_files import file_digest, replacing
+from idiolect.records.scene import data_seed_of, scene_of
 
 __all__ = [
     "CLIENTS_FILE",
+    "FRONT_SCHEMA",
     "MOMENTS",
     "NO_CLIENT",
     "POPULATIONS",
@@ -31,6 +34,8 @@ __all__ = [
     "RowBuffer",
     "RowKind",
     "TableBuffer",
+    "front_columns",
+    "with_front",
     "write_pieces",
     "write_table",
 ]
@@ -39,6 +44,15 @@ NO_CLIENT = -1
 SPLITS = ("train", "valid", "test", "server", "none")
 MOMENTS = ("before", "after", "end")
 POPULATIONS = ("selected", "all", "new")
+FRONT_SCHEMA = pa.schema(
+    [
+        ("run", pa.string()),
+        ("method", pa.string()),
+        ("seed", pa.int64()),
+        ("data_seed", pa.int64()),
+        ("scene", pa.string()),
+    ]
+)
 ROW_SCHEMA = pa.schema(
     [
         ("round", pa.int32()),
@@ -49,6 +63,7 @@ ROW_SCHEMA = pa.schema(
         ("population", pa.string()),
         ("metric", pa.string()),
         ("value", pa.float64()),
+        ("samples", pa.int64()),
     ]
 )
 ROUND_SCHEMA = pa.schema(
@@ -64,7 +79,10 @@ ROUND_SCHEMA = pa.schema(
 SEAL = 1 << 14  # rows that may wait as Python objects
 ROUNDS_FILE = "rounds.parquet"
 CLIENTS_FILE = "clients.parquet"
-SCHEMAS = {ROUNDS_FILE: ROUND_SCHEMA, CLIENTS_FILE: ROW_SCHEMA}
+SCHEMAS = {
+    ROUNDS_FILE: pa.schema([*FRONT_SCHEMA, *ROUND_SCHEMA]),
+    CLIENTS_FILE: pa.schema([*FRONT_SCHEMA, *ROW_SCHEMA]),
+}  # of the files
 ROW_GROUP = 1 << 20
 
 
@@ -87,18 +105,30 @@ class RowBuffer:
     def __len__(self) -> int:
         return len(self._buffer)
 
-    def add(self, round: int, client: int, kind: RowKind, value: float) -> None:
+    def add(self, round: int, client: int, kind: RowKind, value: float, samples: int = 0) -> None:
         """Adds one measurement; `client` is -1 for the server's test set, or where no single client is meant."""
-        self.extend(round, [client], kind, [value])
+        self.extend(round, [client], kind, [value], [samples])
 
-    def extend(self, round: int, clients: Iterable[int], kind: RowKind, values: Iterable[float]) -> None:
-        """Adds the same measurement on many clients, one value each."""
+    def extend(
+        self,
+        round: int,
+        clients: Iterable[int],
+        kind: RowKind,
+        values: Iterable[float],
+        samples: Iterable[int] | None = None,
+    ) -> None:
+        """Adds the same measurement on many clients, one value each.
+
+        Args:
+            samples: by client, the rows of data behind its value.
+        """
         _refuse_unknown("split", kind.split, SPLITS)
         _refuse_unknown("moment", kind.moment, MOMENTS)
         _refuse_unknown("population", kind.population, POPULATIONS)
         ids, numbers = [int(client) for client in clients], [float(value) for value in values]
         same = [[word] * len(ids) for word in kind]
-        self._buffer.extend([[int(round)] * len(ids), ids, *same, numbers])
+        counts = [0] * len(ids) if samples is None else [int(count) for count in samples]
+        self._buffer.extend([[int(round)] * len(ids), ids, *same, numbers, counts])
 
     def table(self) -> pa.Table:
         """Returns the measurements collected since the last `take`, with `ROW_SCHEMA`."""
@@ -183,6 +213,24 @@ class TableBuffer:
         if self._waiting[0]:
             self._sealed.append(pa.table(self._waiting, schema=self._schema))
             self._waiting = [[] for _ in self._schema]
+
+
+def front_columns(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what every row of a run says about it: the columns of `FRONT_SCHEMA`."""
+    return {
+        "run": str(manifest["name"]),
+        "method": str(manifest["method"]),
+        "seed": int(manifest["seed"]),
+        "data_seed": data_seed_of(manifest),
+        "scene": scene_of(manifest),
+    }
+
+
+def with_front(table: pa.Table, front: Mapping[str, Any]) -> pa.Table:
+    """Returns the table with the same values of `FRONT_SCHEMA` before every row."""
+    columns = [pa.repeat(pa.scalar(front[field.name], field.type), table.num_rows) for field in FRONT_SCHEMA]
+    fields = [*FRONT_SCHEMA, *table.schema]
+    return pa.table([*columns, *table.columns], schema=pa.schema(fields))
 
 
 def write_table(path: Path, table: pa.Table) -> str:

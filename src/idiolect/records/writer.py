@@ -18,7 +18,14 @@ from idiolect.errors import UserError
 from idiolect.records.atomic_files import sync_folder
 from idiolect.records.manifest import write_manifest
 from idiolect.records.run_naming import finished_folder, partial_folder
-from idiolect.records.tables import CLIENTS_FILE, ROUNDS_FILE, SCHEMAS, write_pieces
+from idiolect.records.tables import (
+    CLIENTS_FILE,
+    ROUNDS_FILE,
+    SCHEMAS,
+    front_columns,
+    with_front,
+    write_pieces,
+)
 from idiolect.records.write_lock import WriteLock
 
 __all__ = ["RunWriter"]
@@ -76,12 +83,12 @@ class RunWriter:
             The folder of the finished run.
         """
         self._refuse_to_overwrite()
-        digests = {
-            file: write_pieces(
-                self.folder / file, [table] if isinstance(table, pa.Table) else table, SCHEMAS[file]
-            )
-            for file, table in ((ROUNDS_FILE, rounds), (CLIENTS_FILE, rows))
-        }
+        front = front_columns(self.manifest)
+        digests = {}
+        for file, table in ((ROUNDS_FILE, rounds), (CLIENTS_FILE, rows)):
+            pieces = [table] if isinstance(table, pa.Table) else table
+            whole = (with_front(piece, front) for piece in pieces)
+            digests[file] = write_pieces(self.folder / file, whole, SCHEMAS[file])
         last = {"name": self.final.name, "status": "finished", "sha256": digests}
         write_manifest(self.folder, {**self.manifest, **(extra_manifest or {}), **last})
         for stray in self.folder.glob(".*.tmp"):

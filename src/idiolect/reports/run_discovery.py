@@ -7,7 +7,7 @@ from pathlib import Path
 
 from idiolect.errors import UserError
 from idiolect.records import Run, read_run
-from idiolect.reports.run_groups import group_runs
+from idiolect.reports.run_groups import group_runs, replicate_of
 from idiolect.statistics import client_scores
 
 __all__ = ["gather"]
@@ -30,7 +30,7 @@ def gather(places: Iterable[str | Path], say: Callable[[str], None]) -> list[Run
     for place in where:
         for folder in _found(place, say):
             folders.setdefault(folder.resolve(), folder)
-    runs: dict[str, Run] = {}
+    runs: dict[tuple[str, int, int], Run] = {}
     for folder in folders.values():
         try:
             run = _sound(folder)
@@ -40,8 +40,10 @@ def gather(places: Iterable[str | Path], say: Callable[[str], None]) -> list[Run
         if run.manifest.get("kind") == "study":
             say(f"{folder} is a study, which has a figure of its own, and is left out")
             continue
-        if runs.setdefault(run.manifest["name"], run) is not run:
-            say(f"{folder} repeats the run {run.manifest['name']} and is left out")
+        family = str(run.manifest.get("family_hash") or run.manifest["name"])
+        first = runs.setdefault((family, *replicate_of(run)), run)
+        if first is not run:
+            say(f"{folder} repeats the run {first.manifest['name']} and is left out")
     if not runs:
         raise UserError(f"no finished run in {', '.join(map(str, where)) or 'an empty list of folders'}")
     return list(runs.values())

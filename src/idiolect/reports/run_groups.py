@@ -1,4 +1,4 @@
-"""Groups runs that differ in nothing but the seed, and labels each group."""
+"""Groups runs by scene, and within a scene those that differ in nothing but their seeds; labels each group."""
 
 from __future__ import annotations
 
@@ -7,44 +7,88 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from idiolect.errors import UserError
-from idiolect.records import Run
+from idiolect.records import Run, data_seed_of, scene_of, scene_settings
 
-__all__ = ["SCENE", "flat", "group_runs"]
+__all__ = ["SCENE", "SEEDS", "flat", "group_runs", "replicate_of", "scenes_of"]
 
 SCENE = ("dataset", "partition", "model")
+SEEDS = ("seed", "seeds", "data_seed")
 MOST_SETTINGS = 3
 OPTIONS = "options."  # prefix of a method's options among the settings
 
 
 def group_runs(runs: Iterable[Run]) -> dict[str, list[Run]]:
-    """Groups runs that differ in nothing but the seed, in order of appearance, and sorts each group by seed.
+    """Groups runs that differ in nothing but their seeds, in order of appearance, and sorts each group by seeds.
 
     A group is labelled by its method; where two groups share a label, the settings in which they differ follow it.
 
     Raises:
-        UserError: there is no run, or one seed occurs twice within a group.
+        UserError: there is no run, or one pair of seeds occurs twice within a group.
     """
     groups: dict[str, list[Run]] = {}
     for run in runs:
         groups.setdefault(_identity(run), []).append(run)
     if not groups:
         raise UserError("there is no finished run to report on")
-    ordered = [sorted(group, key=lambda run: int(run.manifest["seed"])) for group in groups.values()]
+    ordered = [sorted(group, key=replicate_of) for group in groups.values()]
     for group in ordered:
         _refuse_repeated_seed(group)
     return dict(zip(_labels([group[0] for group in ordered]), ordered, strict=True))
 
 
+def scenes_of(runs: Iterable[Run]) -> dict[str, dict[str, list[Run]]]:
+    """Groups runs by scene, in order of appearance, and the runs of each scene as `group_runs` does.
+
+    Only runs of one scene can be compared client by client.  A scene is named by the settings in which it differs from
+    the others, or by its dataset, partition and model where there is no other.
+    """
+    found: dict[str, list[Run]] = {}
+    for run in runs:
+        found.setdefault(scene_of(run.manifest), []).append(run)
+    if not found:
+        raise UserError("there is no finished run to report on")
+    names = _scene_names({scene: group[0] for scene, group in found.items()})
+    return {names[scene]: group_runs(group) for scene, group in found.items()}
+
+
+def _scene_names(firsts: Mapping[str, Run]) -> dict[str, str]:
+    """Returns a short name for each scene, given one run of each."""
+    settings = {scene: scene_settings(run.manifest) for scene, run in firsts.items()}
+    every = list(settings.values())
+    told = [name for name in every[0] if len({str(one[name]) for one in every}) > 1]
+    if len(every) == 1:
+        told = list(SCENE)
+    names = {
+        scene: ", ".join(text for name in told if (text := _scene_text(name, one[name])))
+        for scene, one in settings.items()
+    }
+    clear = len(set(names.values())) == len(names) and all(names.values())
+    return names if clear else {scene: scene for scene in names}
+
+
+def _scene_text(name: str, value: Any) -> str:
+    if name == "under":
+        return f"under {' and '.join(value)}" if value else "undisturbed"
+    return str(value) if name in SCENE else f"{name}={value}"
+
+
+def replicate_of(run: Run) -> tuple[int, int]:
+    """Returns the seed of the data and the seed of the training, which tell the runs of a group apart."""
+    return data_seed_of(run.manifest), int(run.manifest["seed"])
+
+
 def _identity(run: Run) -> str:
-    """Returns a key that is equal for runs that differ in nothing but the seed."""
-    return str(run.manifest.get("spec_hash") or json.dumps(_settings(run), sort_keys=True))
+    """Returns a key that is equal for runs that differ in nothing but their seeds."""
+    manifest = run.manifest
+    known = manifest.get("family_hash") or manifest.get("spec_hash")
+    return str(known or json.dumps(_settings(run), sort_keys=True))
 
 
 def _settings(run: Run) -> dict[str, Any]:
-    """Returns all settings of a run without the seed, as a flat dict."""
+    """Returns all settings of a run without its seeds, as a flat dict."""
     manifest = run.manifest
     scene = {key: manifest[key] for key in SCENE if key in manifest}
-    spec = {key: value for key, value in manifest.get("spec", {}).items() if key not in {"seed", "seeds"}}
+    spec = {key: value for key, value in manifest.get("spec", {}).items() if key not in SEEDS}
     resolved = flat(dict(manifest.get("options", [])), OPTIONS)
     resolved["architecture"] = str(manifest.get("architecture", ""))[:8]
     return {"label": _label(run), "method": manifest["method"], **scene, **flat(spec), **resolved}
@@ -97,11 +141,12 @@ def _difference(run: Run, namesakes: list[dict[str, Any]]) -> str:
 
 
 def _refuse_repeated_seed(group: list[Run]) -> None:
-    names: dict[int, str] = {}
+    names: dict[tuple[int, int], str] = {}
     for run in group:
-        seed = run.manifest["seed"]
-        if seed in names:
+        data_seed, seed = replicate = replicate_of(run)
+        if replicate in names:
+            seeds = f"seed {seed}" if seed == data_seed else f"seed {seed} and data seed {data_seed}"
             raise UserError(
-                f"{_label(run)} has two runs with seed {seed}: {names[seed]} and {run.manifest['name']}"
+                f"{_label(run)} has two runs with {seeds}: {names[replicate]} and {run.manifest['name']}"
             )
-        names[seed] = run.manifest["name"]
+        names[replicate] = run.manifest["name"]

@@ -14,7 +14,7 @@ from idiolect.errors import UserError
 from idiolect.records import Run
 from idiolect.reports.figures.style import INK, appearances
 from idiolect.reports.judged_metric import ACCURACY, JudgedMetric, judged_by
-from idiolect.reports.run_groups import SCENE, group_runs
+from idiolect.reports.run_groups import scenes_of
 
 if TYPE_CHECKING:
     from idiolect.statistics import Ranking
@@ -29,7 +29,7 @@ GREY = "#999999"
 def ranks_data(runs: Iterable[Run]) -> pd.DataFrame:
     """Returns the headline's value, mean over clients and seeds, with scenes as rows and methods as columns.
 
-    A scene is a dataset with a partition and a model; a method that is missing in a scene is left out.
+    A method that is missing in a scene is left out.
 
     Raises:
         UserError: there are fewer than two scenes, or fewer than three methods in all of them, or runs are judged by
@@ -37,11 +37,7 @@ def ranks_data(runs: Iterable[Run]) -> pd.DataFrame:
     """
     runs = list(runs)
     metric = judged_by(runs)
-    scenes: dict[str, list[Run]] = {}
-    for run in runs:
-        name = ", ".join(str(run.manifest[key]) for key in SCENE if key in run.manifest)
-        scenes.setdefault(name, []).append(run)
-    groups = {name: group_runs(found) for name, found in scenes.items()}
+    groups = scenes_of(runs) if runs else {}
     shared = [label for label in next(iter(groups.values()), {}) if all(label in g for g in groups.values())]
     if len(groups) < 2 or len(shared) < 3:
         raise UserError(f"ranks need three methods in each of two scenes, got {len(shared)} in {len(groups)}")

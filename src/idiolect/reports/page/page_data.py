@@ -21,7 +21,7 @@ from idiolect.reports.figures.ranks import ranks_data
 from idiolect.reports.figures.style import COLOURS, LINES, MARKERS
 from idiolect.reports.judged_metric import JudgedMetric, judged_by, metric_title
 from idiolect.reports.page.metric_numbers import costs_part, measured_part
-from idiolect.reports.run_groups import SCENE, flat, group_runs
+from idiolect.reports.run_groups import SCENE, SEEDS, flat, group_runs
 from idiolect.reports.summary_table import notes_of
 from idiolect.statistics import Groups, headline, higher_is_better, is_share
 
@@ -156,7 +156,7 @@ def partitions_part(groups: Groups) -> list[dict[str, Any]]:
 def settings_part(groups: Groups) -> dict[str, Any]:
     """Returns the settings `common` to all methods, and those `differing`, with one value for each method."""
     specs = [flat(runs[0].manifest.get("spec", {})) for runs in groups.values()]
-    keys = list(dict.fromkeys(key for spec in specs for key in spec if key not in {"seed", "seeds"}))
+    keys = list(dict.fromkeys(key for spec in specs for key in spec if key not in SEEDS))
     values = {key: [_text(spec[key]) if key in spec else "" for spec in specs] for key in keys}
     return {
         "common": {key: found[0] for key, found in values.items() if len(set(found)) == 1},

@@ -12,7 +12,8 @@ NEEDED = {
         "src/idiolect/deploy/*",
         *(f"tests/deploy/{name}.py" for name in ("asking", "fake_grid", "played", "real")),
     ],
-    "mlflow": ["src/idiolect/experiments/tracking/mlflow_tracker.py"],
+    **{name: ["src/idiolect/experiments/tracking/mlflow_tracker.py"] for name in ("mlflow", "alembic")},
+    "wandb": ["src/idiolect/experiments/tracking/wandb_tracker.py"],
     "tensorboard": ["src/idiolect/experiments/tracking/tensorboard_tracker.py"],
 }
 collect_ignore_glob = [path for package, paths in NEEDED.items() if not find_spec(package) for path in paths]

@@ -44,7 +44,7 @@ def test_command_has_every_option_of_a_run_with_the_default_of_the_execution(nam
         (["--engine", "loop", "--workers", "2"], "workers are for the engines pool and ray"),
         (["--engine", "loop", "--gpus-per-worker", "1"], "are for --engine ray; the engine here is loop"),
         (["--store", "tape"], "store must be one of auto, device, host, disk; got 'tape'"),
-        (["--log", "wandb"], "log must be one of tensorboard, mlflow; got 'wandb'"),
+        (["--log", "comet"], "log must be one of tensorboard, mlflow, wandb; got 'comet'"),
         (["--precision", "float16"], "precision must be one of float32, float64, tf32, bf16; got 'float16'"),
     ],
     ids=lambda value: value[-2] if isinstance(value, list) else "",

@@ -24,7 +24,7 @@ from idiolect.experiments.execution import split_keywords
         ({"store_cache": -1}, "store_cache must be at least 0, got -1"),
         ({"checkpoint_every": 0}, "checkpoint_every must be at least 1, got 0"),
         ({"checkpoint_every": "foo"}, "checkpoint_every must be int, got 'foo'"),
-        ({"log": ["wandb"]}, "log must be one of tensorboard, mlflow; got 'wandb'"),
+        ({"log": ["comet"]}, "log must be one of tensorboard, mlflow, wandb; got 'comet'"),
     ],
 )
 def test_value_that_cannot_work_is_refused(keywords, sentence, tmp_path):

@@ -136,7 +136,9 @@ Store = Annotated[
     str, typer.Option(help="Where private state is kept: auto, device, host or disk; changes no number.")
 ]
 StoreCache = Annotated[float | None, typer.Option(help="Megabytes of a disk store kept in memory.")]
-Log = Annotated[list[str], typer.Option("--log", help="Log to tensorboard or mlflow too; may be repeated.")]
+Log = Annotated[
+    list[str], typer.Option("--log", help="Log to tensorboard, mlflow or wandb too; may be repeated.")
+]
 
 OwnData = Annotated[
     Path | None,

@@ -30,7 +30,7 @@ from idiolect.cli.settings import (
     settings_of,
     start_from,
 )
-from idiolect.cli.terminal import print_line, print_runs, watched
+from idiolect.cli.terminal import print_line, print_runs, print_trackers, watched
 from idiolect.experiments import Execution, Experiment, compare, run
 from idiolect.methods import shortest
 from idiolect.reports import write_page, write_report
@@ -84,6 +84,7 @@ def run_command(
         print_runs(together.runs, together.folder, as_json)
         if not as_json:
             print_line(f"Report: {page}")
+        print_trackers(execution, together.folder, as_json)
         return
     base, execution = start_from(choice, chosen, watched(execution))
     if files.save_config is not None:
@@ -96,6 +97,7 @@ def run_command(
     folder = Path(execution.out) / done.manifest["name"]
     write_report([done], folder)
     print_runs([done], folder, as_json)
+    print_trackers(execution, execution.out, as_json)
 
 
 @app.command("compare")
@@ -133,3 +135,4 @@ def compare_command(
         save_config(files.save_config, "compare", top, settings, execution, own)
     done = compare(names, seeds=seeds.all, experiment=base, execution=execution, **chosen)
     print_runs(done.runs, done.folder, as_json)
+    print_trackers(execution, done.folder, as_json)

@@ -14,10 +14,11 @@ from rich.text import Text
 from idiolect.cli.config_file import configured
 from idiolect.cli.options import RUN_OPTIONS
 from idiolect.experiments import Execution
+from idiolect.experiments.tracking import open_log
 from idiolect.records import Run
 from idiolect.reports import judged_by, notes_of, plain_rows, summarise
 
-__all__ = ["console_of_output", "print_line", "print_runs", "print_table", "watched"]
+__all__ = ["console_of_output", "print_line", "print_runs", "print_table", "print_trackers", "watched"]
 
 
 def print_table(console: Console, rows: Sequence[Sequence[str]], title: str = "", words: int = 1) -> None:
@@ -47,6 +48,12 @@ def print_runs(runs: Sequence[Run], folder: Path, as_json: bool) -> None:
     for note in notes_of(runs):
         console.print(f"- {note}", highlight=False, markup=False)
     print_line(f"Table, pictures and records: {folder}")
+
+
+def print_trackers(execution: Execution, out: str | Path, as_json: bool) -> None:
+    """Prints how to look at what the trackers of runs in ``out`` have; nothing beside a JSON document."""
+    for sentence in [] if as_json else open_log(execution.log, out).look:
+        print_line(sentence)
 
 
 def console_of_output() -> Console:

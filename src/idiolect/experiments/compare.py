@@ -79,6 +79,7 @@ def compare(
     execution.watcher.expect(len(experiments))
     runs = [run(one, execution=replace(execution, out=folder)) for one in experiments]
     write_report(runs, folder)
+    open_log(execution.log, folder).keep_comparison(folder)
     return Comparison(folder, runs)
 
 

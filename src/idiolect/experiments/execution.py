@@ -39,7 +39,8 @@ class Execution:
         out: folder in which the folders of runs are made.
         resume: continues an interrupted run from its last checkpoint.
         checkpoint_every: rounds between two checkpoints.
-        log: trackers that receive the numbers of every round, ``tensorboard`` and ``mlflow``; they write below ``out``.
+        log: trackers that receive the numbers of every round, ``tensorboard``, ``mlflow`` and ``wandb``; they
+            write below ``out``.
         notes: sentences that are kept in the record of the run.
         watcher: receives the progress of the run; a bar on a terminal by default, lines on standard error elsewhere,
             and ``Silent()`` for nothing.  Equality of two executions ignores it.

@@ -88,9 +88,12 @@ def run(
         execution = replace(execution, notes=[*execution.notes, "a CPU computes tf32 in float32"])
     placement = place_private_state(setting, partial_folder(out, name), execution)
     described = describe_run(setting, engine_choice) | {"private_state": placement.facts()}
-    with RunWriter(out, name, {**described, "notes": [*described["notes"], *execution.notes]}) as writer:
+    described["notes"] = [*described["notes"], *execution.notes]
+    with RunWriter(out, name, described) as writer, log.closing():
         folder = _carry_out(setting, engine_choice, execution, placement, writer, log)
-    return open_run(folder, data_dir=execution.data_dir)
+        done = open_run(folder, data_dir=execution.data_dir)
+        log.keep(done)
+    return done
 
 
 def with_public_samples(experiment: Experiment, methods: Sequence[str]) -> Experiment:
@@ -133,8 +136,8 @@ def _carry_out(
             simulation.restore(*found)
             began -= _seconds_until(writer.folder, found[0])
         watcher.begin(label(setting.experiment.method), setting.experiment.rounds, simulation.round)
-        with log.of_run(writer.final.name, writer.manifest, simulation.round):
-            last = _train(simulation, execution, writer, log, found[0] if found else None, ending)
+        log.begin(writer.final.name, writer.manifest, simulation.round)
+        last = _train(simulation, execution, writer, log, found[0] if found else None, ending)
     except (UserError, KeyboardInterrupt) as problem:
         kept = any(writer.folder.glob("checkpoint-*.safetensors"))
         if not kept:

@@ -1,4 +1,4 @@
-"""Logging a run to TensorBoard or MLflow while it goes on; the run's record stays the only source of results."""
+"""Logging a run to TensorBoard, MLflow or Weights & Biases while it goes on; results come from its record alone."""
 
 from idiolect.experiments.tracking.log import TRACKERS, Log, Tracker, open_log
 

@@ -1,10 +1,11 @@
-"""A run's log: trackers such as TensorBoard and MLflow receive the numbers of every round, and how the run ended."""
+"""A run's log: TensorBoard, MLflow or Weights & Biases receive the numbers of every round, and the record."""
 
 from __future__ import annotations
 
 import re
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,10 +14,15 @@ import pyarrow as pa
 
 from idiolect.errors import UserError, refuse_unknown_choice
 from idiolect.experiments.simulated_clients import Simulation
+from idiolect.records import Run
+from idiolect.reports import write_report
 
 __all__ = ["TRACKERS", "Log", "Tracker", "open_log"]
 
-TRACKERS = ("tensorboard", "mlflow")
+EXTRAS = {"tensorboard": "tracking", "mlflow": "tracking", "wandb": "wandb"}
+TRACKERS = tuple(EXTRAS)
+RECORD = ("*.json", "*.parquet")  # files of a run that a tracker keeps
+REPORT = ("*.png", "*.md", "*.csv", "*.html")
 COSTS = ("train_loss", "seconds", "bytes_down", "bytes_up")
 KEYS = ["split", "population", "moment", "predictor", "metric"]
 
@@ -30,8 +36,18 @@ class Tracker(Protocol):
     def log(self, round: int, numbers: Mapping[str, float]) -> None:
         """Logs numbers by name, measured after ``round`` rounds."""
 
+    def keep(self, files: Mapping[str, Path]) -> None:
+        """Keeps copies of files by name; a name may hold slashes."""
+
     def end(self, status: str) -> None:
         """The run is ``finished``, ``failed`` or ``stopped``."""
+
+    def keep_comparison(self, name: str, files: Mapping[str, Path]) -> None:
+        """Keeps the report of several runs under a name of its own."""
+
+    @property
+    def look(self) -> str:
+        """How to look at what was logged: the program's name, and a command or an address."""
 
 
 class Log:
@@ -43,6 +59,7 @@ class Log:
 
     def __init__(self, trackers: Sequence[Tracker]) -> None:
         self._trackers = trackers
+        self._begun: list[Tracker] = []
         self._rows = self._rounds = 0
 
     def before(self, simulation: Simulation) -> None:
@@ -59,11 +76,15 @@ class Log:
         for tracker in self._trackers:
             tracker.log(simulation.round, numbers)
 
-    @contextmanager
-    def of_run(self, name: str, manifest: Mapping[str, Any], done: int) -> Iterator[None]:
-        """Opens the run at the trackers, and closes it with its status however it ends."""
+    def begin(self, name: str, manifest: Mapping[str, Any], done: int) -> None:
+        """Opens a run at the trackers; it continues after ``done`` rounds."""
         for tracker in self._trackers:
             tracker.begin(name, manifest, done)
+            self._begun.append(tracker)
+
+    @contextmanager
+    def closing(self) -> Iterator[None]:
+        """Closes the run at the trackers where it began, with its status, however the block ends."""
         status = "failed"
         try:
             yield
@@ -72,8 +93,35 @@ class Log:
             status = "stopped"
             raise
         finally:
+            while self._begun:
+                self._begun.pop().end(status)
+
+    def keep(self, done: Run) -> None:
+        """Gives the trackers the record of a finished run, and its table and pictures."""
+        if not self._trackers or done.folder is None:
+            return
+        with tempfile.TemporaryDirectory() as scratch:
+            with suppress(UserError):  # a record without the numbers of a report is kept alone
+                write_report([done], scratch)
+            files = _files(done.folder, RECORD) | _files(Path(scratch), REPORT, "report/")
             for tracker in self._trackers:
-                tracker.end(status)
+                tracker.keep(files)
+
+    def keep_comparison(self, folder: Path) -> None:
+        """Gives the trackers the report of a comparison, which lies in ``folder``."""
+        files = _files(folder, REPORT)
+        for tracker in self._trackers:
+            tracker.keep_comparison(folder.name, files)
+
+    @property
+    def look(self) -> list[str]:
+        """How to look at what each tracker has."""
+        return [tracker.look for tracker in self._trackers]
+
+
+def _files(folder: Path, patterns: Sequence[str], under: str = "") -> dict[str, Path]:
+    found = sorted(path for pattern in patterns for path in folder.glob(pattern))
+    return {f"{under}{path.name}": path for path in found}
 
 
 def open_log(names: Sequence[str], out: str | Path) -> Log:
@@ -91,7 +139,8 @@ def _open_tracker(name: str, out: Path) -> Tracker:
         module = import_module(f"idiolect.experiments.tracking.{name}_tracker")
     except ModuleNotFoundError as error:
         raise UserError(
-            f"logging to {name} needs the package {error.name}; install it with: pip install 'idiolect[tracking]'"
+            f"logging to {name} needs the package {error.name}; install it with: pip install "
+            f"'idiolect[{EXTRAS[name]}]'"
         ) from error
     tracker: Tracker = module.open_tracker(out)
     return tracker

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import tensorboard as tensorboard  # the error of a missing package then names it
+from matplotlib.image import imread
 from torch.utils.tensorboard import SummaryWriter
 
 __all__ = ["TensorBoard", "open_tracker"]
@@ -40,6 +42,24 @@ class TensorBoard:
             self._writer.add_text("status", status, 0)
             self._writer.close()
         self._writer = None
+
+    def keep(self, files: Mapping[str, Path]) -> None:
+        """Shows the pictures; TensorBoard has no place for other files."""
+        if self._writer is None:
+            return
+        for name, path in files.items():
+            if path.suffix == ".png":
+                self._writer.add_image(name.removesuffix(".png"), imread(path), 0, dataformats="HWC")
+
+    def keep_comparison(self, name: str, files: Mapping[str, Path]) -> None:
+        self._writer = SummaryWriter(str(self._folder / name))
+        self.keep(files)
+        self._writer.close()
+        self._writer = None
+
+    @property
+    def look(self) -> str:
+        return f"TensorBoard: tensorboard --logdir {shlex.quote(str(self._folder))}"
 
 
 def open_tracker(out: Path) -> TensorBoard:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from idiolect.methods.catalogue import METHODS
 from idiolect.records import Run
 from idiolect.reports import clients_data, clients_figure, curves_data, curves_figure, partition_figure
-from idiolect.reports.figures.style import appearances
+from idiolect.reports.figures.style import LOOKS, appearance, appearances
 
 
 def test_curves_average_seeds_by_round(make_run) -> None:
@@ -75,8 +76,26 @@ def test_partition_figure_says_how_many_clients_it_leaves_out() -> None:
     assert "first 60 of 200 clients" in title
 
 
-def test_appearances_are_distinct_for_many_methods() -> None:
-    looks = appearances(f"m{i}" for i in range(40))
-    assert len({(look.colour, look.line) for look in looks.values()}) == 40
-    twelve = list(looks.values())[:12]
-    assert len({look.colour for look in twelve}) == len({look.marker for look in twelve}) == 12
+def test_every_method_of_the_catalogue_has_a_look_of_its_own() -> None:
+    assert set(LOOKS) == set(METHODS)
+    looks = appearances(METHODS)
+    assert len({(look.colour, look.line) for look in looks.values()}) == len(METHODS)
+    assert len({(look.colour, look.marker) for look in looks.values()}) == len(METHODS)
+    for name, entry in METHODS.items():
+        assert appearance(entry.label) == looks[name]
+
+
+def test_common_methods_differ_in_colour() -> None:
+    names = ["local", "fedavg", "fedper", "fedrs", "fedphp", "map", "persfl", "superfed_mm", "ditto", "apfl"]
+    names += ["pfedme", "fedrep", "scaffold", "fedprox"]
+    assert len({appearance(name).colour for name in names}) == len(names)
+    assert appearance("fedavg_lu").line != appearance("fedavg").line
+
+
+def test_a_look_follows_from_the_name_alone() -> None:
+    assert appearances(["MAP", "mine"])["mine"] == appearances(["other", "mine", "FedAvg"])["mine"]
+    assert appearance("mine") != appearance("other")
+    for variant in ("MAP (alpha=0.5)", "MAP #2", "MAP + proximal(weight=0.1)"):
+        one, other = appearance(variant), appearance("MAP")
+        assert one.colour == other.colour and one.line != other.line and one.marker != other.marker
+    assert appearance("mine (depth=2)").colour == appearance("mine (depth=3)").colour

@@ -13,7 +13,7 @@ from typer.core import TyperCommand
 from idiolect.cli.app import app
 from idiolect.cli.options import Json
 from idiolect.cli.settings import names_in
-from idiolect.reports import gather, refuse_unknown_formats, write_page, write_report
+from idiolect.reports import gather, refuse_unknown_formats, refuse_unknown_style, write_page, write_report
 
 __all__ = ["report_command"]
 
@@ -29,6 +29,15 @@ def report_command(
             help="Files beside the page, separated by commas: png, svg, pdf, md, csv, tex.",
         ),
     ] = "",
+    style: Annotated[
+        str | None,
+        typer.Option(
+            "--style", help="Fonts and sizes of the pictures for a paper: neurips, icml, ieee, acm."
+        ),
+    ] = None,
+    width: Annotated[
+        str, typer.Option("--width", help="Width of the pictures with --style: column, full.")
+    ] = "column",
     as_json: Json = False,
 ) -> None:
     """Make one page of finished runs that opens offline; with --format, pictures and tables beside it."""
@@ -41,8 +50,9 @@ def report_command(
 
     wanted = tuple(names_in(formats))
     refuse_unknown_formats(wanted)
+    refuse_unknown_style(style, width, wanted)
     found = gather(runs, say)
-    beside = write_report(found, out, wanted, special=True) if wanted else []
+    beside = write_report(found, out, wanted, special=True, style=style, width=width) if wanted else []
     page = write_page(found, out / "report.html", passed_over)
     if as_json:
         files = [str(path) for path in (page, *beside)]

@@ -31,7 +31,12 @@ from idiolect.reports.figures.tradeoff import scatter_data, scatter_figure, sett
 from idiolect.reports.judged_metric import ACCURACY, JudgedMetric, judged_by
 from idiolect.reports.page.page_data import page_data
 from idiolect.reports.page.page_file import page_html, write_page
-from idiolect.reports.report_files import refuse_unknown_formats, special_pictures, write_report
+from idiolect.reports.report_files import (
+    refuse_unknown_formats,
+    refuse_unknown_style,
+    special_pictures,
+    write_report,
+)
 from idiolect.reports.run_discovery import gather
 from idiolect.reports.summary_table import (
     csv_table,
@@ -83,6 +88,7 @@ __all__ = [
     "ranks_data",
     "ranks_figure",
     "refuse_unknown_formats",
+    "refuse_unknown_style",
     "scatter_data",
     "scatter_figure",
     "settings_figure",

@@ -40,6 +40,7 @@ from idiolect.reports.figures.degradation_between_rounds import (
 )
 from idiolect.reports.figures.learning_curves import curves_data, curves_figure, targets_data, targets_figure
 from idiolect.reports.figures.mixing_profile import profile_data, profile_figure
+from idiolect.reports.figures.paper_style import drawn_for, sizes
 from idiolect.reports.figures.partition import partition_figure
 from idiolect.reports.figures.ranks import ranks_data, ranks_figure
 from idiolect.reports.figures.style import DPI, IMAGE_FORMATS, image
@@ -53,6 +54,7 @@ __all__ = [
     "FORMATS",
     "SpecialFigure",
     "refuse_unknown_formats",
+    "refuse_unknown_style",
     "special_pictures",
     "write_report",
 ]
@@ -87,12 +89,24 @@ def refuse_unknown_formats(formats: Iterable[str]) -> None:
         refuse_unknown_choice("a format", name, FORMATS)
 
 
+def refuse_unknown_style(style: str | None, width: str, formats: Iterable[str]) -> None:
+    """Raises a UserError for an unknown venue or width, or a venue where no picture is asked for."""
+    with drawn_for(style, width):
+        pass
+    if style is not None and not set(formats) & set(IMAGE_FORMATS):
+        raise UserError(
+            f"--style {style} is for pictures, and none is asked for; add --format pdf (or png, svg)"
+        )
+
+
 def write_report(
     runs: Iterable[Run],
     folder: str | Path,
     formats: Iterable[str] = ("png", "md", "csv"),
     *,
     special: bool = False,
+    style: str | None = None,
+    width: str = "column",
 ) -> list[Path]:
     """Writes the tables, the figures and the numbers behind the figures, and returns the paths.
 
@@ -106,6 +120,8 @@ def write_report(
             behind the figures.
         special: whether to add the figures that only some runs allow (see `special_pictures`), and the table of users
             where all methods have the same users.
+        style: the venue whose fonts and widths the figures have, one of neurips, icml, ieee and acm.
+        width: of a column of that venue, or `full` for the whole text.
     """
     runs, formats = list(runs), tuple(formats)
     refuse_unknown_formats(formats)
@@ -114,7 +130,9 @@ def write_report(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"cannot make the folder {folder}: {error.strerror}") from error
-    contents = {**_tables(runs, formats), **_pictures(runs, formats, special)}
+    with drawn_for(style, width):
+        pictures = _pictures(runs, formats, special)
+    contents = {**_tables(runs, formats), **pictures}
     if special:
         contents |= _users(runs, formats)
     if "csv" in formats:
@@ -175,7 +193,7 @@ def _pictures(runs: list[Run], formats: tuple[str, ...], special: bool) -> dict[
         pictures[name], numbers[f"{name}.csv"] = one.figure, one.data
     contents: dict[str, bytes | str] = {}
     for name, figure in pictures.items():
-        figure.set_dpi(DPI)
+        figure.set_dpi(sizes().dpi or DPI)
         contents |= {f"{name}.{kind}": image(figure, kind) for kind in IMAGE_FORMATS if kind in formats}
     if "csv" in formats:
         contents |= {name: to_csv(table) for name, table in numbers.items()}

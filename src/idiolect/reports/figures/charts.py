@@ -12,19 +12,23 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.ticker import MaxNLocator
 
+from idiolect.reports.figures.paper_style import sizes
 from idiolect.reports.figures.style import (
     INK,
+    LINES,
     Appearance,
     appearances,
     label_panel,
     legend_beside,
     make_panels,
+    set_title,
     wrapped,
 )
 from idiolect.reports.judged_metric import ACCURACY, JudgedMetric
 
 __all__ = ["bars_figure", "heat_figure", "line_style", "lines_figure"]
 
+HATCHES = ("", "////", "....", "\\\\\\\\", "xxxx", "----")  # of bars, for each of LINES
 GROUP_WIDTH = 0.8  # width of all bars at one x, as a share of the distance to the next
 MOST_BARS_NAMED = 24
 COLOUR_MAP = "cividis"  # readable with any colour vision
@@ -37,11 +41,11 @@ def line_style(look: Appearance) -> dict[str, Any]:
     return {
         "color": look.colour,
         "linestyle": look.line,
-        "linewidth": 1.7,
+        "linewidth": 1.7 * sizes().scale,
         "marker": look.marker,
-        "markersize": 6,
+        "markersize": 6 * sizes().scale,
         "markeredgecolor": "white",
-        "markeredgewidth": 0.6,
+        "markeredgewidth": 0.6 * sizes().scale,
     }
 
 
@@ -107,6 +111,9 @@ def bars_figure(
                 yerr=spread,
                 ecolor="#777777",
                 color=looks[label].colour,
+                hatch=HATCHES[LINES.index(looks[label].line)],
+                edgecolor="white",
+                linewidth=0,
                 label=wrapped(str(label)),
             )
         every = -(-len(places) // MOST_BARS_NAMED)
@@ -137,15 +144,16 @@ def heat_figure(
     panels = list(dict.fromkeys(points["panel"]))
     rows, places = points["row"].nunique(), points["column"].nunique()
     size = (float(np.clip(0.62 * places + 2.0, 4.0, 12.0)), float(np.clip(0.42 * rows + 1.4, 2.6, 12.0)))
-    figure, grid = make_panels(len(panels), title, columns=columns, size=size)
+    paper = 0.7 + 0.17 * rows
+    figure, grid = make_panels(len(panels), title, columns=columns, size=size, paper_height=paper)
     for axes, panel in zip(grid, panels, strict=True):
         here = points[points["panel"] == panel]
         order = {"index": list(dict.fromkeys(here["row"])), "columns": list(dict.fromkeys(here["column"]))}
         table = here.pivot_table(index="row", columns="column", values="value").reindex(**order)
         image = _draw_cells(axes, table, metric)
-        axes.set_title(str(panel), fontsize=10, loc="left", color=INK)
-        axes.set_xlabel(column_label, fontsize=9, color=INK)
-        axes.set_ylabel(row_label, fontsize=9, color=INK)
+        set_title(axes, str(panel), min(10, sizes().title))
+        axes.set_xlabel(column_label, fontsize=sizes().text, color=INK)
+        axes.set_ylabel(row_label, fontsize=sizes().text, color=INK)
         figure.colorbar(image, ax=axes, shrink=0.8)
     return figure
 
@@ -154,10 +162,12 @@ def _draw_cells(axes: Axes, table: pd.DataFrame, metric: JudgedMetric) -> AxesIm
     values = table.to_numpy(float)
     image = axes.imshow(values, cmap=COLOUR_MAP, aspect="auto")
     axes.set_yticks(range(len(table)), [wrapped(str(name)) for name in table.index])
-    every = -(-table.shape[1] // MOST_COLUMNS_NAMED)
+    named = MOST_COLUMNS_WRITTEN if sizes().width else MOST_COLUMNS_NAMED
+    written = min(MOST_COLUMNS_WRITTEN, int(2 * sizes().width)) if sizes().width else MOST_COLUMNS_WRITTEN
+    every = -(-table.shape[1] // named)
     axes.set_xticks(range(0, table.shape[1], every), [str(name) for name in table.columns[::every]])
-    axes.tick_params(length=0, labelsize=9, colors=INK)
-    if table.shape[1] <= MOST_COLUMNS_WRITTEN:
+    axes.tick_params(length=0, labelsize=sizes().text, colors=INK)
+    if table.shape[1] <= written:
         middle = (np.nanmin(values) + np.nanmax(values)) / 2
         best = np.nanmax(values) if metric.higher_is_better else np.nanmin(values)
         for (row, column), value in np.ndenumerate(values):
@@ -174,7 +184,7 @@ def _write_number(axes: Axes, row: int, column: int, text: str, *, light: bool, 
         text,
         ha="center",
         va="center",
-        fontsize=8,
+        fontsize=sizes().small - (1 if sizes().width else 0),
         color="white" if light else "black",
         fontweight="bold" if best else "normal",
     )

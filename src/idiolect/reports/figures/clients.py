@@ -15,7 +15,18 @@ from matplotlib.ticker import MaxNLocator
 from idiolect.errors import UserError
 from idiolect.records import Run
 from idiolect.reports.figures.charts import bars_figure
-from idiolect.reports.figures.style import COLOURS, INK, appearances, label_panel, make_panels, tidy, wrapped
+from idiolect.reports.figures.paper_style import sizes
+from idiolect.reports.figures.style import (
+    COLOURS,
+    INK,
+    appearances,
+    label_panel,
+    make_figure,
+    make_panels,
+    set_title,
+    tidy,
+    wrapped,
+)
 from idiolect.reports.judged_metric import ACCURACY, JudgedMetric, judged_by
 from idiolect.reports.run_groups import group_runs
 from idiolect.statistics import change_histogram, changes, client_scores, teacher_rounds, worst_tenth
@@ -83,27 +94,32 @@ def clients_figure(
     looks = appearances([*methods, *data["method"]])
     averages = data.groupby("method")[metric.name].mean()
     means = averages.sort_values(ascending=metric.higher_is_better, kind="stable")
-    figure = Figure(figsize=(9.5, 1.6 + 0.5 * max(2, len(means))), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = make_figure((9.5, 1.6 + 0.5 * max(2, len(means))), 0.75 + 0.22 * max(2, len(means)))
     for height, label in enumerate(means.index):
         _strip(axes, data[data["method"] == label], height, looks[label].colour, metric)
     predictors = data.groupby("method")["predictor"].first()
-    axes.set_yticks(range(len(means)), [f"{wrapped(label)}\n{predictors[label]}" for label in means.index])
+    second = {label: "" if sizes().width else f"\n{predictors[label]}" for label in means.index}
+    axes.set_yticks(range(len(means)), [wrapped(label) + second[label] for label in means.index])
     axes.set_ylim(-0.6, len(means) - 0.4)
     seeds = data["seed"].nunique()
     pooled = f", {seeds} seeds together" if seeds > 1 else ""
-    axes.set_title(f"{metric.title} of each client{pooled}", fontsize=11, loc="left", color=INK)
+    set_title(axes, f"{metric.title} of each client{pooled}")
     unit = " (%)" if metric.is_share else ""
-    axes.set_xlabel(f"{metric.title} on the client's own test split{unit}", fontsize=10, color=INK)
+    axes.set_xlabel(f"{metric.title} on the client's own test split{unit}", fontsize=sizes().label, color=INK)
     tidy(axes, grid="x")
     if data.empty:
         axes.text(0.5, 0.5, "not measured", transform=axes.transAxes, ha="center", color="#777777")
     marks = [
-        Line2D([], [], label="mean", **{**MEAN, "markersize": 12}),
-        Line2D([], [], label="worst tenth", **WORST),
+        Line2D([], [], label="mean", **{**_sized(MEAN), "markersize": 12 * sizes().scale}),
+        Line2D([], [], label="worst tenth", **_sized(WORST)),
     ]
     figure.legend(
-        handles=marks, loc="outside lower right", ncols=2, frameon=False, fontsize=9, labelcolor=INK
+        handles=marks,
+        loc="outside lower right",
+        ncols=2,
+        frameon=False,
+        fontsize=sizes().text,
+        labelcolor=INK,
     )
     return figure
 
@@ -113,11 +129,17 @@ def _strip(axes: Axes, points: pd.DataFrame, height: int, colour: str, metric: J
     spread = np.random.default_rng(0).uniform(-0.26, 0.26, len(points))
     opacity = float(np.clip(60 / max(1, len(points)), 0.15, 0.7))
     shown = metric.factor * points[metric.name]
-    axes.scatter(shown, height + spread, s=16, color=colour, alpha=opacity, linewidths=0)
+    axes.scatter(shown, height + spread, s=16 * sizes().scale ** 2, color=colour, alpha=opacity, linewidths=0)
     by_seed = points.groupby("seed")[metric.name]
-    axes.plot(metric.factor * by_seed.mean().mean(), height, **MEAN)
+    axes.plot(metric.factor * by_seed.mean().mean(), height, **_sized(MEAN))
     worst = by_seed.apply(worst_tenth, metric.higher_is_better).mean()
-    axes.plot(metric.factor * worst, height, **WORST)
+    axes.plot(metric.factor * worst, height, **_sized(WORST))
+
+
+def _sized(mark: dict[str, Any]) -> dict[str, Any]:
+    """Returns a mark in the size of the figures drawn now."""
+    keys = ("markersize", "markeredgewidth")
+    return {key: value * sizes().scale if key in keys else value for key, value in mark.items()}
 
 
 def clients_heat_data(runs: Iterable[Run]) -> pd.DataFrame:
@@ -188,7 +210,15 @@ def _histogram(axes: Axes, values: pd.Series, bins: int, higher_is_better: bool)
         if count:
             colour = LOSS if (edge < -width / 2) == higher_is_better else GAIN
             axes.bar(edge, count, width, align="edge", color=colour, edgecolor="white")
-            axes.text(edge + width / 2, count, str(count), ha="center", va="bottom", fontsize=8, color=INK)
+            axes.text(
+                edge + width / 2,
+                count,
+                str(count),
+                ha="center",
+                va="bottom",
+                fontsize=sizes().small - (2 if sizes().width else 0),
+                color=INK,
+            )
     axes.axvline(0, color=INK, linewidth=1)
     axes.margins(y=0.15)
 

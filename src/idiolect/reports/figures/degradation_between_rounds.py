@@ -14,6 +14,7 @@ from matplotlib.ticker import MaxNLocator
 from idiolect.errors import UserError
 from idiolect.records import Run
 from idiolect.reports.figures.charts import lines_figure
+from idiolect.reports.figures.paper_style import sizes
 from idiolect.reports.figures.style import COLOURS, INK, label_panel, legend_beside, make_panels
 from idiolect.reports.judged_metric import ACCURACY, JudgedMetric, judged_by
 from idiolect.reports.run_groups import group_runs
@@ -128,14 +129,16 @@ def _draw_panel(axes: Axes, means: pd.DataFrame) -> None:
     before, after = means["before"].to_numpy(), means["after"].to_numpy()
     for place, start in enumerate(rounds):
         end = start + TRAINING
-        axes.plot([start, end], [before[place], after[place]], "-", color=COLOURS[0], linewidth=1.3)
+        axes.plot(
+            [start, end], [before[place], after[place]], "-", color=COLOURS[0], linewidth=1.3 * sizes().scale
+        )
         if place + 1 < len(rounds):
             axes.plot(
                 [end, rounds[place + 1]],
                 [after[place], before[place + 1]],
                 ":",
                 color=COLOURS[1],
-                linewidth=1.1,
+                linewidth=1.1 * sizes().scale,
             )
-    axes.plot(rounds, before, "x", color=INK, markersize=5)
-    axes.plot(rounds + TRAINING, after, "+", color=INK, markersize=7)
+    axes.plot(rounds, before, "x", color=INK, markersize=5 * sizes().scale)
+    axes.plot(rounds + TRAINING, after, "+", color=INK, markersize=7 * sizes().scale)

@@ -13,7 +13,17 @@ from matplotlib.ticker import MaxNLocator
 
 from idiolect.records import Run
 from idiolect.reports.figures.charts import line_style, lines_figure
-from idiolect.reports.figures.style import INK, Appearance, appearances, tidy, wrapped
+from idiolect.reports.figures.paper_style import sizes
+from idiolect.reports.figures.style import (
+    INK,
+    Appearance,
+    appearances,
+    legend_beside,
+    make_panels,
+    set_title,
+    tidy,
+    wrapped,
+)
 from idiolect.reports.judged_metric import ACCURACY, JudgedMetric, judged_by
 from idiolect.reports.run_groups import group_runs
 from idiolect.statistics import cost_to_target, curve, server_curve
@@ -77,33 +87,24 @@ def curves_figure(data: pd.DataFrame, metric: JudgedMetric = ACCURACY) -> Figure
     """
     data = data.assign(shown=metric.factor * data[metric.name], sd_seeds=metric.factor * data["sd_seeds"])
     looks = appearances(data["method"])
-    figure = Figure(figsize=(12.5, 4.9), layout="constrained")
-    panels = figure.subplots(1, 2, sharey=True)
+    figure, panels = make_panels(2, size=(5.0, 4.9), share=True)
     for axes, (panel, title) in zip(panels, PANELS.items(), strict=True):
         shown = data[data["panel"] == panel]
         for place, (label, look) in enumerate(looks.items()):
             line = shown[(shown["method"] == label) & (shown["moment"] == "round")]
             _draw_curve(axes, line, look, place)
         _draw_ends(axes, shown[shown["moment"] == "end"], looks)
-        axes.set_title(title, fontsize=11, loc="left", color=INK)
-        axes.set_xlabel("Round", fontsize=10, color=INK)
+        set_title(axes, title)
+        axes.set_xlabel("Round", fontsize=sizes().label, color=INK)
         _whole_rounds(axes, shown)
         axes.tick_params(labelleft=True)
         tidy(axes)
         if shown.empty:
             axes.text(0.5, 0.5, "not measured", transform=axes.transAxes, ha="center", color="#777777")
-    panels[0].set_ylabel(metric.axis, fontsize=10, color=INK)
-    figure.legend(
-        handles=_handles(data, looks, metric),
-        title="bands: SD over seeds" if data["sd_seeds"].notna().any() else None,
-        title_fontsize=9,
-        loc="outside right center",
-        frameon=False,
-        fontsize=9,
-        handlelength=3.4,
-        labelspacing=0.8,
-        labelcolor=INK,
-    )
+    for axes in panels if sizes().most_panels(2) == 1 else panels[:1]:
+        axes.set_ylabel(metric.axis, fontsize=sizes().label, color=INK)
+    bands = "bands: SD over seeds" if data["sd_seeds"].notna().any() else None
+    legend_beside(figure, _handles(data, looks, metric), bands, wide=True)
     return figure
 
 
@@ -146,9 +147,16 @@ def _draw_ends(axes: Axes, ends: pd.DataFrame, looks: dict[str, Appearance]) -> 
     for column, (label, shown, spread) in enumerate(
         zip(ends["method"], ends["shown"], ends["sd_seeds"], strict=True), start=1
     ):
-        style = {**line_style(looks[label]), "linestyle": "none", "markersize": 9, "markeredgecolor": INK}
+        style = {
+            **line_style(looks[label]),
+            "linestyle": "none",
+            "markersize": 9 * sizes().scale,
+            "markeredgecolor": INK,
+        }
         error = 0.0 if pd.isna(spread) else spread
-        axes.errorbar(last + (column + 0.2) * step, shown, yerr=error, capsize=3, zorder=5, **style)
+        axes.errorbar(
+            last + (column + 0.2) * step, shown, yerr=error, capsize=3 * sizes().scale, zorder=5, **style
+        )
     middle = last + (0.7 + 0.5 * len(ends)) * step
     axes.annotate(
         "end of run",
@@ -157,7 +165,7 @@ def _draw_ends(axes: Axes, ends: pd.DataFrame, looks: dict[str, Appearance]) -> 
         rotation=90,
         ha="center",
         va="bottom",
-        fontsize=9,
+        fontsize=sizes().text,
         color="#777777",
     )
 

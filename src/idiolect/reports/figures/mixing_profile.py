@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from idiolect.errors import UserError
 from idiolect.records import Run
 from idiolect.reports.figures.charts import line_style
+from idiolect.reports.figures.paper_style import sizes
 from idiolect.reports.figures.style import INK, appearances, label_panel, legend_beside, make_panels, wrapped
 from idiolect.reports.judged_metric import ACCURACY, JudgedMetric, judged_by
 from idiolect.reports.run_groups import group_runs
@@ -77,7 +78,7 @@ def profile_figure(
         told = []
         here = list(points[points["panel"] == panel].groupby("line", sort=False))
         for place, (label, line) in enumerate(here):
-            style = {**line_style(looks[label]), "markersize": 4}
+            style = {**line_style(looks[label]), "markersize": 4 * sizes().scale}
             at = line["alpha"] + SHIFT * (place - (len(here) - 1) / 2)
             axes.errorbar(at, line["value"], yerr=line["sd"], capsize=2, label=wrapped(str(label)), **style)
             told.append(_told(str(label), line, len(here) > 1, metric))
@@ -98,5 +99,12 @@ def _told(label: str, line: pd.DataFrame, several: bool, metric: JudgedMetric) -
 
 def _write(axes: Axes, told: list[str]) -> None:
     axes.text(
-        0.03, 0.03, "\n".join(told), transform=axes.transAxes, fontsize=7, va="bottom", color=INK, wrap=True
+        0.03,
+        0.03,
+        "\n".join(told),
+        transform=axes.transAxes,
+        fontsize=sizes().small - 1,
+        va="bottom",
+        color=INK,
+        wrap=True,
     )

@@ -8,7 +8,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from idiolect.reports.figures.style import COLOURS, INK, tidy
+from idiolect.reports.figures.paper_style import sizes
+from idiolect.reports.figures.style import COLOURS, INK, legend_beside, make_figure, set_title, tidy
 
 __all__ = ["partition_figure"]
 
@@ -27,32 +28,28 @@ def partition_figure(class_counts: Sequence[Sequence[int]], title: str = "") -> 
     shown = counts[:MOST_CLIENTS]
     clients, classes = shown.shape
     size = (float(np.clip(2.0 + 0.2 * clients, 6.0, 13.0)), float(np.clip(1.6 + 0.26 * classes, 3.2, 11.0)))
-    figure = Figure(figsize=size, layout="constrained")
-    axes = figure.subplots()
+    if sizes().width:
+        size = (sizes().width, float(np.clip(0.8 + 0.13 * classes, 1.4, 6.0)))
+    figure, axes = make_figure(size, size[1])
     client, label = np.nonzero(shown)
-    cell = 1.2 * POINTS_PER_INCH * min((size[0] - 1.6) / clients, (size[1] - 0.9) / classes)
+    edge = 0.9 if sizes().width else 1.6
+    cell = 1.2 * POINTS_PER_INCH * min((size[0] - edge) / clients, (size[1] - 0.55 * edge) / classes)
     scale = cell**2 / max(1.0, shown.max())
     dots = axes.scatter(
         client, label, s=scale * shown[client, label], color=COLOURS[0], alpha=0.75, linewidths=0
     )
     part = f", the first {clients} of {len(counts)} clients" if clients < len(counts) else ""
     what = f"Samples per client and class: {title}" if title else "Samples per client and class"
-    axes.set_title(what + part, fontsize=11, loc="left", color=INK)
-    axes.set_xlabel("Client", fontsize=10, color=INK)
-    axes.set_ylabel("Class", fontsize=10, color=INK)
+    set_title(axes, what + part)
+    axes.set_xlabel("Client", fontsize=sizes().label, color=INK)
+    axes.set_ylabel("Class", fontsize=sizes().label, color=INK)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.yaxis.set_major_locator(MaxNLocator(nbins=20, integer=True))
     axes.set_xlim(-0.8, clients - 0.2)
     axes.set_ylim(-0.8, classes - 0.2)
     tidy(axes, grid="none")
     handles, labels = dots.legend_elements("sizes", num=4, func=lambda area: area / scale, color=COLOURS[0])
-    figure.legend(
-        handles,
-        labels,
-        title="samples",
-        loc="outside right center",
-        frameon=False,
-        fontsize=9,
-        labelcolor=INK,
-    )
+    for handle, text in zip(handles, labels, strict=True):
+        handle.set_label(text)
+    legend_beside(figure, handles, "samples")
     return figure

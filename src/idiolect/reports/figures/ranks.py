@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 from idiolect import statistics
 from idiolect.errors import UserError
 from idiolect.records import Run
-from idiolect.reports.figures.style import INK, appearances
+from idiolect.reports.figures.paper_style import sizes
+from idiolect.reports.figures.style import INK, appearances, make_figure, set_title
 from idiolect.reports.judged_metric import ACCURACY, JudgedMetric, judged_by
 from idiolect.reports.run_groups import scenes_of
 
@@ -63,9 +64,9 @@ def critical_difference_figure(ranking: Ranking, methods: Iterable[str] = ()) ->
     half = -(-count // 2)
     bars = BAR * len(ranking.groups)
     depth = bars + half + 0.6
-    figure = Figure(figsize=(9.5, ROW * (depth + 5)), layout="constrained")
-    axes = figure.subplots()
-    axes.set_xlim(1 - 0.32 * count, count + 0.32 * count)
+    figure, axes = make_figure((9.5, ROW * (depth + 5)), 0.5 * ROW * (depth + 6.5))
+    margin = _margin(names, figure.get_figwidth()) * count
+    axes.set_xlim(1 - margin, count + margin)
     axes.set_ylim(-depth, 3.2)
     axes.axis("off")
     _scale(axes, count, ranking.distance)
@@ -73,24 +74,50 @@ def critical_difference_figure(ranking: Ranking, methods: Iterable[str] = ()) ->
         left = place < half
         level = -(bars + 0.7 + (place if left else count - 1 - place))
         edge = 0.9 if left else count + 0.1
-        axes.plot([rank, rank, edge], [0, level, level], color=looks[str(name)].colour, linewidth=1.3)
+        axes.plot(
+            [rank, rank, edge],
+            [0, level, level],
+            color=looks[str(name)].colour,
+            linewidth=1.3 * sizes().scale,
+        )
         side, text = ("right", f"{name}  {rank:.2f} ") if left else ("left", f" {rank:.2f}  {name}")
-        axes.text(edge, level, text, ha=side, va="center", fontsize=9, color=INK)
+        axes.text(edge, level, text, ha=side, va="center", fontsize=sizes().text, color=INK)
     for place, group in enumerate(ranking.groups, 1):
         first, last = (ranking.ranks[name] for name in (group[0], group[-1]))
-        axes.plot([first - 0.04, last + 0.04], [-BAR * place] * 2, color=INK, linewidth=2.8)
-    axes.set_title(_title(ranking), fontsize=11, loc="left", color=INK)
+        axes.plot([first - 0.04, last + 0.04], [-BAR * place] * 2, color=INK, linewidth=2.8 * sizes().scale)
+    set_title(axes, _title(ranking))
     return figure
+
+
+def _margin(names: list[str], width: float) -> float:
+    """Returns the room that the longest name needs on each side, as a share of the scale."""
+    longest = (max(map(len, names)) + 7) * 0.52 * sizes().text / 72
+    return max(0.32, longest / max(0.4, width - 2 * longest))
 
 
 def _scale(axes: Axes, count: int, distance: float) -> None:
     """Draws the axis of ranks and, above it, the critical difference."""
     axes.plot([1, count], [0, 0], color=GREY, linewidth=1)
-    for rank in range(1, count + 1):
+    for rank in range(1, count + 1, -(-count // 14)):
         axes.plot([rank, rank], [0, 0.18], color=GREY, linewidth=1)
-        axes.text(rank, 0.34, str(rank), ha="center", va="bottom", fontsize=9, color=INK)
-    axes.plot([1, 1 + distance], [1.7, 1.7], color=INK, linewidth=1.6, marker="|", markersize=8)
-    axes.text(1 + distance / 2, 1.9, f"CD {distance:.2f}", ha="center", va="bottom", fontsize=9, color=INK)
+        axes.text(rank, 0.34, str(rank), ha="center", va="bottom", fontsize=sizes().text, color=INK)
+    axes.plot(
+        [1, 1 + distance],
+        [1.7, 1.7],
+        color=INK,
+        linewidth=1.6 * sizes().scale,
+        marker="|",
+        markersize=8 * sizes().scale,
+    )
+    axes.text(
+        1 + distance / 2,
+        1.9,
+        f"CD {distance:.2f}",
+        ha="center",
+        va="bottom",
+        fontsize=sizes().text,
+        color=INK,
+    )
 
 
 def _title(ranking: Ranking) -> str:

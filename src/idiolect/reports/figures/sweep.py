@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from idiolect.reports.figures.charts import line_style
+from idiolect.reports.figures.paper_style import sizes
 from idiolect.reports.figures.style import INK, appearances, label_panel, legend_beside, make_panels, wrapped
 from idiolect.reports.judged_metric import ACCURACY, JudgedMetric
 
@@ -33,9 +34,23 @@ def sweep_figure(points: pd.DataFrame, title: str = "", metric: JudgedMetric = A
             style = line_style(looks[label])
             means = line.groupby("x")["value"].mean()
             axes.plot(means.index, means, label=wrapped(str(label)), **style)
-            axes.plot(line["x"], line["value"], ".", color=looks[label].colour, alpha=0.5, markersize=4)
+            axes.plot(
+                line["x"],
+                line["value"],
+                ".",
+                color=looks[label].colour,
+                alpha=0.5,
+                markersize=4 * sizes().scale,
+            )
             chosen = line[line["best"]]
-            axes.plot(chosen["x"], chosen["value"], "o", markersize=11, fillstyle="none", markeredgecolor=INK)
+            axes.plot(
+                chosen["x"],
+                chosen["value"],
+                "o",
+                markersize=11 * sizes().scale,
+                fillstyle="none",
+                markeredgecolor=INK,
+            )
         unit = " (%)" if metric.is_share else ""
         label_panel(axes, "", str(panel), f"Validation {metric.word}{unit}")
     handles = [

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from idiolect.records import Run
+from idiolect.reports.figures.paper_style import sizes
 from idiolect.reports.figures.style import (
     COLOURS,
     INK,
@@ -17,6 +18,7 @@ from idiolect.reports.figures.style import (
     appearances,
     label_panel,
     legend_beside,
+    make_figure,
     make_panels,
     tidy,
     wrapped,
@@ -51,35 +53,36 @@ def scatter_figure(
     """
     factor = metric.factor
     looks = appearances([*methods, *data["method"]])
-    figure = Figure(figsize=(8.5, 4.9), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = make_figure((8.5, 4.9), 0.75 * min(3.5, sizes().width))
     marks = []
     for line in data.sort_values("personalisation", ascending=not metric.higher_is_better).to_dict("records"):
         look, whole = looks[line["method"]], not pd.isna(line["aggregation"])
-        style: dict[str, Any] = {"marker": look.marker, "color": look.colour, "markersize": 9}
+        style: dict[str, Any] = {"marker": look.marker, "color": look.colour, "markersize": 9 * sizes().scale}
         style |= {"linestyle": "none", "fillstyle": "full" if whole else "none"}
         spread = {axis: factor * line[f"{name}_sd_seeds"] for axis, name in AXES.items()}
         errors = {axis: None if pd.isna(value) else value for axis, value in spread.items()}
         if whole:
             at = factor * line["aggregation"], factor * line["personalisation"]
-            axes.errorbar(*at, xerr=errors["x"], yerr=errors["y"], capsize=3, **style)
+            axes.errorbar(
+                *at,
+                xerr=errors["x"],
+                yerr=errors["y"],
+                capsize=3 * sizes().scale,
+                elinewidth=1.5 * sizes().scale,
+                **style,
+            )
         else:
             axes.plot(EDGE, factor * line["personalisation"], transform=axes.get_yaxis_transform(), **style)
         marks.append(Line2D([], [], label=wrapped(line["method"]), **style))
-    axes.set_xlabel(metric.in_brackets("Global model on the server's test set"), fontsize=10, color=INK)
-    axes.set_ylabel(metric.in_brackets("Personalised, mean over all clients"), fontsize=10, color=INK)
+    axes.set_xlabel(
+        metric.in_brackets("Global model on the server's test set"), fontsize=sizes().label, color=INK
+    )
+    axes.set_ylabel(
+        metric.in_brackets("Personalised, mean over all clients"), fontsize=sizes().label, color=INK
+    )
     tidy(axes)
     hollow = "hollow: no global model" if data["aggregation"].isna().any() else None
-    figure.legend(
-        handles=marks,
-        title=hollow,
-        title_fontsize=9,
-        loc="outside right center",
-        frameon=False,
-        fontsize=9,
-        labelspacing=0.8,
-        labelcolor=INK,
-    )
+    legend_beside(figure, marks, hollow, wide=True)
     return figure
 
 
@@ -98,7 +101,7 @@ def settings_figure(points: pd.DataFrame, title: str = "") -> Figure:
             line["aggregation"],
             line["personalisation"],
             linestyle="none",
-            markersize=8,
+            markersize=8 * sizes().scale,
             markeredgecolor="white",
             **look,
         )

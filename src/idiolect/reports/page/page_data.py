@@ -18,7 +18,7 @@ from idiolect.reports.figures.degradation_between_rounds import degradation_data
 from idiolect.reports.figures.learning_curves import targets_data
 from idiolect.reports.figures.mixing_profile import profile_data
 from idiolect.reports.figures.ranks import ranks_data
-from idiolect.reports.figures.style import COLOURS, LINES, MARKERS
+from idiolect.reports.figures.style import Appearance, appearance
 from idiolect.reports.judged_metric import JudgedMetric, judged_by, metric_title
 from idiolect.reports.page.metric_numbers import costs_part, measured_part
 from idiolect.reports.run_groups import SCENE, SEEDS, flat, group_runs
@@ -104,12 +104,10 @@ def methods_data(groups: Groups) -> list[dict[str, Any]]:
             "label": label,
             "predictor": headline(runs[0]),
             "seeds": [int(run.manifest["seed"]) for run in runs],
-            "colour": place % len(COLOURS),
-            "dash": _dash(LINES[place % len(LINES)]),
-            "marker": MARKERS[place % len(MARKERS)],
+            **_look(appearance(label)),
             **{key: str(runs[0].manifest.get(key, "")) for key in (*SCENE, "method")},
         }
-        for place, (label, runs) in enumerate(groups.items())
+        for label, runs in groups.items()
     ]
 
 
@@ -137,8 +135,9 @@ def metrics_data(groups: Groups, judged: JudgedMetric) -> list[dict[str, Any]]:
     return sorted(found.values(), key=lambda line: (order.get(line["name"], len(order)), line["name"]))
 
 
-def _dash(line: str | tuple[int, tuple[float, ...]]) -> list[float]:
-    return [] if isinstance(line, str) else list(line[1])
+def _look(look: Appearance) -> dict[str, Any]:
+    dash = [] if isinstance(look.line, str) else list(look.line[1])
+    return {"colour": look.number, "dash": dash, "marker": look.marker}
 
 
 def partitions_part(groups: Groups) -> list[dict[str, Any]]:

@@ -33,9 +33,19 @@ from idiolect.statistics.measurements import (
     server_curve,
 )
 from idiolect.statistics.mixing_profile import alpha_profile
+from idiolect.statistics.reading import Reading, as_reading
+from idiolect.statistics.replicates import Replicate, design_of, replicate_of
 from idiolect.statistics.target_cost import Cost, cost_to_target, round_of_target
 
 if TYPE_CHECKING:
+    from idiolect.statistics.comparisons import (
+        Estimate,
+        estimate,
+        mean_estimate,
+        mean_estimates,
+        paired_comparisons,
+    )
+    from idiolect.statistics.inference import holm, letters
     from idiolect.statistics.ranks import (
         Ranking,
         average_ranks,
@@ -44,18 +54,22 @@ if TYPE_CHECKING:
         rank_methods,
         scenario_table,
     )
-    from idiolect.statistics.significance_tests import holm, paired_tests, permutation_test, signed_rank_test
+    from idiolect.statistics.significance_tests import paired_tests, permutation_test, signed_rank_test
 
 __all__ = [
     "ChangeHistogram",
     "Chosen",
     "Cost",
+    "Estimate",
     "Groups",
     "Interval",
     "Ranking",
+    "Reading",
+    "Replicate",
     "Resampling",
     "Window",
     "alpha_profile",
+    "as_reading",
     "average_ranks",
     "before_and_after",
     "best_and_last",
@@ -69,7 +83,9 @@ __all__ = [
     "cost_to_target",
     "curve",
     "degradation",
+    "design_of",
     "end_mean",
+    "estimate",
     "fairer",
     "friedman",
     "headline",
@@ -77,14 +93,19 @@ __all__ = [
     "holm",
     "intervals",
     "is_share",
+    "letters",
+    "mean_estimate",
+    "mean_estimates",
     "measured",
     "nemenyi",
+    "paired_comparisons",
     "paired_tests",
     "permutation_test",
     "personalisation",
     "pick",
     "primary_metric",
     "rank_methods",
+    "replicate_of",
     "round_of_target",
     "scenario_table",
     "server_curve",
@@ -100,7 +121,12 @@ __all__ = [
 
 _NEEDS_SCIPY = {
     **dict.fromkeys(
-        ("holm", "paired_tests", "permutation_test", "signed_rank_test"),
+        ("Estimate", "estimate", "mean_estimate", "mean_estimates", "paired_comparisons"),
+        "idiolect.statistics.comparisons",
+    ),
+    **dict.fromkeys(("holm", "letters"), "idiolect.statistics.inference"),
+    **dict.fromkeys(
+        ("paired_tests", "permutation_test", "signed_rank_test"),
         "idiolect.statistics.significance_tests",
     ),
     **dict.fromkeys(

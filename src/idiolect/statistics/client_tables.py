@@ -18,6 +18,7 @@ __all__ = [
     "change_histogram",
     "changes",
     "client_table",
+    "refuse_other_metrics",
     "teacher_rounds",
     "user_table",
 ]
@@ -39,7 +40,7 @@ def client_table(
             metric, in the one that they are judged by.
     """
     if metric is None:
-        _refuse_other_metrics(groups)
+        refuse_other_metrics(groups)
     columns: dict[str, pd.Series] = {}
     seeds: dict[str, list[int]] = {}
     for label, runs in groups.items():
@@ -59,7 +60,8 @@ def client_table(
     return pd.DataFrame(columns).rename_axis("client")
 
 
-def _refuse_other_metrics(groups: Groups) -> None:
+def refuse_other_metrics(groups: Groups) -> None:
+    """Raises unless all runs are judged by the same metric."""
     named = {primary_metric(run): label for label, runs in groups.items() for run in runs}
     if len(named) > 1:
         (one, first), (other, second) = list(named.items())[:2]

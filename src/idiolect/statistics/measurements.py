@@ -12,6 +12,7 @@ import pandas as pd
 
 from idiolect.errors import UserError
 from idiolect.records import Run
+from idiolect.statistics.reading import LAST, Reading
 
 __all__ = [
     "client_scores",
@@ -21,7 +22,9 @@ __all__ = [
     "is_share",
     "measured",
     "primary_metric",
+    "read_rounds",
     "server_curve",
+    "validated_round",
 ]
 
 ORDER = {"before": 0, "after": 1, "end": 2}
@@ -117,10 +120,47 @@ def client_scores(
     metric: str | None = None,
     population: str = "all",
     split: str = "test",
+    reading: Reading = LAST,
 ) -> pd.Series:
-    """Returns the final value by client: at the end of the run if measured then, else in the last round."""
+    """Returns the final value by client: at the end of the run if measured then, else by the rule of `reading`.
+
+    Raises:
+        UserError: the reading is `validated` and the run has no scores on validation data.
+    """
     found = measured(run, predictor, metric=metric, population=population, split=split)
     if (found["moment"] == "end").any():
         found = found[found["moment"] == "end"]
-    last = found[found["round"] == found["round"].max()]
-    return last.set_index("client")["value"].sort_index().astype(float)
+        found = found[found["round"] == found["round"].max()]
+    kept = found[found["round"].isin(read_rounds(run, found["round"], reading))]
+    return kept.groupby("client")["value"].mean().astype(float)
+
+
+def read_rounds(run: Run, rounds: pd.Series, reading: Reading) -> list[int]:
+    """Returns the rounds, of those given, whose values a reading takes.
+
+    Args:
+        rounds: the rounds in which something was measured.
+    """
+    there = sorted(int(number) for number in rounds.unique())
+    if reading.rule == "validated" and len(there) > 1:
+        return [validated_round(run)]
+    return there[-(reading.evaluations if reading.rule == "mean" else 1) :]
+
+
+def validated_round(run: Run) -> int:
+    """Returns the round in which the headline is best on the clients' validation data, the first of equals.
+
+    The choice is made by the mean over all clients of the metric that the run is judged by, whatever metric or
+    predictor is then read, so that all numbers of a run belong to one moment.
+
+    Raises:
+        UserError: the run has no scores on validation data.
+    """
+    points = curve(run, split="valid")
+    if points.empty:
+        raise UserError(
+            f"{run.manifest['name']} has no scores on validation data to choose a round by; make it with "
+            "--set score_valid=true, or read the last round"
+        )
+    better = higher_is_better(run, primary_metric(run))
+    return int(points.idxmax() if better else points.idxmin())

@@ -15,8 +15,9 @@ import pandas as pd
 from scipy import stats
 
 from idiolect.errors import UserError, refuse_outside, unknown_name
+from idiolect.statistics.inference import holm
 
-__all__ = ["holm", "paired_tests", "permutation_test", "signed_rank_test"]
+__all__ = ["paired_tests", "permutation_test", "signed_rank_test"]
 
 DIGITS = 12  # accuracies that agree to so many digits count as equal
 AT_ONCE = 4_000_000
@@ -60,20 +61,6 @@ def permutation_test(
         drawn = random.integers(2, size=(min(chunk, resamples - first), units), dtype=np.int8)
         reached += int((np.abs((1 - 2 * drawn) @ values) >= bar).sum())
     return (reached + 1) / (resamples + 1)
-
-
-def holm(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
-    """Returns p-values corrected for their number, in the order given.
-
-    >>> holm([0.01, 0.04, 0.03, 0.005]).tolist()
-    [0.03, 0.06, 0.06, 0.02]
-    """
-    values = np.asarray(p_values, float)
-    order = np.argsort(values, kind="stable")
-    stepped = values[order] * (len(values) - np.arange(len(values)))
-    corrected = np.empty_like(values)
-    corrected[order] = np.minimum(np.maximum.accumulate(stepped), 1)
-    return corrected
 
 
 def paired_tests(

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from idiolect.errors import UserError
 from idiolect.records import Run, read_run
-from idiolect.reports.run_groups import group_runs, replicate_of
-from idiolect.statistics import client_scores
+from idiolect.reports.run_groups import group_runs
+from idiolect.statistics import client_scores, replicate_of
 
 __all__ = ["gather"]
 

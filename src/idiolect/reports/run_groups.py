@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from idiolect.errors import UserError
-from idiolect.records import Run, data_seed_of, scene_of, scene_settings
+from idiolect.records import Run, scene_of, scene_settings
+from idiolect.statistics import Replicate, replicate_of
 
-__all__ = ["SCENE", "SEEDS", "flat", "group_runs", "replicate_of", "scenes_of"]
+__all__ = ["SCENE", "SEEDS", "flat", "group_runs", "scenes_of"]
 
 SCENE = ("dataset", "partition", "model")
 SEEDS = ("seed", "seeds", "data_seed")
@@ -70,11 +71,6 @@ def _scene_text(name: str, value: Any) -> str:
     if name == "under":
         return f"under {' and '.join(value)}" if value else "undisturbed"
     return str(value) if name in SCENE else f"{name}={value}"
-
-
-def replicate_of(run: Run) -> tuple[int, int]:
-    """Returns the seed of the data and the seed of the training, which tell the runs of a group apart."""
-    return data_seed_of(run.manifest), int(run.manifest["seed"])
 
 
 def _identity(run: Run) -> str:
@@ -141,7 +137,7 @@ def _difference(run: Run, namesakes: list[dict[str, Any]]) -> str:
 
 
 def _refuse_repeated_seed(group: list[Run]) -> None:
-    names: dict[tuple[int, int], str] = {}
+    names: dict[Replicate, str] = {}
     for run in group:
         data_seed, seed = replicate = replicate_of(run)
         if replicate in names:

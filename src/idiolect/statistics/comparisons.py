@@ -1,6 +1,6 @@
 """Intervals of a method's mean and paired comparisons of methods, by the design of their seeds.
 
-A *replicate* is a run's (seed, data_seed).  What varies between the replicates of a method decides what an interval
+A *replicate* is a run's (data_seed, seed).  What varies between the replicates of a method decides what an interval
 must count:
 
     one      one run: no interval and no verdict, since nothing says how much another seed would differ

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from idiolect.records import Run
+from idiolect.records import Run, data_seed_of
 
 __all__ = ["DESIGNS", "Replicate", "design_of", "replicate_of"]
 
@@ -13,16 +13,15 @@ DESIGNS = ("one", "redrawn", "fixed", "nested")
 
 
 class Replicate(NamedTuple):
-    """What tells the runs of one method apart: the seed, and the seed of partition and split."""
+    """What tells the runs of one method apart: the seed of partition and split, and the seed of the training."""
 
-    seed: int
     data_seed: int
+    seed: int
 
 
 def replicate_of(run: Run) -> Replicate:
-    """Returns the replicate of a run; where no `data_seed` is recorded the data follow the seed."""
-    seed = int(run.manifest["seed"])
-    return Replicate(seed, int(run.manifest.get("data_seed", seed)))
+    """Returns the replicate of a run."""
+    return Replicate(data_seed_of(run.manifest), int(run.manifest["seed"]))
 
 
 def design_of(runs: Iterable[Run | Replicate]) -> str:
@@ -33,7 +32,7 @@ def design_of(runs: Iterable[Run | Replicate]) -> str:
 
     >>> design_of([Replicate(0, 0)]), design_of([Replicate(0, 0), Replicate(1, 1)])
     ('one', 'redrawn')
-    >>> design_of([Replicate(0, 7), Replicate(1, 7)]), design_of([Replicate(0, 7), Replicate(1, 7), Replicate(0, 8)])
+    >>> design_of([Replicate(7, 0), Replicate(7, 1)]), design_of([Replicate(7, 0), Replicate(7, 1), Replicate(8, 0)])
     ('fixed', 'nested')
     """
     drawn = [(one if isinstance(one, Replicate) else replicate_of(one)).data_seed for one in runs]

@@ -139,7 +139,9 @@ def _client_of(address: str) -> MlflowClient:
         os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # MLflow's tables and newer releases of SQLAlchemy
+            warnings.simplefilter(
+                "ignore", DeprecationWarning
+            )  # MLflow's tables and newer releases of SQLAlchemy
             return MlflowClient(tracking_uri=address)
     except (MlflowException, ImportError) as error:
         raise UserError(f"MLflow cannot log to {address}: {str(error).splitlines()[0]}") from error

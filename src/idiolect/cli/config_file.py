@@ -42,6 +42,7 @@ PARAMETERS = {"methods": "methods_"}  # of commands, where a key is called other
 SETTINGS = {f.name: str(f.type) for f in dataclasses.fields(Experiment) if f.name not in ("method", "seed")}
 EXECUTION = dict.fromkeys(RUN_OPTIONS, "str") | {
     "workers": "int",
+    "jobs": "int",
     "gpus_per_worker": "float",
     "resume": "bool",
     "store_cache": "float",

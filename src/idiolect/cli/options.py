@@ -139,6 +139,14 @@ StoreCache = Annotated[float | None, typer.Option(help="Megabytes of a disk stor
 Log = Annotated[
     list[str], typer.Option("--log", help="Log to tensorboard, mlflow or wandb too; may be repeated.")
 ]
+NumberOfJobs = Annotated[
+    int,
+    typer.Option(
+        "--jobs",
+        help="Runs side by side, each in a process of its own; they share the cores, and a GPU.",
+        min=1,
+    ),
+]
 
 OwnData = Annotated[
     Path | None,
@@ -324,6 +332,7 @@ RUN_OPTIONS: dict[str, Any] = {
     "data_dir": DataDir,
     "out": Out,
     "resume": Resume,
+    "jobs": NumberOfJobs,
     "store": Store,
     "store_cache": StoreCache,
     "log": Log,

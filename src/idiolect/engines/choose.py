@@ -93,6 +93,14 @@ class EngineChoice(NamedTuple):
             engine=engine, reason=f"client by client, because the model cannot be batched: {cannot_batch}"
         )
 
+    def for_jobs(self, jobs: int) -> EngineChoice:
+        """Returns the choice for each of ``jobs`` runs side by side: they share the worker processes of ``pool``."""
+        if jobs == 1 or self.engine != "pool":
+            return self
+        workers = max(1, (self.workers or len(os.sched_getaffinity(0))) // jobs)
+        each = "one worker process" if workers == 1 else f"{workers} worker processes"
+        return self._replace(workers=workers, reason=f"{jobs} runs side by side with {each} each")
+
 
 def _ray(choice: EngineChoice, work: Workload, say: Say) -> Engine:
     """Makes the engine ``ray``, whose package is imported here because it needs Ray."""

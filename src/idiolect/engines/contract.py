@@ -6,7 +6,7 @@ all of them agree on the numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from torch import Tensor
@@ -14,9 +14,15 @@ from torch import Tensor
 from idiolect.core import Messages, Program, ServerState, Tree
 from idiolect.federation import Store
 
-__all__ = ["Engine", "Logits", "Outcome", "PrivateRows"]
+__all__ = ["Engine", "Logits", "Outcome", "PrivateRows", "StagesDone", "nobody"]
 
 Logits = dict[str, Tensor]  # by predictor: [samples, classes]
+
+StagesDone = Callable[[int], None]  # is told how many stages of clients are done
+
+
+def nobody(done: int) -> None:
+    """Nobody wants to know how far the stages are."""
 
 
 class Outcome(NamedTuple):
@@ -103,9 +109,19 @@ class Engine(Protocol):
         """
 
     def settle(
-        self, program: Program, phase: str, server: ServerState, privates: Mapping[int, Tree]
+        self,
+        program: Program,
+        phase: str,
+        server: ServerState,
+        privates: Mapping[int, Tree],
+        progress: StagesDone = nobody,
     ) -> Sequence[Tree]:
-        """Runs the stages of the phase ``merged`` or ``end``; returns the private state after them."""
+        """Runs the stages of the phase ``merged`` or ``end``; returns the private state after them.
+
+        Args:
+            progress: is told now and then how many stages more are done, those of each client counted; an engine may
+                tell nothing.
+        """
         ...
 
     def evaluate(

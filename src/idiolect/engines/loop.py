@@ -8,7 +8,7 @@ from functools import partial
 
 from idiolect.core import Context, Program, ServerState, Tree
 from idiolect.engines.client_packing import SINGLE
-from idiolect.engines.contract import Logits, Outcome
+from idiolect.engines.contract import Logits, Outcome, StagesDone, nobody
 from idiolect.engines.device_data import Workload
 from idiolect.engines.evaluation import evaluate_group
 from idiolect.engines.stages import round_of_group, settle_group
@@ -51,11 +51,16 @@ class LoopEngine:
         """Does nothing: nothing is planned."""
 
     def settle(
-        self, program: Program, phase: str, server: ServerState, privates: Mapping[int, Tree]
+        self,
+        program: Program,
+        phase: str,
+        server: ServerState,
+        privates: Mapping[int, Tree],
+        progress: StagesDone = nobody,
     ) -> list[Tree]:
         with self.work.precision.allowed():
             return [
-                settle_group(program, self.work, SINGLE, phase, server, {client: private})[0]
+                settle_group(program, self.work, SINGLE, phase, server, {client: private}, progress)[0]
                 for client, private in privates.items()
             ]
 

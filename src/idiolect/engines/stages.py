@@ -27,7 +27,7 @@ from idiolect.core import (
 )
 from idiolect.core.trees import Rows, tree_map
 from idiolect.engines.client_packing import SINGLE, Feed, Packing
-from idiolect.engines.contract import Outcome
+from idiolect.engines.contract import Outcome, StagesDone, nobody
 from idiolect.engines.device_data import Workload
 from idiolect.engines.evaluation import evaluate_context, group_context
 from idiolect.federation import plan_batches
@@ -50,6 +50,7 @@ def run_stages(
     feed: Callable[[Stage], Any],
     previous: Result | None = None,
     planned: Planned = nothing_planned,
+    progress: Callable[[], None] = lambda: None,
 ) -> tuple[Context, Result | None]:
     """Runs stages one after the other and adds their results to the context.
 
@@ -57,6 +58,7 @@ def run_stages(
         feed: returns the batches of a stage in the form that the packing folds over.
         previous: the result that the first stage starts from, unless it has a start of its own.
         planned: returns how many steps each client makes in a stage, if its learning rate depends on it.
+        progress: is called after each stage.
     """
     for stage in stages:
         before = [previous] if previous is not None and stage.start is None else []
@@ -64,6 +66,7 @@ def run_stages(
         state = packing.fold(program, stage, context, state, feed(stage))
         previous = program.end(state)  # it works element by element, on stacked clients too
         context = context._replace(results={**context.results, stage.name: previous})
+        progress()
     return context, previous
 
 
@@ -91,11 +94,12 @@ def run_settling(
     context: Context,
     feed: Callable[[Stage], Any],
     planned: Planned = nothing_planned,
+    progress: Callable[[], None] = lambda: None,
 ) -> PrivateState:
     """Runs the stages of the phase ``merged`` or ``end``; returns the private state after them."""
     plan = program.method.plan(program.scene, program.clock)
     stages = plan.merged if phase == "merged" else plan.end
-    context, _ = run_stages(program, packing, stages, context, feed, planned=planned)
+    context, _ = run_stages(program, packing, stages, context, feed, planned=planned, progress=progress)
     hook = "score" if phase == "merged" else "personalise"
     private: PrivateState = packing.call(program, hook, None, context)
     return private
@@ -159,6 +163,7 @@ def settle_group(
     phase: str,
     server: ServerState,
     privates: Mapping[int, Tree],
+    progress: StagesDone = nobody,
 ) -> Sequence[Tree]:
     """Returns the private state of the clients after the phase ``merged`` or ``end``."""
     program = replace(program, differentiate=packing.differentiate)
@@ -166,7 +171,8 @@ def settle_group(
     context = group_context(work, packing, server, privates)
     feed = _feed(work, packing, program, clients)
     planned = _planned(work, packing, program, clients)
-    return packing.unpack(run_settling(program, packing, phase, context, feed, planned), len(clients))
+    settled = run_settling(program, packing, phase, context, feed, planned, lambda: progress(len(clients)))
+    return packing.unpack(settled, len(clients))
 
 
 def _feed(work: Workload, packing: Packing, program: Program, clients: list[int]) -> Callable[[Stage], Any]:

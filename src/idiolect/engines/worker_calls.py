@@ -11,6 +11,7 @@ from idiolect.core import Clock, Program, ServerState, Stage, Tree
 from idiolect.engines.balance import balanced_shares, equal_shares
 from idiolect.engines.cohort.cpu.traced_stages import tracing_pays
 from idiolect.engines.cohort.engine import CohortEngine
+from idiolect.engines.contract import StagesDone, nobody
 from idiolect.engines.device_data import Workload
 from idiolect.engines.loop import LoopEngine
 from idiolect.errors import UserError
@@ -92,13 +93,14 @@ def answer(
     call: EngineCall,
     server: ServerState,
     privates: Mapping[int, Tree],
+    progress: StagesDone = nobody,
 ) -> Sequence[Any]:
     """Returns the engine's answers to the call, in the order of ``privates``."""
     program = replace(program, clock=call.clock)
     if call.name == "round":
         return engine.round(program, server, privates, call.option)
     if call.name == "settle":
-        return engine.settle(program, call.option, server, privates)
+        return engine.settle(program, call.option, server, privates, progress)
     return engine.evaluate(program, server, privates, call.option)
 
 

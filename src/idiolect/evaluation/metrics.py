@@ -173,6 +173,7 @@ _KNOWN: list[tuple[str, Metric]] = [  # one name may stand for one metric of eac
     ("r2", Metric(r_squared, higher_is_better=True, low=None, tasks=_NUMBERS, unit="number")),
     ("loss", Metric(squared_error, higher_is_better=False, high=None, tasks=_NUMBERS, unit="number")),
 ]  # fmt: skip
+BUILT_IN = len(_KNOWN)  # metrics that every process knows; registered ones follow them
 
 
 def metrics_of(task: str) -> dict[str, Metric]:

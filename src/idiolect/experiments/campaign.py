@@ -1,18 +1,22 @@
-"""A campaign: many runs one after the other, each made once however many numbers are taken from it."""
+"""A campaign: many runs, one after the other or side by side, each made once however many numbers are taken from it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from idiolect.data.availability import availability
 from idiolect.errors import UserError
 from idiolect.experiments.execution import Execution
-from idiolect.experiments.run import run
+from idiolect.experiments.finished_run import open_run
+from idiolect.experiments.identity import name_of
+from idiolect.experiments.run import with_public_samples
+from idiolect.experiments.side_by_side import RunTask, run_tasks
 from idiolect.experiments.spec import Experiment
 from idiolect.experiments.tracking import open_log
-from idiolect.records import Run
+from idiolect.methods import label
+from idiolect.records import Run, finished
 
 __all__ = ["RunOutcome", "RunRequest", "run_campaign"]
 
@@ -47,31 +51,46 @@ class RunOutcome(NamedTuple):
 
 
 def run_campaign(requests: Sequence[RunRequest], execution: Execution) -> dict[Hashable, RunOutcome]:
-    """Makes every run that the requests need and returns the outcomes by key.
+    """Makes every run that the requests need, ``execution.jobs`` at a time, and returns the outcomes by key.
 
     Finished runs are read and interrupted ones resumed.  A run that is refused does not stop the others.
     """
     open_log(execution.log, execution.out)  # a tracker that cannot be opened is refused before the first run
     by_experiment: dict[Experiment, list[RunRequest]] = {}
     for request in sorted(requests, key=lambda request: request.experiment.dataset):
-        by_experiment.setdefault(request.experiment, []).append(request)
-    execution.watcher.expect(len(by_experiment))
+        made = with_public_samples(request.experiment, [request.experiment.method])
+        by_experiment.setdefault(made, []).append(request)
     found: dict[Hashable, RunOutcome] = {}
+    tasks: list[RunTask] = []
     for experiment, wanted in by_experiment.items():
-        data = availability(experiment.dataset, execution.data_dir)
-        if not data.present:
-            reason = f"{data.dataset} is not on this machine; {data.advice}"
+        if reason := _missing_data(experiment, execution):
             found |= {request.key: RunOutcome(missing=reason) for request in wanted}
-            continue
-        try:
-            made = replace(execution, resume=True, notes=[*execution.notes, *wanted[0].notes])
-            done = run(experiment, execution=made)
-        except UserError as error:
-            execution.watcher.say(f"refused: {error}")
-            found |= {request.key: RunOutcome(failed=str(error)) for request in wanted}
-            continue
-        found |= {request.key: _taken(request, done) for request in wanted}
+        else:
+            tasks.append(RunTask(experiment, experiment, wanted[0].notes))
+    unfinished = [one for one in tasks if not _is_finished(one.experiment, execution)]
+    for result in run_tasks(tasks, replace(execution, resume=True), len(unfinished)):
+        wanted = by_experiment[cast("Experiment", result.key)]
+        if result.folder is None:
+            name = label(wanted[0].experiment.method)
+            execution.watcher.say(f"refused: {name}: {result.refused}")
+            found |= {request.key: RunOutcome(failed=result.refused) for request in wanted}
+        else:
+            done = open_run(result.folder, data_dir=execution.data_dir)
+            found |= {request.key: _taken(request, done) for request in wanted}
     return found
+
+
+def _missing_data(experiment: Experiment, execution: Execution) -> str:
+    """Returns why a run cannot be made on this machine; empty where its data are present."""
+    data = availability(experiment.dataset, execution.data_dir)
+    return "" if data.present else f"{data.dataset} is not on this machine; {data.advice}"
+
+
+def _is_finished(experiment: Experiment, execution: Execution) -> bool:
+    try:
+        return finished(execution.out, name_of(experiment))
+    except UserError:  # the run itself says what is wrong
+        return False
 
 
 def _taken(request: RunRequest, done: Run) -> RunOutcome:

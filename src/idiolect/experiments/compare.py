@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from idiolect.engines import start_early
 from idiolect.errors import UserError, list_of
 from idiolect.experiments.execution import Execution, split_keywords
-from idiolect.experiments.finished_run import FinishedRun
-from idiolect.experiments.identity import hash_of
+from idiolect.experiments.finished_run import FinishedRun, open_run
+from idiolect.experiments.identity import hash_of, name_of
 from idiolect.experiments.own_data import with_own_data
 from idiolect.experiments.private_state_placement import place_private_state
-from idiolect.experiments.run import run, with_public_samples
+from idiolect.experiments.run import with_public_samples
 from idiolect.experiments.setting import prepare
+from idiolect.experiments.side_by_side import RunTask, run_tasks
 from idiolect.experiments.spec import Experiment, with_settings
 from idiolect.experiments.tracking import open_log
+from idiolect.methods import label
 from idiolect.methods import method as read_method
-from idiolect.records import run_name, spec_hash
+from idiolect.records import finished, run_name, spec_hash
 from idiolect.reports import write_report
 
 __all__ = ["Comparison", "compare"]
@@ -76,22 +78,37 @@ def compare(
     identity = spec_hash({"specs": hashes, "seeds": seeds})
     name = run_name("compare", bases[0].dataset, bases[0].partition, identity, min(seeds))
     folder = Path(execution.out) / name
-    execution.watcher.expect(len(experiments))
-    runs = [run(one, execution=replace(execution, out=folder)) for one in experiments]
+    runs = _make_runs(experiments, replace(execution, out=folder))
     write_report(runs, folder)
     open_log(execution.log, folder).keep_comparison(folder)
     return Comparison(folder, runs)
+
+
+def _make_runs(experiments: Sequence[Experiment], execution: Execution) -> list[FinishedRun]:
+    """Makes the runs, ``execution.jobs`` at a time, and reads finished ones; the first refusal stops all others."""
+    tasks = [RunTask(place, experiment) for place, experiment in enumerate(experiments)]
+    unfinished = [one for one in experiments if not finished(execution.out, name_of(one))]
+    folders: dict[Hashable, Path] = {}
+    for result in run_tasks(tasks, execution, len(unfinished)):
+        if result.folder is None:
+            name = label(tasks[cast("int", result.key)].experiment.method)
+            raise UserError(result.refused if name in result.refused else f"{name}: {result.refused}")
+        folders[result.key] = result.folder
+    return [open_run(folders[task.key], data_dir=execution.data_dir) for task in tasks]
 
 
 def _prepared(experiments: Sequence[Experiment], execution: Execution) -> Execution:
     """Prepares every experiment once, to refuse what cannot run; returns the execution with ``auto`` resolved."""
     engine_choice, out = execution.engine_choice(), Path(execution.out)
     open_log(execution.log, out)
+    if execution.jobs > 1:  # the runs start workers, or use the GPU, themselves
+        engine_choice = engine_choice._replace(engine="loop", device="cpu")
     start_early(engine_choice)
     for experiment in experiments:
         setting = prepare(experiment, engine_choice, execution.data_dir)
         place_private_state(setting, out, execution)
-    return replace(execution, engine=engine_choice.engine, device=engine_choice.device)
+    chosen = execution.engine_choice()
+    return replace(execution, engine=chosen.engine, device=chosen.device)
 
 
 def _refuse_repeated(methods: Sequence[str], hashes: Sequence[str]) -> None:

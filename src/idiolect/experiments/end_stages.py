@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from idiolect.core import Stage
+from idiolect.core import Program, Stage
 from idiolect.experiments.setting import Setting
 
-__all__ = ["EndStages", "end_stages"]
+__all__ = ["EndProgress", "EndStages", "end_stages"]
 
 LOOKED_AT = 64  # clients whose steps are counted for an estimate
 BACKWARD = 3  # a training step computes about three times as much as a forward pass
@@ -47,6 +48,42 @@ class EndStages(NamedTuple):
             f"{label} ends with {stages} on each of {self.clients} clients, {self.epochs:g} epochs in all: about as "
             f"much work as {self.rounds:.3g} rounds"
         )
+
+
+@dataclass
+class EndProgress:
+    """Counts the stages at the end of a run that are done, those of each client counted.
+
+    Args:
+        each: stages of one client.
+        total: stages of all clients.
+        tell: is told how many are done, and the total.
+    """
+
+    each: int
+    total: int
+    tell: Callable[[int, int], None] | None
+    done: int = 0
+
+    @classmethod
+    def of(
+        cls, program: Program, phase: str, clients: int, tell: Callable[[int, int], None] | None
+    ) -> EndProgress:
+        """Returns the count before the first stage; only the phase ``end`` is told of."""
+        each = len(program.method.plan(program.scene, program.clock).end) if phase == "end" else 0
+        return cls(each, each * clients, tell if each else None)
+
+    def add(self, stages: int) -> None:
+        self._set(self.done + stages)
+
+    def reach(self, clients: int) -> None:
+        """So many clients are through, whatever the engine has told."""
+        self._set(clients * self.each)
+
+    def _set(self, done: int) -> None:
+        self.done = min(done, self.total)
+        if self.tell is not None:
+            self.tell(self.done, self.total)
 
 
 def end_stages(setting: Setting) -> EndStages | None:

@@ -41,6 +41,8 @@ class Execution:
         checkpoint_every: rounds between two checkpoints.
         log: trackers that receive the numbers of every round, ``tensorboard``, ``mlflow`` and ``wandb``; they
             write below ``out``.
+        jobs: runs that a comparison, a sweep or a reproduction makes side by side, each in a process of its own; they
+            share the cores, and a GPU.
         notes: sentences that are kept in the record of the run.
         watcher: receives the progress of the run; a bar on a terminal by default, lines on standard error elsewhere,
             and ``Silent()`` for nothing.  Equality of two executions ignores it.
@@ -61,6 +63,7 @@ class Execution:
     out: str | Path = "runs"
     resume: bool = False
     checkpoint_every: int = 10
+    jobs: int = 1
     log: Sequence[str] = ()
     notes: Sequence[str] = ()
     watcher: Watcher = field(default_factory=progress_on_stderr, compare=False, repr=False)
@@ -71,6 +74,7 @@ class Execution:
             if not is_of_kind(value, kind):
                 raise UserError(f"{one.name} must be {kind}, got {value!r}")
         refuse_outside("checkpoint_every", self.checkpoint_every, 1)
+        refuse_outside("jobs", self.jobs, 1)
         refuse_unknown_choice("store", self.store, STORES)
         if self.store_cache is not None:
             refuse_outside("store_cache", self.store_cache, 0)
@@ -79,7 +83,11 @@ class Execution:
             object.__setattr__(self, name, (given,) if isinstance(given, str) else tuple(given))
         for tracker in self.log:
             refuse_unknown_choice("log", tracker, TRACKERS)
-        self.engine_choice()
+        if self.engine_choice().engine == "ray" and self.jobs > 1:
+            raise UserError(
+                "jobs are runs side by side on this machine, and the engine ray spreads each run over a cluster; leave "
+                "one of them out"
+            )
 
     def engine_choice(self) -> EngineChoice:
         """Resolves ``auto`` to an engine and a device of this machine.
@@ -87,7 +95,8 @@ class Execution:
         Raises:
             UserError: the engine, device or workers are unknown or not available here.
         """
-        return place(self.engine, self.device, self.workers, self.ray_address, self.gpus_per_worker)
+        choice = place(self.engine, self.device, self.workers, self.ray_address, self.gpus_per_worker)
+        return choice.for_jobs(self.jobs)
 
 
 FIELDS = tuple(field.name for field in dataclasses.fields(Execution))

@@ -6,9 +6,23 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol, TextIO
+from dataclasses import dataclass
+from typing import Any, Protocol, TextIO, cast
 
-__all__ = ["ProgressLines", "Silent", "Watcher", "progress_on_stderr", "written_duration", "written_numbers"]
+from idiolect.experiments.time_left import RunTimes
+
+__all__ = [
+    "CountedRuns",
+    "Lane",
+    "ProgressLines",
+    "Silent",
+    "Watcher",
+    "for_several",
+    "progress_on_stderr",
+    "tell",
+    "written_duration",
+    "written_numbers",
+]
 
 QUIET = 5.0  # seconds without a line, so that short runs write nothing
 LONGEST = 60.0  # seconds between two lines, as far as rounds are shorter
@@ -17,7 +31,12 @@ SHOWN = {"loss": "{:.3f}", "global": "{:.1%}", "personal": "{:.1%}"}  # other nu
 
 
 class Watcher(Protocol):
-    """Receives the progress of runs."""
+    """Receives the progress of runs.
+
+    A watcher may also have ``ending(rounds)``, which is told how many rounds' work the stages at the end of the run
+    are, ``settle(done, total)``, which is told how many of these are done, and ``lane(number)``, which returns a
+    watcher for one of several runs side by side.
+    """
 
     def expect(self, runs: int) -> None:
         """So many runs follow each other."""
@@ -36,6 +55,12 @@ class Watcher(Protocol):
 
     def hint(self, sentence: str) -> None:
         """Receives a sentence for a user who is watching, such as on a terminal."""
+
+
+def tell(watcher: Watcher, what: str, *facts: Any) -> None:
+    """Tells a watcher something that not every watcher wants to know."""
+    if (listen := getattr(watcher, what, None)) is not None:
+        listen(*facts)
 
 
 class Silent:
@@ -60,11 +85,114 @@ class Silent:
         pass
 
 
+class SeveralRuns(Protocol):
+    """A watcher that can show several runs at a time, each in a lane."""
+
+    def expect(self, runs: int, side_by_side: int = 1) -> None: ...
+
+    def lane(self, number: int) -> Watcher: ...
+
+    def begin(self, label: str, rounds: int, done: int, lane: int = 0) -> None: ...
+
+    def advance(self, rounds_done: int, numbers: dict[str, float], lane: int = 0) -> None: ...
+
+    def ending(self, rounds: float, lane: int = 0) -> None: ...
+
+    def settle(self, done: int, total: int, lane: int = 0) -> None: ...
+
+    def end(self, lane: int = 0) -> None: ...
+
+    def say(self, sentence: str) -> None: ...
+
+    def hint(self, sentence: str) -> None: ...
+
+
+@dataclass(frozen=True)
+class Lane:
+    """The watcher of one of several runs side by side."""
+
+    whole: SeveralRuns
+    number: int
+
+    def expect(self, runs: int) -> None:
+        """Ignores it: the whole is told."""
+
+    def begin(self, label: str, rounds: int, done: int) -> None:
+        self.whole.begin(label, rounds, done, self.number)
+
+    def advance(self, rounds_done: int, numbers: dict[str, float]) -> None:
+        self.whole.advance(rounds_done, numbers, self.number)
+
+    def ending(self, rounds: float) -> None:
+        self.whole.ending(rounds, self.number)
+
+    def settle(self, done: int, total: int) -> None:
+        self.whole.settle(done, total, self.number)
+
+    def end(self) -> None:
+        self.whole.end(self.number)
+
+    def say(self, sentence: str) -> None:
+        self.whole.say(sentence)
+
+    def hint(self, sentence: str) -> None:
+        self.whole.hint(sentence)
+
+
+class CountedRuns(Silent):
+    """Shows runs side by side to a watcher that knows one run at a time, as one run whose rounds are finished runs."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher, self._done = watcher, 0
+
+    def expect(self, runs: int, side_by_side: int = 1) -> None:
+        self._watcher.expect(1)
+        self._watcher.begin("all runs", runs, 0)
+
+    def lane(self, number: int) -> CountedRuns:
+        return self
+
+    def begin(self, label: str, rounds: int, done: int, lane: int = 0) -> None:
+        """Ignores it: runs are counted when they end."""
+
+    def advance(self, rounds_done: int, numbers: dict[str, float], lane: int = 0) -> None:
+        """Ignores it."""
+
+    def ending(self, rounds: float, lane: int = 0) -> None:
+        """Ignores it."""
+
+    def settle(self, done: int, total: int, lane: int = 0) -> None:
+        """Ignores it."""
+
+    def end(self, lane: int = 0) -> None:
+        self._done += 1
+        self._watcher.advance(self._done, {})
+
+    def say(self, sentence: str) -> None:
+        self._watcher.say(sentence)
+
+    def hint(self, sentence: str) -> None:
+        self._watcher.hint(sentence)
+
+
+def for_several(watcher: Watcher) -> SeveralRuns:
+    """Returns a watcher of several runs side by side, which tells ``watcher``."""
+    return cast("SeveralRuns", watcher) if hasattr(watcher, "lane") else CountedRuns(watcher)
+
+
+@dataclass
+class _LineState:
+    label: str
+    rounds: int
+    shown: int
+    shown_of_end: int = 0
+
+
 class ProgressLines:
     """A watcher that writes lines of plain text, for log files and notebooks.
 
-    A run gets a line at every tenth of its rounds, at least five seconds after the line before, and one a minute where
-    that comes first.  Work that is done in five seconds writes nothing but what must be said.
+    A run gets a line at every tenth of its rounds and of its end, at least five seconds after the line before, and one
+    a minute where that comes first.  Work that is done in five seconds writes nothing but what must be said.
 
     Args:
         stream: where the lines go; standard error by default.
@@ -73,45 +201,67 @@ class ProgressLines:
 
     def __init__(self, stream: TextIO | None = None, now: Callable[[], float] = time.monotonic) -> None:
         self._stream, self._now = stream, now
-        self._runs, self._started = 1, 0
-        self._label, self._rounds, self._first, self._shown = "", 0, 0, 0
-        self._began = self._written = now()
+        self._times = RunTimes(now)
+        self._runs: dict[int, _LineState] = {}
+        self._written = now()
 
-    def expect(self, runs: int) -> None:
-        self._runs, self._started = runs, 0
+    def expect(self, runs: int, side_by_side: int = 1) -> None:
+        self._times.expect(runs, side_by_side)
 
-    def begin(self, label: str, rounds: int, done: int) -> None:
-        if self._started == 0:
+    def lane(self, number: int) -> Lane:
+        return Lane(self, number)
+
+    def begin(self, label: str, rounds: int, done: int, lane: int = 0) -> None:
+        if self._times.begun == 0:
             self._written = self._now()
-        self._started += 1
-        self._label = f"{label} ({self._started}/{self._runs})" if self._runs > 1 else label
-        self._rounds, self._first, self._shown, self._began = rounds, done, done, self._now()
+        self._times.begin(lane, rounds, done)
+        several = self._times.runs > 1
+        title = f"{label} ({self._times.begun}/{self._times.runs})" if several else label
+        self._runs[lane] = _LineState(title, rounds, done)
 
-    def advance(self, rounds_done: int, numbers: dict[str, float]) -> None:
-        since = self._now() - self._written
-        tenth = PARTS * rounds_done // self._rounds > PARTS * self._shown // self._rounds
-        if since >= LONGEST or (tenth and since >= QUIET):
-            self._shown = rounds_done
-            self._write(self._line(rounds_done, numbers))
+    def advance(self, rounds_done: int, numbers: dict[str, float], lane: int = 0) -> None:
+        if (run := self._runs.get(lane)) is None:
+            return
+        self._times.advance(lane, rounds_done)
+        if self._is_due(PARTS * rounds_done // run.rounds > PARTS * run.shown // run.rounds):
+            run.shown = rounds_done
+            self._write_of(lane, [f"round {rounds_done}/{run.rounds}", *written_numbers(numbers)])
 
-    def end(self) -> None:
-        pass
+    def ending(self, rounds: float, lane: int = 0) -> None:
+        self._times.ending(lane, rounds)
+
+    def settle(self, done: int, total: int, lane: int = 0) -> None:
+        self._times.settle(lane, done / total)
+        if (run := self._runs.get(lane)) is None:
+            return
+        if self._is_due(PARTS * done // total > run.shown_of_end):
+            run.shown_of_end = PARTS * done // total
+            self._write_of(lane, [f"end of the run {done / total:.0%}"])
+
+    def end(self, lane: int = 0) -> None:
+        self._times.end(lane)
+        self._runs.pop(lane, None)
 
     def say(self, sentence: str) -> None:
         self._write(sentence)
 
     def hint(self, sentence: str) -> None:
-        if self._started and self._now() - self._written >= QUIET:
+        if self._times.begun and self._now() - self._written >= QUIET:
             self._write(sentence)
 
-    def _line(self, done: int, numbers: dict[str, float]) -> str:
-        elapsed = self._now() - self._began
-        parts = [f"{self._label}: round {done}/{self._rounds}", *written_numbers(numbers)]
-        parts.append(f"{written_duration(elapsed)} elapsed")
-        if self._first < done < self._rounds:
-            left = elapsed / (done - self._first) * (self._rounds - done)
+    def _is_due(self, is_tenth: bool) -> bool:
+        since = self._now() - self._written
+        return since >= LONGEST or (is_tenth and since >= QUIET)
+
+    def _write_of(self, lane: int, facts: list[str]) -> None:
+        """Writes a line about a run: what is done, the time it took, and the time left of it and of all runs."""
+        parts = [*facts, f"{written_duration(self._times.elapsed(lane))} elapsed"]
+        left, all_left = self._times.left(lane), self._times.left_of_all()
+        if left:
             parts.append(f"about {written_duration(left)} left")
-        return ", ".join(parts)
+        if self._times.runs > 1 and all_left:
+            parts.append(f"{written_duration(all_left)} for all {self._times.runs} runs")
+        self._write(f"{self._runs[lane].label}: {', '.join(parts)}")
 
     def _write(self, sentence: str) -> None:
         self._written = self._now()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from idiolect.experiments.identity import name_of
 from idiolect.experiments.manifest import describe_run, notes_of
 from idiolect.experiments.own_data import with_own_data
 from idiolect.experiments.private_state_placement import announce, open_private_state, place_private_state
-from idiolect.experiments.progress_watcher import Watcher, written_duration
+from idiolect.experiments.progress_watcher import Watcher, tell, written_duration
 from idiolect.experiments.setting import Setting, prepare
 from idiolect.experiments.simulated_clients import Simulation
 from idiolect.experiments.spec import Experiment, with_settings
@@ -37,8 +39,9 @@ from idiolect.records import (
     save_checkpoint,
 )
 
-__all__ = ["run", "with_public_samples"]
+__all__ = ["Judge", "StoppedEarly", "make_run", "run", "validation_value", "with_public_samples"]
 
+Judge = Callable[[int, float], bool]  # (rounds done, validation metric) -> whether to stop
 LONG_END = 5.0  # seconds from which on the user is told that the end begins
 PUBLIC = 500  # samples of the server's test set, where a method trains on public data
 
@@ -69,6 +72,19 @@ def run(
     base = method if isinstance(method, Experiment) else Experiment(method=method)
     experiment = with_settings(base, chosen)
     experiment = with_public_samples(experiment, [experiment.method])
+    return make_run(experiment, execution)
+
+
+def make_run(experiment: Experiment, execution: Execution, judge: Judge | None = None) -> FinishedRun:
+    """Makes the run of an experiment that is complete, or reads it if it is finished already.
+
+    Args:
+        judge: is told the validation metric after every evaluated round but the last, and says whether to stop.
+
+    Raises:
+        StoppedEarly: the judge has stopped the run, of which nothing stays.
+    """
+    execution = replace(execution, jobs=1)
     name, out, watcher = name_of(experiment), execution.out, execution.watcher
     log = open_log(execution.log, out)
     if finished(out, name):
@@ -89,11 +105,27 @@ def run(
     placement = place_private_state(setting, partial_folder(out, name), execution)
     described = describe_run(setting, engine_choice) | {"private_state": placement.facts()}
     described["notes"] = [*described["notes"], *execution.notes]
-    with RunWriter(out, name, described) as writer, log.closing():
-        folder = _carry_out(setting, engine_choice, execution, placement, writer, log)
-        done = open_run(folder, data_dir=execution.data_dir)
-        log.keep(done)
+    try:
+        with RunWriter(out, name, described) as writer, log.closing():
+            folder = _carry_out(setting, engine_choice, execution, placement, writer, log, judge)
+            done = open_run(folder, data_dir=execution.data_dir)
+            log.keep(done)
+    except StoppedEarly:
+        shutil.rmtree(partial_folder(out, name), ignore_errors=True)
+        raise
     return done
+
+
+class StoppedEarly(Exception):
+    """A judge has stopped a run.
+
+    Args:
+        round: the rounds that were done.
+    """
+
+    def __init__(self, round: int) -> None:
+        super().__init__(f"stopped after round {round}")
+        self.round = round
 
 
 def with_public_samples(experiment: Experiment, methods: Sequence[str]) -> Experiment:
@@ -120,6 +152,7 @@ def _carry_out(
     placement: Placement,
     writer: RunWriter,
     log: Log,
+    judge: Judge | None,
 ) -> Path:
     """Runs the rounds that are not done yet and writes the record; returns its folder."""
     began, watcher = time.perf_counter(), execution.watcher
@@ -136,8 +169,10 @@ def _carry_out(
             simulation.restore(*found)
             began -= _seconds_until(writer.folder, found[0])
         watcher.begin(label(setting.experiment.method), setting.experiment.rounds, simulation.round)
+        if ending is not None:
+            tell(watcher, "ending", ending.rounds)
         log.begin(writer.final.name, writer.manifest, simulation.round)
-        last = _train(simulation, execution, writer, log, found[0] if found else None, ending)
+        last = _train(simulation, execution, writer, log, found[0] if found else None, ending, judge)
     except (UserError, KeyboardInterrupt) as problem:
         kept = any(writer.folder.glob("checkpoint-*.safetensors"))
         if not kept:
@@ -163,6 +198,7 @@ def _train(
     log: Log,
     last: int | None,
     ending: EndStages | None,
+    judge: Judge | None,
 ) -> int:
     """Makes all rounds and the end of the run; returns the round of the last checkpoint.
 
@@ -180,14 +216,38 @@ def _train(
         execution.watcher.advance(simulation.round, simulation.latest)
 
     while simulation.round < rounds:
+        known = len(simulation.rows)
         reported(simulation.advance)
+        if judge is not None and simulation.round < rounds:
+            value = validation_value(simulation, known)
+            if value is not None and judge(simulation.round, value):
+                raise StoppedEarly(simulation.round)
         if simulation.round % execution.checkpoint_every == 0 or simulation.round == rounds:
             last = _checkpoint(writer, simulation, last)
     if ending is not None and not simulation.ended:
         seconds = (time.perf_counter() - began) / max(rounds - first, 1) * ending.rounds
         _announce_end(execution.watcher, label(simulation.setting.experiment.method), seconds, rounds > first)
+    simulation.participants.watch_end = partial(tell, execution.watcher, "settle")
     reported(simulation.finish)
     return _checkpoint(writer, simulation, last)
+
+
+def validation_value(simulation: Simulation, known: int) -> float | None:
+    """Returns the mean over clients of what the method is judged by, on validation data; None if it was not measured.
+
+    A method whose headline predictor is made at the end of the run has no such value before.
+
+    Args:
+        known: rows that were recorded before the last round.
+    """
+    setting = simulation.setting
+    rows = simulation.rows.table().slice(known).to_pandas()
+    name = simulation.picks.get(setting.headline, setting.headline)
+    wanted = {"split": "valid", "population": "all", "predictor": name, "metric": setting.primary_metric}
+    for column, value in wanted.items():
+        rows = rows[rows[column] == value]
+    found = rows["value"].dropna()
+    return float(found.mean()) if len(found) else None
 
 
 def _announce_end(watcher: Watcher, name: str, seconds: float, has_rate: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,7 @@ from idiolect.experiments.client_scoring import (
     score_newcomers,
     score_outcomes,
 )
+from idiolect.experiments.end_stages import EndProgress
 from idiolect.experiments.newcomers import join
 from idiolect.experiments.round import FederatedRun, FollowUpTasks, broken_rows, refuse_broken
 from idiolect.experiments.setting import Setting
@@ -38,6 +39,7 @@ class SimulatedClients:
 
     Args:
         joined: newcomers have joined.
+        watch_end: is told how many stages at the end of the run are done, and how many there are.
 
     Attributes:
         selected: clients that have taken part.
@@ -47,6 +49,7 @@ class SimulatedClients:
     engine: Engine
     store: PrivateRows
     joined: bool = False
+    watch_end: Callable[[int, int], None] | None = None
     selected: ClientSet = field(init=False)
 
     def __post_init__(self) -> None:
@@ -71,8 +74,12 @@ class SimulatedClients:
         """Runs the stages of a phase on all clients; scores and remarks are computed when they are asked for."""
         if tasks.settle:
             sent = broadcast(self.setting.method, server)
+            progress = EndProgress.of(
+                program, tasks.settle, self.setting.federation.population, self.watch_end
+            )
             for clients, privates in self.everyone():
-                settled = self.engine.settle(program, tasks.settle, sent, privates)
+                settled = self.engine.settle(program, tasks.settle, sent, privates, progress.add)
+                progress.reach(clients[-1] + 1)
                 refuse_broken(clients, any_nan(settled), f"after round {program.clock.round}")
                 self.store.write(ByClient(clients, settled))
         return SimulatedFollowUp(self, program, server, tasks)

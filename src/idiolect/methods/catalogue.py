@@ -45,7 +45,18 @@ from idiolect.methods import (
 )
 from idiolect.own_code import load_plugins
 
-__all__ = ["METHODS", "PARTS", "Entry", "find", "identifier", "label", "names", "register", "without_classes"]
+__all__ = [
+    "BUILT_IN",
+    "METHODS",
+    "PARTS",
+    "Entry",
+    "find",
+    "identifier",
+    "label",
+    "names",
+    "register",
+    "without_classes",
+]
 
 PARTS: dict[str, Callable[..., Part]] = {name: getattr(parts, name) for name in parts.__all__}
 
@@ -100,6 +111,8 @@ METHODS: dict[str, Entry] = {
     "superfed_mm": Entry("SuPerFed-MM", superfed.superfed_mm, superfed.presets),
     "superfed_lm": Entry("SuPerFed-LM", superfed.superfed_lm, superfed.presets),
 }
+
+BUILT_IN = frozenset((*METHODS, *PARTS))  # what every process knows
 
 
 def names() -> list[str]:

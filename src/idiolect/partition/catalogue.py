@@ -51,6 +51,7 @@ PARTITIONS: dict[str, Callable[..., Partition]] = {
         by_id,
     )
 }
+BUILT_IN = frozenset(PARTITIONS)  # what every process knows
 ALIASES = {"natural": "by_id"}  # the papers' word for it
 GIVEN = ("seed", "ids")  # keyword arguments that are no options
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from idiolect.core import Program, ServerState, Tree
 from idiolect.engines import Engine, Outcome, PrivateRows
-from idiolect.engines.contract import Logits
+from idiolect.engines.contract import Logits, StagesDone, nobody
 from idiolect.federation import Store
 
 __all__ = ["Passed", "Recorder"]
@@ -43,9 +43,14 @@ class Recorder:
         self.engine.plan_ahead(upcoming)
 
     def settle(
-        self, program: Program, phase: str, server: ServerState, privates: Mapping[int, Tree]
+        self,
+        program: Program,
+        phase: str,
+        server: ServerState,
+        privates: Mapping[int, Tree],
+        progress: StagesDone = nobody,
     ) -> Sequence[Tree]:
-        return self.engine.settle(program, phase, server, privates)
+        return self.engine.settle(program, phase, server, privates, progress)
 
     def evaluate(
         self, program: Program, server: ServerState, privates: Mapping[int, Tree], split: str

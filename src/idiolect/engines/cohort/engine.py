@@ -19,7 +19,7 @@ from idiolect.core import Program, ServerState, Tree
 from idiolect.engines.client_packing import BATCHED_LAYERS, Packing
 from idiolect.engines.cohort.cpu.traced_stages import MANY_ROUNDS, TracedStages
 from idiolect.engines.cohort.cuda.compiled_stages import BACKENDS, CompiledStages, warn_slower
-from idiolect.engines.contract import Logits, Outcome
+from idiolect.engines.contract import Logits, Outcome, StagesDone, nobody
 from idiolect.engines.device_data import Workload
 from idiolect.engines.evaluation import evaluate_group
 from idiolect.engines.loop import LoopEngine
@@ -91,12 +91,17 @@ class CohortEngine:
             self.look_ahead(*coming, done.query)
 
     def settle(
-        self, program: Program, phase: str, server: ServerState, privates: Mapping[int, Tree]
+        self,
+        program: Program,
+        phase: str,
+        server: ServerState,
+        privates: Mapping[int, Tree],
+        progress: StagesDone = nobody,
     ) -> Sequence[Tree]:
         return self._in_chunks(
             privates,
-            lambda part: settle_group(program, self.work, self._packing, phase, server, part),
-            lambda loop: loop.settle(program, phase, server, privates),
+            lambda part: settle_group(program, self.work, self._packing, phase, server, part, progress),
+            lambda loop: loop.settle(program, phase, server, privates, progress),
         )
 
     def evaluate(

@@ -18,10 +18,17 @@ from torch import Tensor
 from idiolect.core import Program, ServerState, Tree
 from idiolect.core.trees import Rows, tree_leaves, tree_map
 from idiolect.engines.cohort.engine import CohortEngine
-from idiolect.engines.contract import Logits, Outcome
+from idiolect.engines.contract import Logits, Outcome, StagesDone, nobody
 from idiolect.engines.cpu_tuning import keep_freed_memory
 from idiolect.engines.device_data import Workload
-from idiolect.engines.pool.worker import ComingRound, PoolWorker, WorkerData, WorkerTask, start_worker
+from idiolect.engines.pool.worker import (
+    ComingRound,
+    PoolWorker,
+    StagesOfTask,
+    WorkerData,
+    WorkerTask,
+    start_worker,
+)
 from idiolect.engines.worker_calls import TRIES, EngineCall, batches_well, shares_for
 from idiolect.errors import UserError
 from idiolect.federation import ByClient, Store
@@ -59,9 +66,14 @@ class PoolEngine:
         """Does nothing: ``prepare`` has told the workers."""
 
     def settle(
-        self, program: Program, phase: str, server: ServerState, privates: Mapping[int, Tree]
+        self,
+        program: Program,
+        phase: str,
+        server: ServerState,
+        privates: Mapping[int, Tree],
+        progress: StagesDone = nobody,
     ) -> Sequence[Tree]:
-        return self._map(EngineCall("settle", program.clock, phase), program, server, privates)
+        return self._map(EngineCall("settle", program.clock, phase), program, server, privates, progress)
 
     def evaluate(
         self, program: Program, server: ServerState, privates: Mapping[int, Tree], split: str
@@ -81,7 +93,12 @@ class PoolEngine:
             self._data = None
 
     def _map(
-        self, call: EngineCall, program: Program, server: ServerState, privates: Mapping[int, Tree]
+        self,
+        call: EngineCall,
+        program: Program,
+        server: ServerState,
+        privates: Mapping[int, Tree],
+        progress: StagesDone = nobody,
     ) -> Sequence[Any]:
         """Distributes ``call`` to the workers and returns their answers in the order of ``privates``."""
         if not privates:
@@ -104,8 +121,12 @@ class PoolEngine:
                         worker.send(WorkerTask(call, parcel, share, rows))
                 self._announce_coming_round()
                 for pipe in wait(list(busy)):
-                    worker, share = busy.pop(cast(Connection, pipe))
+                    worker, share = busy[cast(Connection, pipe)]
                     answer = worker.answer()
+                    if isinstance(answer, StagesOfTask):
+                        progress(answer.done)
+                        continue
+                    del busy[cast(Connection, pipe)]
                     if answer is None:
                         deaths[tuple(share)] = deaths.get(tuple(share), 0) + 1
                         self._replace(worker, share, deaths[tuple(share)])

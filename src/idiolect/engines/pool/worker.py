@@ -21,6 +21,7 @@ import torch
 
 from idiolect.core import Clock, Program
 from idiolect.engines.cohort.engine import CohortEngine
+from idiolect.engines.contract import nobody
 from idiolect.engines.cpu_tuning import tune_for_one_core, yield_to_waker
 from idiolect.engines.device_data import Workload
 from idiolect.engines.loop import LoopEngine
@@ -30,7 +31,15 @@ from idiolect.engines.process_pickling import UNSENDABLE, cannot_be_sent
 from idiolect.engines.worker_calls import EngineCall, answer, answer_or_error, worker_engine
 from idiolect.federation import ByClient
 
-__all__ = ["ComingRound", "PoolWorker", "WorkerData", "WorkerTask", "run_worker", "start_worker"]
+__all__ = [
+    "ComingRound",
+    "PoolWorker",
+    "StagesOfTask",
+    "WorkerData",
+    "WorkerTask",
+    "run_worker",
+    "start_worker",
+]
 
 
 class WorkerTask(NamedTuple):
@@ -40,6 +49,12 @@ class WorkerTask(NamedTuple):
     server: Parcel
     clients: list[int]
     privates: Parcel
+
+
+class StagesOfTask(NamedTuple):
+    """Tells the parent how many stages of clients are done since it was told last; the answer follows."""
+
+    done: int
 
 
 class ComingRound(NamedTuple):
@@ -121,14 +136,14 @@ class PoolWorker:
         with suppress(OSError):  # a dead worker is found when its answer is missing
             self.pipe.send(message)
 
-    def answer(self) -> Parcel | None:
+    def answer(self) -> Parcel | StagesOfTask | None:
         """Returns the worker's answer, or None if the worker died.
 
         Raises:
             UserError, RuntimeError: as the worker did.
         """
         try:
-            answer: Parcel | Exception = self.pipe.recv()
+            answer: Parcel | StagesOfTask | Exception = self.pipe.recv()
         except (EOFError, OSError):
             return None
         if isinstance(answer, Exception):
@@ -192,7 +207,7 @@ def run_worker(line: int, server: int, inbox: int, outbox: int, inputs: int, res
             elif isinstance(loaded, Exception):
                 pipe.send(loaded)
             else:
-                pipe.send(answer_or_error(_answer, message, loaded, mailboxes))
+                pipe.send(answer_or_error(_answer, message, loaded, mailboxes, pipe))
 
 
 class _LoadedEngine(NamedTuple):
@@ -215,10 +230,16 @@ def _load(setup: WorkerSetup, inputs: int, rest: Mailbox) -> _LoadedEngine:
     return _LoadedEngine(worker_engine(replace(work, x=x), program), program)
 
 
-def _answer(task: WorkerTask, loaded: _LoadedEngine, mailboxes: _WorkerMailboxes) -> Parcel:
+def _answer(task: WorkerTask, loaded: _LoadedEngine, mailboxes: _WorkerMailboxes, pipe: Connection) -> Parcel:
     privates = ByClient(task.clients, mailboxes.inbox.view_all(task.privates))
     server = mailboxes.server.view(task.server)
-    return mailboxes.outbox.put_all(answer(loaded.engine, loaded.program, task.call, server, privates))
+
+    def progress(done: int) -> None:
+        pipe.send(StagesOfTask(done))
+
+    listens = progress if task.call.option == "end" else nobody
+    found = answer(loaded.engine, loaded.program, task.call, server, privates, listens)
+    return mailboxes.outbox.put_all(found)
 
 
 def _prepare(coming: ComingRound, loaded: _LoadedEngine) -> None:

@@ -23,7 +23,7 @@ import ray
 from idiolect.core import Program, ServerState, Tree
 from idiolect.core.trees import flatten, tree_leaves
 from idiolect.engines.balance import shares_by_owner
-from idiolect.engines.contract import Logits, Outcome
+from idiolect.engines.contract import Logits, Outcome, StagesDone, nobody
 from idiolect.engines.device_data import Workload
 from idiolect.engines.numpy_trees import copied_tensors, to_arrays
 from idiolect.engines.process_pickling import UNSENDABLE, cannot_be_sent, dumped
@@ -92,7 +92,12 @@ class RayEngine:
         """Does nothing: batches are planned by the workers."""
 
     def settle(
-        self, program: Program, phase: str, server: ServerState, privates: Mapping[int, Tree]
+        self,
+        program: Program,
+        phase: str,
+        server: ServerState,
+        privates: Mapping[int, Tree],
+        progress: StagesDone = nobody,
     ) -> list[Tree]:
         return self._map(EngineCall("settle", program.clock, phase), program, server, privates)
 

@@ -1,0 +1,173 @@
+"""Runs side by side: the numbers of runs one after the other, errors, stops, and code of the user's own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from torch import nn
+
+import idiolect
+from idiolect.engines import EngineChoice
+from idiolect.errors import UserError
+from idiolect.experiments import Execution, Silent, compare, sweep
+from idiolect.experiments.time_left import RunTimes
+from idiolect.methods.catalogue import METHODS
+from idiolect.models.registered_models import REGISTERED
+from idiolect.records import read_run
+
+from ..child_process import child_process, children_of, is_running
+
+LOOP = {"engine": "loop", "device": "cpu"}
+
+
+@pytest.fixture
+def no_report(monkeypatch):
+    monkeypatch.setattr(sys.modules[compare.__module__], "write_report", lambda *given: None)
+
+
+def tables(out: Path) -> dict[str, tuple[object, object]]:
+    """Returns by run both of its tables, without the times."""
+    folders = {path.parent for path in out.rglob("manifest.json")}
+    runs = [read_run(folder) for folder in folders if folder.suffix != ".partial"]
+    found = {run.manifest["name"]: run for run in runs}
+    return {
+        name: (run.rows.to_dict("list"), run.rounds.drop(columns="seconds").to_dict("list"))
+        for name, run in sorted(found.items())
+    }
+
+
+def test_own_data_model_and_method_give_the_same_rows_side_by_side(tmp_path, no_report):
+    def twice(weight: float = 0.25):
+        return idiolect.chain(idiolect.method("fedprox"), idiolect.method(f"ditto(weight={weight})"))
+
+    def narrow(input_shape, outputs, width=4):
+        return nn.Sequential(nn.Linear(input_shape[-1], width), nn.Tanh(), nn.Linear(width, outputs))
+
+    random = np.random.default_rng(0)
+    data = (random.normal(size=(60, 5)).astype(np.float32), np.arange(60) % 3, np.repeat(["a", "b", "c"], 20))
+    idiolect.register("twice", twice)
+    try:
+        for jobs in (2, 1):
+            compare(
+                ["twice", "fedavg"],
+                data=data,
+                model=narrow,
+                rounds=2,
+                jobs=jobs,
+                out=tmp_path / str(jobs),
+                **LOOP,
+            )
+    finally:
+        del METHODS["twice"], REGISTERED["narrow"]
+    found = tables(tmp_path / "2")
+    assert len(found) == 2 and repr(found) == repr(tables(tmp_path / "1"))  # repr, because NaN is not NaN
+
+
+@pytest.mark.slow
+def test_refusal_in_a_job_is_the_sentence_of_a_run_alone(tiny, tmp_path):
+    heard: list[str] = []
+
+    class Ear(Silent):
+        def say(self, sentence: str) -> None:
+            heard.append(sentence)
+
+    asked = {"vary": ["learning_rate=0.1,1e30"], "experiment": tiny, **LOOP}
+    side = sweep(["fedavg"], jobs=2, watcher=Ear(), out=tmp_path / "2", **asked)
+    alone = sweep(["fedavg"], out=tmp_path / "1", **asked)
+    assert repr(side.tried) == repr(alone.tried) and "not finite" in side.tried[1].failed
+    assert any(line.startswith("refused: FedAvg: client 0 got") for line in heard)
+
+
+def test_comparison_names_the_method_that_was_refused(tiny, tmp_path, no_report):
+    with pytest.raises(UserError, match=r"^FedAvg: client 0 got parameters that are not finite"):
+        compare(["fedavg", "local"], experiment=replace(tiny, learning_rate=1e30), out=tmp_path, **LOOP)
+
+
+@pytest.mark.parametrize(
+    ("choice", "jobs", "workers"),
+    [
+        (EngineChoice("pool", "cpu", "", 8), 3, 2),
+        (EngineChoice("pool", "cpu", "", 2), 3, 1),
+        (EngineChoice("pool", "cpu", ""), 10**6, 1),
+        (EngineChoice("loop", "cpu", ""), 3, None),
+    ],
+)
+def test_jobs_share_the_workers(choice, jobs, workers):
+    assert choice.for_jobs(jobs).workers == workers
+    assert choice.for_jobs(1) == choice
+
+
+def test_jobs_that_cannot_work_are_refused():
+    with pytest.raises(UserError, match="jobs must be at least 1, got 0"):
+        Execution(jobs=0)
+    assert "runs side by side" in str(Execution(jobs=2, engine="pool").engine_choice())
+
+
+PROGRAM = """
+import sys
+import idiolect
+idiolect.compare(["fedavg", "local", "fedper", "map"], out=sys.argv[1], jobs=2, engine="loop", device="cpu",
+    dataset="synthetic(n_clients=4, samples_per_client=20, n_features=8, n_classes=3)", partition="by_id", clients=4,
+    model="mlpnet(hidden=8)", rounds=int(sys.argv[2]), checkpoint_every=1, evaluate_every=20, resume=True)
+"""
+
+
+def _grown(folder: Path, checkpoints: int) -> bool:
+    return len({path.name for path in folder.rglob("checkpoint-*.safetensors")}) >= checkpoints
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_stopped_runs_go_on_with_the_same_rows_and_leave_no_process(how, tmp_path):
+    command = [sys.executable, "-c", PROGRAM]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    out = tmp_path / "stopped"
+    with child_process([*command, str(out), "40"], env=environment, cwd=Path.cwd()) as child:
+        while not _grown(out, 2):
+            time.sleep(0.05)
+        jobs = children_of(child.pid)
+        assert len(jobs) == 2
+        child.send_signal(how)
+        code = child.wait(60)
+        assert code == -how if how == signal.SIGKILL else code != 0
+        deadline = time.monotonic() + 20
+        while any(map(is_running, jobs)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not any(map(is_running, jobs))
+    assert len(tables(out)) < 4
+    for folder in (out, tmp_path / "whole"):
+        with child_process([*command, str(folder), "40"], env=environment, cwd=Path.cwd()) as child:
+            assert child.wait(300) == 0
+    assert len(tables(out)) == 4 and repr(tables(out)) == repr(tables(tmp_path / "whole"))
+
+
+def test_time_left_counts_runs_to_come_and_lanes():
+    clock = [0.0]
+    times = RunTimes(lambda: clock[0])
+    times.expect(4, side_by_side=2)
+    for lane in (0, 1):
+        times.begin(lane, rounds=10, done=0)
+    assert times.left_of_all() is None
+    clock[0] = 5.0  # the first round starts workers and counts as long as it took
+    for lane in (0, 1):
+        times.advance(lane, 1)
+    assert times.left(0) == pytest.approx(45)
+    clock[0] = 6.0
+    for lane in (0, 1):
+        times.advance(lane, 2)
+    assert times.left(0) == pytest.approx(8) and times.rate(0) == pytest.approx(1)
+    assert times.left_of_all() == pytest.approx((2 * 8 + 2 * 14) / 2)
+    times.ending(0, 5)
+    assert times.left(0) == pytest.approx(13)
+    clock[0] = 7.0
+    times.settle(0, 0.0)
+    clock[0] = 9.0
+    times.settle(0, 0.25)
+    assert times.left(0) == pytest.approx(6)

@@ -35,7 +35,7 @@ def test_latex_escapes_names_and_marks_the_best(make_run) -> None:
         make_run(r"a_b & 50 % \x{y}~^#$<>", personal={(1, "after"): [0.4, 0.8]}),
         make_run("B", personal={(1, "after"): [0.5, 0.9]}),
     ]
-    first, second = latex_table(summarise(runs)).splitlines()[5:7]
+    first, second = latex_table(summarise(runs)).splitlines()[6:8]
     name = r"a\_b \& 50 \% \textbackslash{}x\{y\}\textasciitilde{}\textasciicircum{}\#\$\textless{}\textgreater{}"
     assert first.startswith(name + " & - & 60.0 &") and first.endswith(r"\\")
     assert second.startswith(r"B & - & \textbf{70.0} & companion &")

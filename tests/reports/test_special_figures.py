@@ -149,10 +149,13 @@ def test_teachers_are_averaged_over_seeds(write: Write) -> None:
         )
         for seed in (0, 1)
     ]
-    data = teachers_data(runs)
+    data = teachers_data([run._replace(manifest={**run.manifest, "data_seed": 0}) for run in runs])
     assert data["value"].tolist() == [1.5, 2.5]
     (axes,) = teachers_figure(data).axes
     assert [patch.get_height() for patch in axes.patches] == [1.5, 2.5]
+    redrawn = teachers_data(runs)
+    assert redrawn["value"].tolist() == [1.0, 2.0, 2.0, 3.0]
+    assert redrawn["panel"].tolist() == ["Data seed 0", "Data seed 0", "Data seed 1", "Data seed 1"]
 
 
 def test_cost_of_a_target_is_what_was_spent_when_every_seed_reached_it(write: Write) -> None:
@@ -294,7 +297,7 @@ def test_users_have_their_mean_and_sd_below_them(write: Write, tmp_path: Path) -
     ]
     write_report(runs, tmp_path / "r", ["md", "csv", "tex"], special=True)
     lines = (tmp_path / "r" / "users.md").read_text().splitlines()
-    assert lines[2:6] == [
+    assert lines[4:8] == [
         "| 0 | 20.0 | 50.0 |",
         "| 1 | 60.0 | 50.0 |",
         "| Avg | 40.0 | 50.0 |",

@@ -68,7 +68,7 @@ def test_summary_keeps_different_settings_apart_and_names_them(make_run) -> None
 def test_summary_keeps_different_datasets_apart(make_run) -> None:
     values = {(1, "after"): [0.5]}
     runs = [make_run("MAP", personal=values, dataset=name) for name in ("digits", "letters")]
-    assert list(summarise(runs)["method"]) == ["MAP (dataset=digits)", "MAP (dataset=letters)"]
+    assert summarise(runs)[["scene", "method"]].values.tolist() == [["digits", "MAP"], ["letters", "MAP"]]
 
 
 def test_summary_ignores_the_seed_inside_the_spec(make_run) -> None:

@@ -37,7 +37,7 @@ def test_report_twice_gives_the_same_bytes(comparison: list[Run], tmp_path: Path
 
 def test_report_without_accuracies_or_counts_still_appears(make_run, tmp_path: Path) -> None:
     names = {path.name for path in write_report([make_run("Empty")], tmp_path / "report")}
-    assert names == ALONE - {"intervals.csv"}
+    assert names == ALONE
 
 
 def test_report_of_no_runs_is_refused_and_leaves_no_file(tmp_path: Path) -> None:
@@ -72,14 +72,33 @@ def test_report_of_methods_that_cannot_be_paired_tests_none(make_run, tmp_path: 
     assert names == {*ALONE, "scatter.png", "scatter.csv"}
 
 
-def test_report_tests_every_two_methods_on_clients(comparison: list[Run], tmp_path: Path) -> None:
+def test_report_compares_every_two_methods_of_a_scene(comparison: list[Run], tmp_path: Path) -> None:
     write_report(comparison, tmp_path / "report", ["csv"])
     pairs = pd.read_csv(tmp_path / "report" / "pairs.csv")
-    assert len(pairs) == 9 * 8 / 2 and (pairs["clients"] == 30).all()
-    assert (pairs["wilcoxon_holm"] >= pairs["wilcoxon_p"]).all()
+    assert len(pairs) == 9 * 8 / 2 and (pairs["clients"] == 30).all() and (pairs["seeds"] == 3).all()
+    assert (pairs["p_holm"] >= pairs["p"]).all()
     intervals = pd.read_csv(tmp_path / "report" / "intervals.csv")
-    assert intervals.groupby("over")["units"].unique().apply(list).to_dict() == {
-        "clients": [30],
-        "seeds": [3],
-    }
-    assert ((intervals["low"] <= intervals["mean"]) & (intervals["mean"] <= intervals["high"])).all()
+    assert len(intervals) == 9 and (intervals["design"] == "redrawn").all()
+    assert ((intervals["low"] < intervals["value"]) & (intervals["value"] < intervals["high"])).all()
+
+
+def test_clients_of_different_scenes_are_never_paired(make_run, tmp_path: Path) -> None:
+    values = [{(1, "after"): [0.4 + seed / 10, 0.8]} for seed in range(3)]
+    runs = [
+        make_run(label, seed, values[seed], partition=partition)
+        for label, partition in (("A", "iid"), ("B", "iid"), ("C", "natural"))
+        for seed in range(3)
+    ]
+    write_report(runs, tmp_path / "report", ["csv"])
+    pairs = pd.read_csv(tmp_path / "report" / "pairs.csv")
+    assert pairs[["scene", "method", "other"]].values.tolist() == [["iid", "A", "B"]]
+
+
+def test_one_seed_gives_no_verdict_and_says_what_one_needs(make_run, tmp_path: Path) -> None:
+    runs = [make_run(name, 0, {(1, "after"): [0.5 + x, 0.6 + x, 0.8]}) for name, x in (("A", 0), ("B", 0.3))]
+    write_report(runs, tmp_path / "report", ["csv", "md"])
+    pairs = pd.read_csv(tmp_path / "report" / "pairs.csv")
+    assert pairs[["low", "high", "p", "p_holm"]].isna().all(axis=None) and pairs["detectable"].notna().all()
+    text = (tmp_path / "report" / "table.md").read_text()
+    assert "one seed gives no verdict" in text and "a verdict needs at least three seeds" in text
+    assert "Groups" not in text and "95 % interval" not in text

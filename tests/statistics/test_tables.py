@@ -25,17 +25,47 @@ from idiolect.statistics import (
 )
 
 
-def test_user_table_averages_runs_then_users(final):
+def fixed(final, values: list[tuple[float, ...]], **facts):
+    """Runs on one partition with the seeds 0, 1, ..."""
+    return [final(*each, seed=seed, data_seed=0, **facts) for seed, each in enumerate(values)]
+
+
+def test_user_table_averages_runs_by_user_and_spreads_within_a_run(final):
     groups = {
-        "A": [final(0.1, 0.5, seed=0), final(0.3, 0.9, seed=1)],
-        "B": [final(0.4, 0.4, seed=0), final(0.6, 0.2, seed=1)],
+        "A": fixed(final, [(0.1, 0.5), (0.3, 0.9)]),
+        "B": fixed(final, [(0.4, 0.4), (0.6, 0.2)]),
     }
     table = user_table(groups)
     assert table.loc[[0, 1], "A"].tolist() == pytest.approx([0.2, 0.7])
     assert table.loc[[0, 1], "B"].tolist() == pytest.approx([0.5, 0.3])
     assert table.loc["Avg"].tolist() == pytest.approx([0.45, 0.4])
-    assert table.loc["SD", "A"] == pytest.approx(statistics.stdev([0.2, 0.7]))
-    assert user_table(groups, ddof=0).loc["SD", "A"] == pytest.approx(statistics.pstdev([0.2, 0.7]))
+    within = [statistics.stdev([0.1, 0.5]), statistics.stdev([0.3, 0.9])]
+    assert table.loc["SD", "A"] == pytest.approx(statistics.mean(within))
+    assert user_table(groups, ddof=0).loc["SD", "A"] == pytest.approx(statistics.mean(within) / math.sqrt(2))
+
+
+def test_clients_that_every_seed_redraws_are_not_averaged(final):
+    runs = {"A": [final(0.1, 0.5, seed=0), final(0.3, 0.9, 0.6, seed=1)]}
+    assert client_table(runs)["A"].to_dict() == {
+        (0, 0): 0.1,
+        (0, 1): 0.5,
+        (1, 0): 0.3,
+        (1, 1): 0.9,
+        (1, 2): 0.6,
+    }
+    table = user_table(runs)
+    assert list(table.index[:3]) == [
+        "data seed 0, client 0",
+        "data seed 0, client 1",
+        "data seed 1, client 0",
+    ]
+    within = [statistics.stdev([0.1, 0.5]), statistics.stdev([0.3, 0.9, 0.6])]
+    assert table.loc["SD", "A"] == pytest.approx(statistics.mean(within))
+    named = [
+        final(0.1, 0.5, seed=0, client_names=["a", "b"]),
+        final(0.3, 0.9, seed=1, client_names=["a", "b"]),
+    ]
+    assert client_table({"A": named})["A"].to_dict() == pytest.approx({0: 0.2, 1: 0.7})  # the same two people
 
 
 def test_methods_with_other_seeds_or_clients_are_not_paired(final):
@@ -44,11 +74,11 @@ def test_methods_with_other_seeds_or_clients_are_not_paired(final):
     with pytest.raises(UserError, match="A and B do not have the same seeds and clients"):
         client_table({"A": [final(0.1)], "B": [final(0.1, 0.2)]})
     with pytest.raises(UserError, match="the runs of A do not have the same clients"):
-        client_table({"A": [final(0.1, seed=0), final(0.1, 0.2, seed=1)]})
+        client_table({"A": fixed(final, [(0.1,), (0.1, 0.2)])})
 
 
 def test_changes_are_by_client_with_seeds_averaged(final):
-    found = changes([final(0.5, 0.2), final(0.7, 0.2, seed=1)], [final(0.1, 0.3), final(0.3, 0.5, seed=1)])
+    found = changes(fixed(final, [(0.5, 0.2), (0.7, 0.2)]), fixed(final, [(0.1, 0.3), (0.3, 0.5)]))
     assert found.to_dict() == pytest.approx({0: 0.4, 1: -0.2})
 
 

@@ -14,6 +14,7 @@ from idiolect.cli.app import app
 from idiolect.cli.options import Json
 from idiolect.cli.settings import names_in
 from idiolect.reports import gather, refuse_unknown_formats, refuse_unknown_style, write_page, write_report
+from idiolect.statistics import as_reading
 
 __all__ = ["report_command"]
 
@@ -38,6 +39,14 @@ def report_command(
     width: Annotated[
         str, typer.Option("--width", help="Width of the pictures with --style: column, full.")
     ] = "column",
+    reading: Annotated[
+        str,
+        typer.Option(
+            "--reading",
+            help="Final values of every method: last (evaluation), mean(5) of the last five, or validated (the round "
+            "that is best on validation data).",
+        ),
+    ] = "last",
     as_json: Json = False,
 ) -> None:
     """Make one page of finished runs that opens offline; with --format, pictures and tables beside it."""
@@ -51,9 +60,12 @@ def report_command(
     wanted = tuple(names_in(formats))
     refuse_unknown_formats(wanted)
     refuse_unknown_style(style, width, wanted)
+    read = as_reading(reading)
     found = gather(runs, say)
-    beside = write_report(found, out, wanted, special=True, style=style, width=width) if wanted else []
     page = write_page(found, out / "report.html", passed_over)
+    beside: list[Path] = []
+    if wanted:
+        beside = write_report(found, out, wanted, special=True, style=style, width=width, reading=read)
     if as_json:
         files = [str(path) for path in (page, *beside)]
         names = [run.manifest["name"] for run in found]

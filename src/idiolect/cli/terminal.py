@@ -16,7 +16,7 @@ from idiolect.cli.options import RUN_OPTIONS
 from idiolect.experiments import Execution
 from idiolect.experiments.tracking import open_log
 from idiolect.records import Run
-from idiolect.reports import judged_by, notes_of, plain_rows, summarise
+from idiolect.reports import by_scene, certainty_of, judged_by, notes_of, plain_rows, summarise
 
 __all__ = ["console_of_output", "print_line", "print_runs", "print_table", "print_trackers", "watched"]
 
@@ -38,14 +38,15 @@ def print_line(sentence: str) -> None:
 
 def print_runs(runs: Sequence[Run], folder: Path, as_json: bool) -> None:
     """Prints a table of runs, or a JSON document, and the folder that holds their files."""
-    summary = summarise(runs)
+    summary, notes = summarise(runs), [*notes_of(runs), *certainty_of(runs)]
     if as_json:
         lines = json.loads(summary.to_json(orient="records"))
-        print(json.dumps({"folder": str(folder), "methods": lines, "notes": notes_of(runs)}, indent=2))
+        print(json.dumps({"folder": str(folder), "methods": lines, "notes": notes}, indent=2))
         return
     console = console_of_output()
-    print_table(console, plain_rows(summary, judged_by(runs)))
-    for note in notes_of(runs):
+    for title, scene in by_scene(summary):
+        print_table(console, plain_rows(scene, judged_by(runs)), title)
+    for note in notes:
         console.print(f"- {note}", highlight=False, markup=False)
     print_line(f"Table, pictures and records: {folder}")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from idiolect.reports.comparison import intervals_data, pairs_data
+from idiolect.reports.comparison import certainty_of, intervals_data, newcomers_data, pairs_data, users_data
 from idiolect.reports.figures.calibration_errors import calibration_data, calibration_figure
 from idiolect.reports.figures.charts import bars_figure, heat_figure, lines_figure
 from idiolect.reports.figures.clients import (
@@ -39,6 +39,7 @@ from idiolect.reports.report_files import (
 )
 from idiolect.reports.run_discovery import gather
 from idiolect.reports.summary_table import (
+    by_scene,
     csv_table,
     latex_table,
     markdown_table,
@@ -55,8 +56,10 @@ __all__ = [
     "bars_figure",
     "before_after_data",
     "before_after_figure",
+    "by_scene",
     "calibration_data",
     "calibration_figure",
+    "certainty_of",
     "change_data",
     "change_figure",
     "clients_data",
@@ -77,6 +80,7 @@ __all__ = [
     "latex_table",
     "lines_figure",
     "markdown_table",
+    "newcomers_data",
     "notes_of",
     "page_data",
     "page_html",
@@ -102,6 +106,7 @@ __all__ = [
     "to_csv",
     "to_latex",
     "to_markdown",
+    "users_data",
     "write_page",
     "write_report",
 ]

@@ -2,73 +2,96 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import pandas as pd
 
+from idiolect import statistics
 from idiolect.records import Run
 from idiolect.reports.judged_metric import JudgedMetric, judged_by
-from idiolect.reports.run_groups import group_runs
-from idiolect.statistics import client_scores
+from idiolect.reports.run_groups import scenes_of
+from idiolect.statistics import LAST, Reading, client_scores, mean_over_seeds, replicate_of, same_clients
 
 __all__ = ["gains_over_local"]
 
 FEW = 3  # so many clients that lose are named
 
 
-def gains_over_local(runs: Iterable[Run]) -> list[str]:
+class Gains(NamedTuple):
+    """What a method gains over Local.
+
+    Args:
+        runs: those of the method whose replicate Local has too.
+        each: for each run the gain by client, positive where the method serves it better.
+    """
+
+    runs: list[Run]
+    each: list[pd.Series]
+
+
+def gains_over_local(runs: Iterable[Run], reading: Reading = LAST) -> list[str]:
     """Returns a sentence on what each method gains over Local on the clients' test rows; none without a run of Local.
 
-    Only runs of one dataset, one partition and the same seeds are set beside each other.
+    Only runs of one scene with the same seeds are set beside each other.
     """
-    groups = group_runs(runs)
-    alone = [group for group in groups.values() if group[0].manifest["method"] == "local"]
     sentences = []
-    for local in alone:
-        compared = {
-            label: _gains(group, local)
-            for label, group in groups.items()
-            if group is not local and _scene(group) == _scene(local)
-        }
-        if compared:
-            sentences.append(_sentence(compared, local, judged_by(local)))
+    for groups in scenes_of(runs).values():
+        for local in (group for group in groups.values() if group[0].manifest["method"] == "local"):
+            compared = {
+                label: gains
+                for label, group in groups.items()
+                if group is not local and (gains := _gains(group, local, reading)).runs
+            }
+            if compared:
+                sentences.append(_sentence(compared, judged_by(local)))
     return sentences
 
 
-def _scene(group: list[Run]) -> tuple[str, str, int, tuple[int, ...]]:
-    """Returns what two groups share whose clients hold the same rows."""
-    first = group[0].manifest
-    return (
-        str(first.get("dataset")),
-        str(first.get("partition")),
-        len(first.get("class_counts", ())),
-        tuple(int(run.manifest["seed"]) for run in group),
-    )
-
-
-def _gains(group: list[Run], local: list[Run]) -> pd.Series:
-    """Returns the gain of each client, by name, as a mean over seeds; positive where the method serves it better."""
+def _gains(group: Sequence[Run], local: Sequence[Run], reading: Reading) -> Gains:
     sign = 1 if judged_by(local).higher_is_better else -1
+    alone = {replicate_of(run): run for run in local}
+    paired = [run for run in group if replicate_of(run) in alone]
     each = [
-        sign * (client_scores(one) - client_scores(other)) for one, other in zip(group, local, strict=True)
+        sign
+        * (client_scores(run, reading=reading) - client_scores(alone[replicate_of(run)], reading=reading))
+        for run in paired
     ]
-    gains = pd.concat(each).groupby(level=0).mean().round(12)  # equal scores differ by rounding over seeds
-    names = local[0].manifest.get("client_names") or []
-    return gains.rename({number: names[number] for number in gains.index if number < len(names)})
+    return Gains(paired, each)
 
 
-def _sentence(compared: dict[str, pd.Series], local: list[Run], metric: JudgedMetric) -> str:
+def _sentence(compared: dict[str, Gains], metric: JudgedMetric) -> str:
     parts = [_part(label, gains, metric) for label, gains in compared.items()]
+    seeds = max(len(gains.runs) for gains in compared.values())
     certainty = (
-        "one seed tells what happened here, not what to expect"
-        if len(local) == 1
-        else f"means over {len(local)} seeds"
+        "one seed tells what happened here, not what to expect" if seeds == 1 else f"means over {seeds} seeds"
     )
     return f"gain over training alone (Local), mean over clients: {'; '.join(parts)} ({certainty})"
 
 
-def _part(label: str, gains: pd.Series, metric: JudgedMetric) -> str:
-    mean = f"{100 * gains.mean():+.1f} points" if metric.is_share else f"{gains.mean():+.3g} {metric.word}"
-    better, worse = gains[gains > 0], gains[gains < 0]
-    named = f" ({', '.join(map(str, worse.index))})" if 0 < len(worse) <= FEW else ""
-    return f"{label} {mean}, better for {len(better)} of {len(gains)}, worse for {len(worse)}{named}"
+def _part(label: str, gains: Gains, metric: JudgedMetric) -> str:
+    """Returns mean, interval where there is one, and how many clients are better and worse off.
+
+    Where the seed redraws the clients, those of every seed are counted, since none is in two of them.
+    """
+    by_replicate = {replicate_of(run): one.dropna() for run, one in zip(gains.runs, gains.each, strict=True)}
+    found = statistics.estimate(by_replicate)
+    interval = ""
+    if not math.isnan(found.low):
+        interval = f" (95 % interval {metric.signed(found.low)} to {metric.signed(found.high)})"
+    unit = "points" if metric.is_share else metric.word
+    clients = mean_over_seeds(gains.runs, gains.each).dropna().round(12)  # equal scores differ by rounding
+    better, worse = clients[clients > 0], clients[clients < 0]
+    persist = same_clients(gains.runs)
+    named = f" ({', '.join(_names(worse, gains.runs[0]))})" if persist and 0 < len(worse) <= FEW else ""
+    whom = f"{len(clients)}" if persist else f"{len(clients)} clients of {len(gains.runs)} seeds"
+    return (
+        f"{label} {metric.signed(found.value)} {unit}{interval}, better for {len(better)} of {whom}, "
+        f"worse for {len(worse)}{named}"
+    )
+
+
+def _names(clients: pd.Series, run: Run) -> list[str]:
+    names = run.manifest.get("client_names") or []
+    return [str(names[number]) if number < len(names) else str(number) for number in clients.index]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from decimal import ROUND_HALF_UP, Decimal
 from typing import NamedTuple
 
 from idiolect.errors import UserError
@@ -13,6 +14,7 @@ from idiolect.statistics import higher_is_better, is_share, primary_metric
 __all__ = ["ABSENT", "ACCURACY", "JudgedMetric", "judged_by", "metric_title"]
 
 ABSENT = "-"
+PAGE_DIGITS = 6  # significant digits of numbers on the page, and of what text is rounded from
 WORDS = {
     "accuracy": "accuracy",
     "top5": "top-5 accuracy",
@@ -70,14 +72,38 @@ class JudgedMetric(NamedTuple):
         named = what if self.name == "accuracy" else f"{what}, {self.word}"
         return f"{named} (%)" if self.is_share else named
 
-    @property
-    def number_format(self) -> str:
-        """How a value is written that is multiplied with ``factor`` already."""
-        return "{:.1f}" if self.is_share else "{:.4g}"
-
     def text(self, value: float) -> str:
-        """Returns a value as it is shown: a share in percent with one digit, another number with four."""
-        return ABSENT if math.isnan(value) else self.number_format.format(self.factor * value)
+        """Returns a value as every table and the page show it: a share in percent with one digit, others with four.
+
+        Halves are rounded away from zero, as JavaScript's ``toFixed`` does, from the digits that the page holds.
+
+        >>> ACCURACY.text(0.4325), ACCURACY.text(0.99951), JudgedMetric("loss", False, False).text(2.34567)
+        ('43.3', '100.0', '2.346')
+        """
+        return (
+            ABSENT if math.isnan(value) else self.scaled_text(self.factor * float(f"{value:.{PAGE_DIGITS}g}"))
+        )
+
+    def scaled_text(self, shown: float) -> str:
+        """Returns the same for a value that is multiplied with ``factor`` already."""
+        if not self.is_share:
+            return f"{shown:.4g}"
+        text = str(Decimal(shown).quantize(Decimal("0.1"), ROUND_HALF_UP))
+        return text if float(text) else "0.0"
+
+    def signed(self, value: float) -> str:
+        """Returns a difference as it is shown, with its sign: of shares in points."""
+        text = self.text(value)
+        return text if text.startswith("-") or text == ABSENT else f"+{text}"
+
+    def difference_text(self, value: float) -> str:
+        """Returns the size of a difference with its unit: ``3.1 points``, or ``0.2 loss``."""
+        return f"{self.text(value)} {'points' if self.is_share else self.word}"
+
+    def with_spread(self, value: float, spread: float) -> str:
+        """Returns a value and, where it is known, the spread of it: ``61.0 ± 0.4``."""
+        after = "" if math.isnan(spread) or math.isnan(value) else f" ± {self.text(spread)}"
+        return self.text(value) + after
 
 
 ACCURACY = JudgedMetric()

@@ -14,7 +14,12 @@ from matplotlib.figure import Figure
 from idiolect.errors import UserError, refuse_unknown_choice
 from idiolect.records import Run, write_atomically
 from idiolect.reports.comparison import (
+    certainty_of,
     intervals_data,
+    newcomers_csv,
+    newcomers_data,
+    newcomers_latex,
+    newcomers_markdown,
     pairs_data,
     users_csv,
     users_data,
@@ -49,6 +54,7 @@ from idiolect.reports.judged_metric import JudgedMetric, judged_by
 from idiolect.reports.run_groups import group_runs
 from idiolect.reports.summary_table import csv_table, latex_table, markdown_table, notes_of, summarise
 from idiolect.reports.text_tables import to_csv
+from idiolect.statistics import LAST, Reading, as_reading
 
 __all__ = [
     "FORMATS",
@@ -61,7 +67,7 @@ __all__ = [
 
 TABLES = ("md", "csv", "tex")
 FORMATS = (*IMAGE_FORMATS, *TABLES)
-Maker = Callable[[list[Run]], pd.DataFrame]
+Maker = Callable[[list[Run], Reading], pd.DataFrame]
 # takes the numbers, all methods for their colours, and what the runs are judged by
 Drawer = Callable[[pd.DataFrame, list[str], JudgedMetric], Figure]
 SPECIAL_FIGURES: dict[str, tuple[Maker, Drawer]] = {
@@ -72,14 +78,20 @@ SPECIAL_FIGURES: dict[str, tuple[Maker, Drawer]] = {
     "change": (change_data, lambda data, _, metric: change_figure(data, metric=metric)),
     "ranks": (ranks_data, ranks_figure),
     "calibration": (calibration_data, lambda data, methods, _: calibration_figure(data, methods)),
-    "targets": (targets_data, targets_figure),
-    "zigzag": (before_after_data, lambda data, _, metric: before_after_figure(data, y_label=metric.axis)),
-    "degradation": (degradation_data, degradation_figure),
+    "targets": (lambda runs, _: targets_data(runs), targets_figure),
+    "zigzag": (
+        lambda runs, _: before_after_data(runs),
+        lambda data, _, metric: before_after_figure(data, y_label=metric.axis),
+    ),
+    "degradation": (lambda runs, _: degradation_data(runs), degradation_figure),
     "profile": (
-        profile_data,
+        lambda runs, _: profile_data(runs),
         lambda data, methods, metric: profile_figure(data, lines=methods, metric=metric),
     ),
-    "teachers": (teachers_data, lambda data, methods, _: teachers_figure(data, methods)),
+    "teachers": (
+        lambda runs, _: teachers_data(runs),
+        lambda data, methods, _: teachers_figure(data, methods),
+    ),
 }
 
 
@@ -107,13 +119,15 @@ def write_report(
     special: bool = False,
     style: str | None = None,
     width: str = "column",
+    reading: Reading | str = LAST,
 ) -> list[Path]:
     """Writes the tables, the figures and the numbers behind the figures, and returns the paths.
 
     The files are `table.md`, `table.csv`, `curves.png`, `curves.csv`, `clients.png`, `clients.csv`, and `partition.png`
     where a manifest holds `class_counts` that are not all zero, as a regression's are (the first such run is drawn).
-    Several methods add `scatter.png` and `scatter.csv`; methods on the same clients and seeds add `pairs.csv` (paired
-    tests); methods whose seeds have the same clients add `intervals.csv` (bootstrap).  Each file is written atomically.
+    Several methods add `scatter.png` and `scatter.csv`; `intervals.csv` has the interval of every mean, and `pairs.csv`
+    compares methods on the same scene, seeds and clients.  Runs with newcomers add `newcomers.md` and `newcomers.csv`.
+    Each file is written atomically.
 
     Args:
         formats: formats of the figures (png, svg, pdf) and of the tables (md, csv, tex); csv also writes the numbers
@@ -122,58 +136,66 @@ def write_report(
             where all methods have the same users.
         style: the venue whose fonts and widths the figures have, one of neurips, icml, ieee and acm.
         width: of a column of that venue, or `full` for the whole text.
+        reading: which evaluations are final values: `last`, `mean(5)` or `validated`; see `statistics.Reading`.
     """
-    runs, formats = list(runs), tuple(formats)
+    runs, formats, reading = list(runs), tuple(formats), as_reading(reading)
     refuse_unknown_formats(formats)
+    tables = _tables(
+        runs, formats, reading
+    )  # first, since it refuses what cannot be read, before a folder is made
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"cannot make the folder {folder}: {error.strerror}") from error
     with drawn_for(style, width):
-        pictures = _pictures(runs, formats, special)
-    contents = {**_tables(runs, formats), **pictures}
+        pictures = _pictures(runs, formats, special, reading)
+    contents = {**tables, **pictures, **_newcomers(runs, formats)}
     if special:
-        contents |= _users(runs, formats)
+        contents |= _users(runs, formats, reading)
     if "csv" in formats:
-        contents |= _certainty(runs)
+        contents |= _certainty(runs, reading)
     return [write_atomically(folder / name, content) for name, content in contents.items()]
 
 
-def _tables(runs: list[Run], formats: tuple[str, ...]) -> dict[str, str]:
-    summary, metric = summarise(runs), judged_by(runs)
-    makers = {
-        "md": lambda: markdown_table(summary, notes_of(runs), metric),
-        "csv": lambda: csv_table(summary),
-    }
+def _tables(runs: list[Run], formats: tuple[str, ...], reading: Reading) -> dict[str, str]:
+    summary, metric = summarise(runs, reading), judged_by(runs)
+    notes = [*notes_of(runs, reading), *certainty_of(runs, reading)]
+    makers = {"md": lambda: markdown_table(summary, notes, metric), "csv": lambda: csv_table(summary)}
     makers["tex"] = lambda: latex_table(summary, metric)
     return {f"table.{name}": makers[name]() for name in TABLES if name in formats}
 
 
-def _users(runs: list[Run], formats: tuple[str, ...]) -> dict[str, str]:
-    try:
-        table = users_data(runs)
-    except UserError:
+def _users(runs: list[Run], formats: tuple[str, ...], reading: Reading) -> dict[str, str]:
+    tables, metric = users_data(runs, reading), judged_by(runs)
+    if not tables:
         return {}
-    metric = judged_by(runs)
-    makers = {"md": lambda: users_markdown(table, metric), "csv": lambda: users_csv(table)}
-    makers["tex"] = lambda: users_latex(table, metric)
+    makers = {"md": lambda: users_markdown(tables, metric, reading), "csv": lambda: users_csv(tables)}
+    makers["tex"] = lambda: users_latex(tables, metric, reading)
     return {f"users.{name}": makers[name]() for name in TABLES if name in formats}
 
 
-def _certainty(runs: list[Run]) -> dict[str, str]:
-    """Returns confidence intervals and paired tests as CSV, where the runs can be paired."""
-    found: dict[str, str] = {}
+def _newcomers(runs: list[Run], formats: tuple[str, ...]) -> dict[str, str]:
+    table, metric = newcomers_data(runs), judged_by(runs)
+    if table.empty:
+        return {}
+    makers = {"md": lambda: newcomers_markdown(table, metric), "csv": lambda: newcomers_csv(table)}
+    makers["tex"] = lambda: newcomers_latex(table, metric)
+    return {f"newcomers.{name}": makers[name]() for name in TABLES if name in formats}
+
+
+def _certainty(runs: list[Run], reading: Reading) -> dict[str, str]:
+    """Returns confidence intervals, and paired comparisons where runs can be paired, as CSV."""
+    found = {"intervals.csv": to_csv(intervals_data(runs, reading))}
     with suppress(UserError):
-        found["intervals.csv"] = to_csv(intervals_data(runs))
-    if len(group_runs(runs)) > 1:
-        with suppress(UserError):
-            found["pairs.csv"] = to_csv(pairs_data(runs))
+        found["pairs.csv"] = to_csv(pairs_data(runs, reading))
     return found
 
 
-def _pictures(runs: list[Run], formats: tuple[str, ...], special: bool) -> dict[str, bytes | str]:
-    curves, clients, scatter = curves_data(runs), clients_data(runs), scatter_data(runs)
+def _pictures(
+    runs: list[Run], formats: tuple[str, ...], special: bool, reading: Reading
+) -> dict[str, bytes | str]:
+    curves, clients, scatter = curves_data(runs), clients_data(runs, reading), scatter_data(runs, reading)
     methods = list(dict.fromkeys(curves["method"]))
     metric = judged_by(runs)
     pictures = {
@@ -189,7 +211,7 @@ def _pictures(runs: list[Run], formats: tuple[str, ...], special: bool) -> dict[
         if len({run.manifest["seed"] for run in runs}) > 1:
             title += f" (seed {counted['seed']})"
         pictures["partition"] = partition_figure(counted["class_counts"], title)
-    for name, one in (special_pictures(runs) if special else {}).items():
+    for name, one in (special_pictures(runs, reading) if special else {}).items():
         pictures[name], numbers[f"{name}.csv"] = one.figure, one.data
     contents: dict[str, bytes | str] = {}
     for name, figure in pictures.items():
@@ -207,13 +229,17 @@ class SpecialFigure(NamedTuple):
     data: pd.DataFrame
 
 
-def special_pictures(runs: Iterable[Run]) -> dict[str, SpecialFigure]:
-    """Returns by name the figures that the runs have the measurements for, and leaves out the others."""
+def special_pictures(runs: Iterable[Run], reading: Reading = LAST) -> dict[str, SpecialFigure]:
+    """Returns by name the figures that the runs have the measurements for, and leaves out the others.
+
+    Args:
+        reading: which evaluations are the final values of those that show them.
+    """
     runs, found = list(runs), {}
     methods, metric = list(group_runs(runs)), judged_by(runs)
     for name, (make, draw) in SPECIAL_FIGURES.items():
         try:
-            data = make(runs)
+            data = make(runs, reading)
         except UserError:
             continue
         if len(data):

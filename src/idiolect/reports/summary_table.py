@@ -1,30 +1,43 @@
-"""The summary of a report, one row for each method: as numbers, plain text, Markdown, LaTeX and CSV.
+"""The summary of a report, one row for each method of a scene: as numbers, plain text, Markdown, LaTeX and CSV.
 
 The global accuracy is that of the predictor `global` on the server's test set.  The personalised accuracy is that of
 the method's headline predictor on the test split of every client, at the end of the run if measured then, else in the
-last round.  Runs that are judged by another metric than accuracy have that metric in its place.
+evaluations that the reading takes.  Runs that are judged by another metric than accuracy have that metric in its place.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pandas as pd
 
+from idiolect import statistics
 from idiolect.records import Run
+from idiolect.reports.comparison import heading, heading_text
 from idiolect.reports.gain_over_local import gains_over_local
 from idiolect.reports.judged_metric import ABSENT, ACCURACY, JudgedMetric, judged_by
-from idiolect.reports.run_groups import group_runs
+from idiolect.reports.run_groups import group_runs, scenes_of
 from idiolect.reports.text_tables import to_csv, to_latex, to_markdown
-from idiolect.statistics import client_scores, headline, primary_metric, server_curve, worst_tenth
+from idiolect.statistics import (
+    LAST,
+    Groups,
+    Reading,
+    as_reading,
+    design_of,
+    headline,
+    over_replicates,
+    primary_metric,
+    run_numbers,
+)
 
 __all__ = [
     "WORDS",
     "best_cells",
+    "by_scene",
     "csv_table",
-    "final_global",
+    "explanation_of",
     "human_bytes",
     "latex_table",
     "markdown_table",
@@ -34,32 +47,54 @@ __all__ = [
 ]
 
 COSTS = ("bytes_down", "bytes_up", "seconds")
-WORDS = ("Method", "Predictor")
+WORDS = ("Scene", "Method", "Predictor", "Groups")
+MARK = "†"  # beside a worst tenth that leaves out clients which never trained
 EXPLANATION = (
     "Global: the global model on the server's test set. "
     "Personalised: the named predictor, mean over all clients. "
-    "SD: over clients, n - 1. Worst tenth: mean of the worst ceil(10 %) of the clients. "
+    "SD: over clients within a seed, n - 1. "
+    "Worst tenth: mean of the worst ceil(10 %) of the clients that trained at least once. "
     "Down and up: bytes per round, all clients together. Seconds: the whole run, evaluation included."
 )
 
 
-def summarise(runs: Iterable[Run]) -> pd.DataFrame:
-    """Returns one row per method, with means over seeds, and SDs over seeds where there are several.
+def summarise(runs: Iterable[Run], reading: Reading = LAST) -> pd.DataFrame:
+    """Returns one row per method of a scene, with means over seeds, and SDs over seeds where there are several.
 
-    Columns: `method` (its label), `seeds` (how many), `predictor` (the headline), `clients`, then, each as
-    the mean over seeds: `global_accuracy` (server's test set), `personal_accuracy` (mean over all clients),
-    `sd_clients` (SD over clients, n - 1), `worst_tenth` (mean of the worst ceil(10 %) of the clients),
-    `bytes_down` and `bytes_up` per round, `seconds` of the whole run; and `global_accuracy_sd_seeds`,
-    `personal_accuracy_sd_seeds`, `worst_tenth_sd_seeds` (n - 1, NaN for one seed).  Accuracies lie in [0,
-    1]; what was not measured is NaN.  Columns of runs that are judged by another metric are named after it, as
-    `global_rmse`; a client for whom it is not defined counts nowhere.
+    Columns: `scene`, `method` (its label), `seeds` (how many), `design` (see `statistics.design_of`), `predictor` (the
+    headline), `reading` (which evaluations count), `clients`, `never_trained` (clients that never trained, NaN where
+    nobody counted), then, each as the mean over seeds: `global_accuracy` (server's test set), `personal_accuracy` (mean
+    over all clients), `personal_low` and `personal_high` (its 95 % interval, NaN below three seeds), `groups` (methods
+    of the scene that share a letter do not differ significantly), `weighted_accuracy` (clients weighted by their test
+    rows), `sd_clients` (SD over clients within a seed, n - 1), `worst_tenth` (mean of the worst ceil(10 %) of the
+    clients that trained), `bytes_down` and `bytes_up` per round, `seconds` of the whole run; and
+    `global_accuracy_sd_seeds`, `personal_accuracy_sd_seeds`, `worst_tenth_sd_seeds` (n - 1, NaN for one seed).
+    Accuracies lie in [0, 1]; what was not measured is NaN.  Columns of runs that are judged by another metric are named
+    after it, as `global_rmse`; a client for whom it is not defined counts nowhere.
 
     Raises:
-        UserError: the runs are judged by different metrics.
+        UserError: the runs are judged by different metrics, or the reading needs scores that a run does not have.
     """
     runs = list(runs)
     metric = judged_by(runs)
-    return pd.DataFrame([_summary_row(label, group, metric) for label, group in group_runs(runs).items()])
+    tables = [_scene_summary(scene, groups, metric, reading) for scene, groups in scenes_of(runs).items()]
+    return pd.concat(tables, ignore_index=True)
+
+
+def _scene_summary(scene: str, groups: Groups, metric: JudgedMetric, reading: Reading) -> pd.DataFrame:
+    table = pd.DataFrame(
+        [_summary_row(label, list(group), metric, reading) for label, group in groups.items()]
+    )
+    table.insert(0, "scene", scene)
+    letters = dict.fromkeys(groups, "")
+    if len(groups) > 1:
+        pairs = statistics.paired_comparisons(groups, reading=reading)
+        best_first = table.sort_values(f"personal_{metric.name}", ascending=not metric.higher_is_better)
+        letters = statistics.letters(list(best_first["method"]), pairs)
+    table.insert(
+        int(table.columns.get_indexer(["personal_high"])[0]) + 1, "groups", table["method"].map(letters)
+    )
+    return table
 
 
 def _values(metric: JudgedMetric) -> dict[str, str]:
@@ -71,67 +106,98 @@ def _values(metric: JudgedMetric) -> dict[str, str]:
     }
 
 
-def _summary_row(label: str, group: list[Run], metric: JudgedMetric) -> dict[str, Any]:
-    seeds = pd.DataFrame([_numbers(run, metric) for run in group])
+def _summary_row(label: str, group: list[Run], metric: JudgedMetric, reading: Reading) -> dict[str, Any]:
+    seeds = pd.DataFrame([_numbers(run, metric, reading) for run in group])
     shared, personal, worst = _values(metric).values()
+    interval = statistics.mean_estimate(group, reading=reading)
     line: dict[str, Any] = {
         "method": label,
         "seeds": len(group),
-        "predictor": group[0].manifest.get("headline", "global"),
+        "design": design_of(group),
+        "predictor": headline(group[0]),
+        "reading": str(reading),
         "clients": int(seeds["clients"].max()),
     }
-    averaged = (shared, personal, "sd_clients", worst, *COSTS)
-    line.update({name: seeds[name].mean(skipna=False) for name in averaged})
+    averaged = ("never_trained", shared, personal, f"weighted_{metric.name}", "sd_clients", worst, *COSTS)
+    for name in averaged:
+        line[name] = over_replicates(group, seeds[name]).mean
+        if name == personal:
+            line |= {"personal_low": interval.low, "personal_high": interval.high}
     for name in (shared, personal, worst):
-        line[f"{name}_sd_seeds"] = seeds[name].std(ddof=1, skipna=False)
+        line[f"{name}_sd_seeds"] = over_replicates(group, seeds[name]).sd
     return line
 
 
-def _numbers(run: Run, metric: JudgedMetric) -> dict[str, float]:
-    clients = client_scores(run)
+def _numbers(run: Run, metric: JudgedMetric, reading: Reading) -> dict[str, float]:
+    found = run_numbers(run, metric.name, reading=reading)
     return {
-        "clients": len(clients),
-        f"global_{metric.name}": final_global(run),
-        f"personal_{metric.name}": float(clients.mean()),
-        "sd_clients": float(clients.std(ddof=1)),
-        "worst_tenth": worst_tenth(clients, metric.higher_is_better),
+        "clients": found.clients,
+        "never_trained": found.never_trained,
+        f"global_{metric.name}": found.shared,
+        f"personal_{metric.name}": found.personal,
+        f"weighted_{metric.name}": found.weighted,
+        "sd_clients": found.sd_clients,
+        "worst_tenth": found.worst_tenth,
         "bytes_down": float(run.rounds["bytes_down"].mean()),
         "bytes_up": float(run.rounds["bytes_up"].mean()),
         "seconds": float(run.manifest.get("seconds", run.rounds["seconds"].sum())),
     }
 
 
-def final_global(run: Run) -> float:
-    """Returns the global model's value in the last round that measured it, or NaN."""
-    points = server_curve(run)
-    return float(points.iloc[-1]) if len(points) else math.nan
+def by_scene(summary: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Yields a heading, which names the scene and how values are read, and the rows of each scene."""
+    for scene, here in summary.groupby("scene", sort=False):
+        yield heading_text(str(scene), as_reading(here["reading"].iloc[0])), here
 
 
 def plain_rows(summary: pd.DataFrame, metric: JudgedMetric = ACCURACY) -> list[list[str]]:
     """Returns the table as strings, the header first, with a hyphen for what was not measured.
 
+    Several scenes have a column that names them.
+
     Args:
         metric: what the runs are judged by.
     """
-    several = bool((summary["seeds"] > 1).any())
-    lines = [_row_cells(line, several, metric) for line in summary.to_dict("records")]
+    lines = [_row_cells(line, summary, metric) for line in summary.to_dict("records")]
     return [list(lines[0]), *(list(cells.values()) for cells in lines)]
 
 
 def markdown_table(summary: pd.DataFrame, notes: Iterable[str] = (), metric: JudgedMetric = ACCURACY) -> str:
-    """Returns a Markdown table with the best value of each column in bold, an explanation and notes."""
-    rows = plain_rows(summary, metric)
-    columns = "".join("l" if title in WORDS else "r" for title in rows[0])
-    table = to_markdown(rows, columns, bold=best_cells(summary, rows[0], metric))
-    seeds = " ±: SD over seeds, n - 1." if (summary["seeds"] > 1).any() else ""
-    return "\n".join([table, EXPLANATION + seeds, *(f"\n- {note}" for note in notes)]) + "\n"
+    """Returns one Markdown table per scene with the best value of each column in bold, an explanation and notes."""
+    tables = []
+    for scene, here in summary.groupby("scene", sort=False):
+        rows = plain_rows(here, metric)
+        columns = "".join("l" if title in WORDS else "r" for title in rows[0])
+        table = to_markdown(rows, columns, bold=best_cells(here, rows[0], metric))
+        tables.append(f"{heading(str(scene), as_reading(here['reading'].iloc[0]))}\n\n{table}")
+    return "\n".join([*tables, explanation_of(summary), *(f"\n- {note}" for note in notes)]) + "\n"
+
+
+def explanation_of(summary: pd.DataFrame) -> str:
+    """Returns what the columns mean, as far as the table has them."""
+    text = EXPLANATION
+    if (summary["seeds"] > 1).any():
+        text += " ±: SD over seeds, n - 1."
+    if summary["personal_low"].notna().any():
+        text += " 95 % interval: of the personalised mean, over seeds and clients."
+    if (summary["groups"] != "").any():
+        text += (
+            " Groups: methods that share a letter do not differ significantly (5 %, Holm's correction over the pairs "
+            "of the scene)."
+        )
+    if (summary["never_trained"] > 0).any():
+        text += f" {MARK}: clients that never trained count in the mean and not in the worst tenth."
+    return text
 
 
 def latex_table(summary: pd.DataFrame, metric: JudgedMetric = ACCURACY) -> str:
-    """Returns a LaTeX `tabular` with the rules of booktabs and the best value of each column in bold."""
-    rows = plain_rows(summary, metric)
-    columns = "".join("l" if title in WORDS else "r" for title in rows[0])
-    return to_latex(rows, columns, bold=best_cells(summary, rows[0], metric))
+    """Returns one LaTeX `tabular` per scene, with the rules of booktabs and the best value of each column in bold."""
+    tables = []
+    for title, here in by_scene(summary):
+        rows = plain_rows(here, metric)
+        columns = "".join("l" if heading in WORDS else "r" for heading in rows[0])
+        tables.append(f"% {title}\n{to_latex(rows, columns, bold=best_cells(here, rows[0], metric))}")
+    return "\n".join(tables)
 
 
 def csv_table(summary: pd.DataFrame) -> str:
@@ -142,7 +208,11 @@ def csv_table(summary: pd.DataFrame) -> str:
 def best_cells(
     summary: pd.DataFrame, header: list[str], metric: JudgedMetric = ACCURACY
 ) -> list[tuple[int, int]]:
-    """Returns row (0 is the header) and column of the best value of each column, as shown; none with one method."""
+    """Returns row (0 is the header) and column of the best value of each column, as shown; none with one method.
+
+    Args:
+        summary: the rows of one scene.
+    """
     found = []
     best_of = max if metric.higher_is_better else min
     for title, name in _values(metric).items():
@@ -154,7 +224,7 @@ def best_cells(
     return found
 
 
-def notes_of(runs: Iterable[Run]) -> list[str]:
+def notes_of(runs: Iterable[Run], reading: Reading = LAST) -> list[str]:
     """Returns the notes of all manifests, each once, and what methods gain over training alone.
 
     A note that not all methods share names its methods.
@@ -168,7 +238,7 @@ def notes_of(runs: Iterable[Run]) -> list[str]:
             owners.setdefault(note, []).append(label)
     everyone = len(groups)
     notes = [note if len(who) == everyone else f"{', '.join(who)}: {note}" for note, who in owners.items()]
-    return [*notes, *gains_over_local(runs)]
+    return [*notes, *gains_over_local(runs, reading)]
 
 
 def _undefined(run: Run) -> list[str]:
@@ -202,23 +272,41 @@ def human_bytes(count: float) -> str:
     return f"{count / 1000:.1f} TB"
 
 
-def _row_cells(line: dict[Any, Any], several: bool, metric: JudgedMetric) -> dict[str, str]:
+def _row_cells(line: dict[Any, Any], table: pd.DataFrame, metric: JudgedMetric) -> dict[str, str]:
+    """Returns the cells of a row by their titles; columns that the whole table has no entry for are left out."""
     (shared, personal, worst), names = _values(metric), list(_values(metric).values())
-    cells = {
+    idle = line["never_trained"]
+    mark = f" {MARK}" if idle > 0 else ""
+    cells = {"Scene": str(line["scene"])} if table["scene"].nunique() > 1 else {}
+    cells |= {
         "Method": str(line["method"]),
         shared: _cell(line, names[0], metric),
         personal: _cell(line, names[1], metric),
+    }
+    if table["personal_low"].notna().any():
+        cells["95 % interval"] = _interval(line, metric)
+    if (table["groups"] != "").any():
+        cells["Groups"] = str(line["groups"])
+    cells |= {
         "Predictor": str(line["predictor"]),
         metric.heading("SD"): _cell(line, "sd_clients", metric),
-        worst: _cell(line, names[2], metric),
+        worst: _cell(line, names[2], metric) + mark,
+    }
+    if table["never_trained"].notna().any():
+        cells["Never trained"] = ABSENT if math.isnan(idle) else f"{idle:.3g}{mark}"
+    cells |= {
         "Down": human_bytes(line["bytes_down"]),
         "Up": human_bytes(line["bytes_up"]),
         "Seconds": ABSENT if math.isnan(line["seconds"]) else f"{line['seconds']:.1f}",
     }
-    return {**cells, "Seeds": str(line["seeds"])} if several else cells
+    return {**cells, "Seeds": str(line["seeds"])} if (table["seeds"] > 1).any() else cells
+
+
+def _interval(line: dict[Any, Any], metric: JudgedMetric) -> str:
+    if math.isnan(line["personal_low"]):
+        return ABSENT
+    return f"{metric.text(line['personal_low'])} to {metric.text(line['personal_high'])}"
 
 
 def _cell(line: dict[Any, Any], name: str, metric: JudgedMetric) -> str:
-    spread = line.get(f"{name}_sd_seeds", math.nan)
-    after = "" if math.isnan(spread) or math.isnan(line[name]) else f" ± {metric.text(spread)}"
-    return metric.text(line[name]) + after
+    return metric.with_spread(line[name], line.get(f"{name}_sd_seeds", math.nan))

@@ -54,6 +54,7 @@ LATEX_ESCAPES = {
     "|": r"\textbar{}",
     '"': r"\textquotedbl{}",
     "±": r"$\pm$",
+    "†": r"$\dagger$",
     "\n": " ",
 }
 BOOKTABS = (r"\toprule", r"\midrule", r"\bottomrule")

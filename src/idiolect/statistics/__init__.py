@@ -1,6 +1,6 @@
 """Statistics of finished runs: pure functions of runs and tables, without torch.
 
-Significance tests and ranks need scipy; they are loaded at first use.
+Intervals, comparisons and ranks need scipy; they are loaded at first use.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from idiolect.statistics.bootstrap import Interval, Resampling, bootstrap_interval, intervals
 from idiolect.statistics.choice import Chosen, best_and_last, best_round, best_setting, pick
 from idiolect.statistics.client_means import Window, end_mean, personalisation, tradeoff, window_mean
 from idiolect.statistics.client_tables import (
@@ -16,13 +15,17 @@ from idiolect.statistics.client_tables import (
     Groups,
     change_histogram,
     changes,
+    client_labels,
     client_table,
+    mean_over_seeds,
+    same_clients,
     teacher_rounds,
     user_table,
 )
 from idiolect.statistics.degradation_between_rounds import before_and_after, degradation
 from idiolect.statistics.dispersion import fairer, spread, variation, worst_tenth
 from idiolect.statistics.measurements import (
+    client_samples,
     client_scores,
     curve,
     headline,
@@ -31,10 +34,18 @@ from idiolect.statistics.measurements import (
     measured,
     primary_metric,
     server_curve,
+    validated_round,
 )
 from idiolect.statistics.mixing_profile import alpha_profile
-from idiolect.statistics.reading import Reading, as_reading
-from idiolect.statistics.replicates import Replicate, design_of, replicate_of
+from idiolect.statistics.reading import LAST, Reading, as_reading
+from idiolect.statistics.replicates import Replicate, design_of, over_replicates, replicate_of
+from idiolect.statistics.run_numbers import (
+    RunNumbers,
+    global_score,
+    never_trained,
+    newcomer_table,
+    run_numbers,
+)
 from idiolect.statistics.target_cost import Cost, cost_to_target, round_of_target
 
 if TYPE_CHECKING:
@@ -54,19 +65,18 @@ if TYPE_CHECKING:
         rank_methods,
         scenario_table,
     )
-    from idiolect.statistics.significance_tests import paired_tests, permutation_test, signed_rank_test
 
 __all__ = [
+    "LAST",
     "ChangeHistogram",
     "Chosen",
     "Cost",
     "Estimate",
     "Groups",
-    "Interval",
     "Ranking",
     "Reading",
     "Replicate",
-    "Resampling",
+    "RunNumbers",
     "Window",
     "alpha_profile",
     "as_reading",
@@ -75,9 +85,10 @@ __all__ = [
     "best_and_last",
     "best_round",
     "best_setting",
-    "bootstrap_interval",
     "change_histogram",
     "changes",
+    "client_labels",
+    "client_samples",
     "client_scores",
     "client_table",
     "cost_to_target",
@@ -88,32 +99,36 @@ __all__ = [
     "estimate",
     "fairer",
     "friedman",
+    "global_score",
     "headline",
     "higher_is_better",
     "holm",
-    "intervals",
     "is_share",
     "letters",
     "mean_estimate",
     "mean_estimates",
+    "mean_over_seeds",
     "measured",
     "nemenyi",
+    "never_trained",
+    "newcomer_table",
+    "over_replicates",
     "paired_comparisons",
-    "paired_tests",
-    "permutation_test",
     "personalisation",
     "pick",
     "primary_metric",
     "rank_methods",
     "replicate_of",
     "round_of_target",
+    "run_numbers",
+    "same_clients",
     "scenario_table",
     "server_curve",
-    "signed_rank_test",
     "spread",
     "teacher_rounds",
     "tradeoff",
     "user_table",
+    "validated_round",
     "variation",
     "window_mean",
     "worst_tenth",
@@ -125,10 +140,6 @@ _NEEDS_SCIPY = {
         "idiolect.statistics.comparisons",
     ),
     **dict.fromkeys(("holm", "letters"), "idiolect.statistics.inference"),
-    **dict.fromkeys(
-        ("paired_tests", "permutation_test", "signed_rank_test"),
-        "idiolect.statistics.significance_tests",
-    ),
     **dict.fromkeys(
         ("Ranking", "average_ranks", "friedman", "nemenyi", "rank_methods", "scenario_table"),
         "idiolect.statistics.ranks",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import pandas as pd
@@ -10,7 +9,10 @@ import pandas as pd
 from idiolect.errors import refuse_outside
 from idiolect.records import Run
 from idiolect.statistics.client_tables import Groups
-from idiolect.statistics.measurements import client_scores, curve, headline, primary_metric, server_curve
+from idiolect.statistics.measurements import client_scores, curve, headline, primary_metric
+from idiolect.statistics.reading import LAST, Reading
+from idiolect.statistics.replicates import over_replicates
+from idiolect.statistics.run_numbers import global_score
 
 __all__ = ["Window", "end_mean", "personalisation", "tradeoff", "window_mean"]
 
@@ -69,27 +71,26 @@ def end_mean(
     return window_mean(run, total - rounds + 1, total, predictor, metric=metric)
 
 
-def tradeoff(groups: Groups, metric: str | None = None) -> pd.DataFrame:
+def tradeoff(groups: Groups, metric: str | None = None, *, reading: Reading = LAST) -> pd.DataFrame:
     """Returns aggregation against personalisation, one row per method (MAP, figure 9).
 
     Columns: `method`, `predictor`, `seeds`, and, each as the mean over seeds with its SD (n - 1): `aggregation`, the
-    global model on the server's test set in the last round (NaN for a method without one), and `personalisation`, the
+    global model on the server's test set (NaN for a method without one), and `personalisation`, the
     headline's mean over all clients.
     """
     lines = []
     for label, runs in groups.items():
-        seeds = pd.DataFrame([_point(run, metric) for run in runs])
-        mean, sd = seeds.mean(skipna=False), seeds.std(ddof=1, skipna=False)
         line = {"method": label, "predictor": headline(runs[0]), "seeds": len(runs)}
-        for name in seeds:
-            line |= {name: mean[name], f"{name}_sd_seeds": sd[name]}
+        points = pd.DataFrame([_point(run, metric, reading) for run in runs])
+        for name in points:
+            found = over_replicates(runs, points[name])
+            line |= {name: found.mean, f"{name}_sd_seeds": found.sd}
         lines.append(line)
     return pd.DataFrame(lines)
 
 
-def _point(run: Run, metric: str | None) -> dict[str, float]:
-    shared = server_curve(run, metric)
+def _point(run: Run, metric: str | None, reading: Reading) -> dict[str, float]:
     return {
-        "aggregation": float(shared.iloc[-1]) if len(shared) else math.nan,
-        "personalisation": float(client_scores(run, metric=metric).mean()),
+        "aggregation": global_score(run, metric, reading=reading),
+        "personalisation": float(client_scores(run, metric=metric, reading=reading).mean()),
     }

@@ -15,6 +15,7 @@ from idiolect.records import Run
 from idiolect.statistics.reading import LAST, Reading
 
 __all__ = [
+    "client_samples",
     "client_scores",
     "curve",
     "headline",
@@ -135,6 +136,16 @@ def client_scores(
     return kept.groupby("client")["value"].mean().astype(float)
 
 
+def client_samples(run: Run, *, metric: str | None = None, population: str = "all") -> pd.Series:
+    """Returns by client the rows of test data behind its values; empty where none are on record."""
+    rows = run.rows
+    if "samples" not in rows:
+        return pd.Series(dtype=float)
+    wanted = (rows["population"] == population) & (rows["split"] == "test")
+    wanted &= (rows["metric"] == (metric or primary_metric(run))) & (rows["samples"] > 0)
+    return rows[wanted].groupby("client")["samples"].max()
+
+
 def read_rounds(run: Run, rounds: pd.Series, reading: Reading) -> list[int]:
     """Returns the rounds, of those given, whose values a reading takes.
 
@@ -157,6 +168,8 @@ def validated_round(run: Run) -> int:
         UserError: the run has no scores on validation data.
     """
     points = curve(run, split="valid")
+    if points.empty:  # a headline chosen from a family: the member chosen at the end has rows of its own
+        points = curve(run, run.manifest.get("choices", {}).get(headline(run)), split="valid")
     if points.empty:
         raise UserError(
             f"{run.manifest['name']} has no scores on validation data to choose a round by; make it with "

@@ -18,6 +18,8 @@ from scipy import stats
 from idiolect.errors import UserError, refuse_outside
 from idiolect.statistics.client_tables import Groups
 from idiolect.statistics.measurements import client_scores
+from idiolect.statistics.reading import LAST, Reading
+from idiolect.statistics.replicates import over_replicates
 
 __all__ = ["Ranking", "average_ranks", "friedman", "nemenyi", "rank_methods", "scenario_table", "together"]
 
@@ -42,7 +44,11 @@ class Ranking(NamedTuple):
 
 
 def scenario_table(
-    scenarios: Mapping[str, Groups], *, metric: str | None = None, population: str = "all"
+    scenarios: Mapping[str, Groups],
+    *,
+    metric: str | None = None,
+    population: str = "all",
+    reading: Reading = LAST,
 ) -> pd.DataFrame:
     """Returns the headline's mean over clients and seeds, with scenarios as rows and methods as columns.
 
@@ -52,9 +58,15 @@ def scenario_table(
     table = pd.DataFrame(
         {
             name: {
-                label: float(
-                    np.mean([client_scores(run, metric=metric, population=population).mean() for run in runs])
-                )
+                label: over_replicates(
+                    runs,
+                    [
+                        float(
+                            client_scores(run, metric=metric, population=population, reading=reading).mean()
+                        )
+                        for run in runs
+                    ],
+                ).mean
                 for label, runs in groups.items()
             }
             for name, groups in scenarios.items()

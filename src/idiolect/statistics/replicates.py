@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
+
+import pandas as pd
 
 from idiolect.records import Run, data_seed_of
 
-__all__ = ["DESIGNS", "Replicate", "design_of", "replicate_of"]
+__all__ = ["DESIGNS", "OverReplicates", "Replicate", "design_of", "over_replicates", "replicate_of"]
 
 DESIGNS = ("one", "redrawn", "fixed", "nested")
 
@@ -41,3 +43,25 @@ def design_of(runs: Iterable[Run | Replicate]) -> str:
     if len(set(drawn)) == len(drawn):
         return "redrawn"
     return "fixed" if len(set(drawn)) == 1 else "nested"
+
+
+class OverReplicates(NamedTuple):
+    """The mean of a number over the runs of a method, and its SD over the independent ones (n - 1)."""
+
+    mean: float
+    sd: float
+
+
+def over_replicates(runs: Sequence[Run | Replicate], values: Sequence[float]) -> OverReplicates:
+    """Returns mean and SD of a number that each run gives; NaN where a run has none.
+
+    Seeds that are nested in partitions are averaged within each partition first, and the SD is that of the partitions.
+
+    >>> over_replicates([Replicate(7, 0), Replicate(7, 1), Replicate(8, 0)], [0.1, 0.3, 0.6]).mean
+    0.4
+    """
+    numbers = pd.Series(list(values), dtype=float)
+    if design_of(runs) == "nested":
+        drawn = [(one if isinstance(one, Replicate) else replicate_of(one)).data_seed for one in runs]
+        numbers = numbers.groupby(drawn).agg(lambda found: found.mean(skipna=False))
+    return OverReplicates(float(numbers.mean(skipna=False)), float(numbers.std(ddof=1, skipna=False)))

@@ -172,7 +172,7 @@ def _draw_cells(axes: Axes, table: pd.DataFrame, metric: JudgedMetric) -> AxesIm
         best = np.nanmax(values) if metric.higher_is_better else np.nanmin(values)
         for (row, column), value in np.ndenumerate(values):
             if np.isfinite(value):
-                text = metric.number_format.format(value)
+                text = metric.scaled_text(value)
                 _write_number(axes, row, column, text, light=value < middle, best=value == best)
     return image
 

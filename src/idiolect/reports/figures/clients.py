@@ -28,8 +28,19 @@ from idiolect.reports.figures.style import (
     wrapped,
 )
 from idiolect.reports.judged_metric import ACCURACY, JudgedMetric, judged_by
-from idiolect.reports.run_groups import group_runs
-from idiolect.statistics import change_histogram, changes, client_scores, teacher_rounds, worst_tenth
+from idiolect.reports.run_groups import group_runs, scenes_of
+from idiolect.statistics import (
+    LAST,
+    Reading,
+    change_histogram,
+    changes,
+    client_labels,
+    client_scores,
+    replicate_of,
+    same_clients,
+    teacher_rounds,
+    worst_tenth,
+)
 
 __all__ = [
     "change_data",
@@ -41,7 +52,7 @@ __all__ = [
     "teachers_figure",
 ]
 
-COLUMNS = ["method", "predictor", "seed", "client"]
+COLUMNS = ["method", "predictor", "seed", "data_seed", "client"]
 MEAN: dict[str, Any] = {
     "marker": "|",
     "markersize": 22,
@@ -60,8 +71,11 @@ GAIN, LOSS = COLOURS[0], COLOURS[1]
 REFERENCE = "fedavg"
 
 
-def clients_data(runs: Iterable[Run]) -> pd.DataFrame:
-    """Returns the final headline accuracy of each client: `method`, `predictor`, `seed`, `client`, `accuracy`.
+def clients_data(runs: Iterable[Run], reading: Reading = LAST) -> pd.DataFrame:
+    """Returns the final headline accuracy of each client, one row each.
+
+    Columns: `method`, `predictor`, `seed`, `data_seed`, `client`, `accuracy`.  Client k is the same in two runs only
+    where `data_seed` is.
 
     Runs that are judged by another metric have a column named after it in place of `accuracy`.
     """
@@ -70,11 +84,12 @@ def clients_data(runs: Iterable[Run]) -> pd.DataFrame:
     tables = [pd.DataFrame(columns=[*COLUMNS, name])]
     for label, group in group_runs(runs).items():
         for run in group:
-            values = client_scores(run).rename(name).reset_index()
+            values = client_scores(run, reading=reading).rename(name).reset_index()
             facts = {
                 "method": label,
                 "predictor": run.manifest.get("headline", "global"),
                 "seed": run.manifest["seed"],
+                "data_seed": replicate_of(run).data_seed,
             }
             tables.append(values.assign(**facts))
     filled = [table for table in tables if len(table)] or tables[:1]
@@ -130,7 +145,7 @@ def _strip(axes: Axes, points: pd.DataFrame, height: int, colour: str, metric: J
     opacity = float(np.clip(60 / max(1, len(points)), 0.15, 0.7))
     shown = metric.factor * points[metric.name]
     axes.scatter(shown, height + spread, s=16 * sizes().scale ** 2, color=colour, alpha=opacity, linewidths=0)
-    by_seed = points.groupby("seed")[metric.name]
+    by_seed = points.groupby(["seed", "data_seed"])[metric.name]
     axes.plot(metric.factor * by_seed.mean().mean(), height, **_sized(MEAN))
     worst = by_seed.apply(worst_tenth, metric.higher_is_better).mean()
     axes.plot(metric.factor * worst, height, **_sized(WORST))
@@ -142,43 +157,49 @@ def _sized(mark: dict[str, Any]) -> dict[str, Any]:
     return {key: value * sizes().scale if key in keys else value for key, value in mark.items()}
 
 
-def clients_heat_data(runs: Iterable[Run]) -> pd.DataFrame:
-    """Returns values for a heat map: `panel`, `row` (the method), `column` (the client), `value` (shares: %)."""
+def clients_heat_data(runs: Iterable[Run], reading: Reading = LAST) -> pd.DataFrame:
+    """Returns values for a heat map: `panel`, `row` (the method), `column` (the client), `value` (shares: %).
+
+    Values are means over seeds; where seeds redraw the clients, each data seed has a panel of its own.
+    """
     runs = list(runs)
-    metric, data = judged_by(runs), clients_data(runs)
-    means = metric.factor * data.groupby(["method", "client"], sort=False)[metric.name].mean()
-    found = means.rename("value").reset_index().rename(columns={"method": "row", "client": "column"})
+    metric, data = judged_by(runs), clients_data(runs, reading)
     unit = " (%)" if metric.is_share else ""
-    return found.assign(panel=f"Final {metric.word} of every client{unit}")[
-        ["panel", "row", "column", "value"]
-    ]
+    title = f"Final {metric.word} of every client{unit}"
+    several = not same_clients(runs)
+    panels = data["data_seed"].map(lambda seed: f"{title}, data seed {seed}" if several else title)
+    means = metric.factor * data.groupby([panels, "method", "client"], sort=False)[metric.name].mean()
+    found = means.rename("value").rename_axis(["panel", "row", "column"]).reset_index()
+    return found[["panel", "row", "column", "value"]]
 
 
-def change_data(runs: Iterable[Run]) -> pd.DataFrame:
-    """Returns by client the change of value against FedAvg, or against the first method without FedAvg.
+def change_data(runs: Iterable[Run], reading: Reading = LAST) -> pd.DataFrame:
+    """Returns by client the change of value against FedAvg, or against the first method of a scene without FedAvg.
 
     Columns: `panel`, `client`, `value`, of shares in points.  A method with other seeds or clients than the reference
-    cannot be paired and is left out.
+    of its scene cannot be paired and is left out.
 
     Raises:
         UserError: no two methods can be paired.
     """
     runs = list(runs)
-    factor, groups = judged_by(runs).factor, group_runs(runs)
-    named = (label for label, group in groups.items() if group[0].manifest["method"].startswith(REFERENCE))
-    reference = next(named, next(iter(groups)))
-    tables = []
-    for label, group in groups.items():
-        if label == reference:
-            continue
-        try:
-            found = factor * changes(group, groups[reference])
-        except UserError:
-            continue
-        table = found.rename("value").rename_axis("client").reset_index()
-        tables.append(table.assign(panel=f"{label} against {reference}"))
+    factor, scenes, tables = judged_by(runs).factor, scenes_of(runs), []
+    for scene, groups in scenes.items():
+        named = (
+            label for label, group in groups.items() if group[0].manifest["method"].startswith(REFERENCE)
+        )
+        reference = next(named, next(iter(groups)))
+        where = f", {scene}" if len(scenes) > 1 else ""
+        for label, group in groups.items():
+            try:
+                found = factor * changes(group, groups[reference], reading=reading)
+            except UserError:
+                continue
+            table = pd.DataFrame({"client": client_labels(found.index), "value": found.to_numpy()})
+            if label != reference:
+                tables.append(table.assign(panel=f"{label} against {reference}{where}"))
     if not tables:
-        raise UserError(f"no method has the same seeds and clients as {reference}")
+        raise UserError("no two methods of a scene have the same seeds and clients")
     return pd.concat(tables, ignore_index=True)[["panel", "client", "value"]]
 
 
@@ -226,7 +247,8 @@ def _histogram(axes: Axes, values: pd.Series, bins: int, higher_is_better: bool)
 def teachers_data(runs: Iterable[Run]) -> pd.DataFrame:
     """Returns the round of each client's teacher: `panel`, `line` (the method), `x` (the client), `value` (the round).
 
-    Rounds are means over seeds.  Methods that keep no teacher are left out.
+    Rounds are means over seeds; where seeds redraw the clients, each data seed has a panel of its own.  Methods that
+    keep no teacher are left out.
 
     Raises:
         UserError: no run has recorded teachers.
@@ -237,8 +259,11 @@ def teachers_data(runs: Iterable[Run]) -> pd.DataFrame:
             found = teacher_rounds(group)
         except UserError:
             continue
-        table = pd.DataFrame({"x": found.index, "value": found["round"].to_numpy()})
-        tables.append(table.assign(panel="Mean over seeds", line=label))
+        several = found.index.nlevels > 1
+        clients = found.index.get_level_values("client")
+        panels = [f"Data seed {seed}" for seed, _ in found.index] if several else "Mean over seeds"
+        table = pd.DataFrame({"x": clients, "value": found["round"].to_numpy()})
+        tables.append(table.assign(panel=panels, line=label))
     if not tables:
         raise UserError("no run has teacher rounds; PersFL records them")
     return pd.concat(tables, ignore_index=True)[["panel", "line", "x", "value"]]

@@ -91,9 +91,9 @@ def profile_figure(
 def _told(label: str, line: pd.DataFrame, several: bool, metric: JudgedMetric) -> str:
     values = line.set_index("alpha")["value"]
     best = pick(values, values, split="test", higher_is_better=metric.higher_is_better)
-    text = f"best {metric.number_format.format(best.value)} at {best.which:g} ({best.rule})"
+    text = f"best {metric.scaled_text(best.value)} at {best.which:g} ({best.rule})"
     if "server" in line and pd.notna(line["server"].iloc[0]):
-        text += f", global {metric.number_format.format(line['server'].iloc[0])}"
+        text += f", global {metric.scaled_text(line['server'].iloc[0])}"
     return f"{label}: {text}" if several else text
 
 

@@ -16,6 +16,7 @@ from idiolect.reports.figures.paper_style import sizes
 from idiolect.reports.figures.style import INK, appearances, make_figure, set_title
 from idiolect.reports.judged_metric import ACCURACY, JudgedMetric, judged_by
 from idiolect.reports.run_groups import scenes_of
+from idiolect.statistics import LAST, Reading
 
 if TYPE_CHECKING:
     from idiolect.statistics import Ranking
@@ -27,7 +28,7 @@ BAR = 0.24  # rows between two bars
 GREY = "#999999"
 
 
-def ranks_data(runs: Iterable[Run]) -> pd.DataFrame:
+def ranks_data(runs: Iterable[Run], reading: Reading = LAST) -> pd.DataFrame:
     """Returns the headline's value, mean over clients and seeds, with scenes as rows and methods as columns.
 
     A method that is missing in a scene is left out.
@@ -43,7 +44,7 @@ def ranks_data(runs: Iterable[Run]) -> pd.DataFrame:
     if len(groups) < 2 or len(shared) < 3:
         raise UserError(f"ranks need three methods in each of two scenes, got {len(shared)} in {len(groups)}")
     chosen = {name: {label: found[label] for label in shared} for name, found in groups.items()}
-    return statistics.scenario_table(chosen, metric=metric.name).rename_axis("scene")
+    return statistics.scenario_table(chosen, metric=metric.name, reading=reading).rename_axis("scene")
 
 
 def ranks_figure(data: pd.DataFrame, methods: Iterable[str] = (), metric: JudgedMetric = ACCURACY) -> Figure:

@@ -25,7 +25,7 @@ from idiolect.reports.figures.style import (
 )
 from idiolect.reports.judged_metric import ACCURACY, JudgedMetric, judged_by
 from idiolect.reports.run_groups import group_runs
-from idiolect.statistics import tradeoff
+from idiolect.statistics import LAST, Reading, tradeoff
 
 __all__ = ["scatter_data", "scatter_figure", "settings_figure"]
 
@@ -33,10 +33,10 @@ AXES = {"x": "aggregation", "y": "personalisation"}
 EDGE = 0.02  # x of methods without a global model, as a share of the width
 
 
-def scatter_data(runs: Iterable[Run]) -> pd.DataFrame:
+def scatter_data(runs: Iterable[Run], reading: Reading = LAST) -> pd.DataFrame:
     """Returns the values of both axes, one row per method; see `idiolect.statistics.tradeoff`."""
     runs = list(runs)
-    return tradeoff(group_runs(runs), judged_by(runs).name)
+    return tradeoff(group_runs(runs), judged_by(runs).name, reading=reading)
 
 
 def scatter_figure(

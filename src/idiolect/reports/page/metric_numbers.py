@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from idiolect import statistics
+from idiolect.records import Run, scene_of
 from idiolect.statistics import (
     Groups,
-    Resampling,
-    bootstrap_interval,
+    client_labels,
     client_scores,
     curve,
+    mean_over_seeds,
+    over_replicates,
+    replicate_of,
+    run_numbers,
     server_curve,
     spread,
     worst_tenth,
@@ -22,7 +26,6 @@ from idiolect.statistics import (
 
 __all__ = ["costs_part", "measured_part"]
 
-RESAMPLES = 2000
 ClientScores = list[list[pd.Series]]  # for each method and seed, the final value by client
 MOST_POINTS = 250  # longer curves are thinned out to so many points
 
@@ -36,40 +39,37 @@ def measured_part(groups: Groups, metric: str, higher: bool) -> dict[str, Any]:
     scores = [[client_scores(run, metric=metric) for run in runs] for runs in groups.values()]
     curves = curves_part(groups, metric)
     return {
-        "leaderboard": leaderboard_part(scores, curves, higher),
+        "leaderboard": leaderboard_part(groups, metric, curves),
         "curves": curves,
         "bytes": bytes_part(groups, curves),
-        "clients": clients_part(scores),
+        "clients": clients_part(groups, scores),
         "spread": spread_part(scores, higher),
-        "pairs": pairs_part(groups, scores),
+        "pairs": pairs_part(groups, metric),
     }
 
 
-def leaderboard_part(
-    scores: ClientScores, curves: list[dict[str, Any]], higher: bool
-) -> list[dict[str, Any]]:
+def leaderboard_part(groups: Groups, metric: str, curves: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Returns by method `global`, `personal` and `worst`, as means over seeds with their SD (n - 1), and `sd_clients`.
 
-    `low` and `high` are the 95 % percentile interval of `personal` over clients.  `worst` is the mean of the worst
-    tenth of the clients, the highest values of a metric that is better when low.
+    `low` and `high` are the 95 % interval of `personal`, which counts seeds and clients; see `statistics.Estimate`.
     """
     lines = []
-    for found, drawn in zip(scores, curves, strict=True):
-        shared = drawn["global"]
-        personal = pd.Series([values.mean() for values in found], dtype=float)
-        worst = pd.Series([worst_tenth(values, higher) for values in found], dtype=float)
-        interval = bootstrap_interval(mean_over_seeds(found), Resampling(resamples=RESAMPLES))
+    for runs, drawn in zip(groups.values(), curves, strict=True):
+        shared, each = drawn["global"], [run_numbers(run, metric) for run in runs]
+        personal = over_replicates(runs, [one.personal for one in each])
+        worst = over_replicates(runs, [one.worst_tenth for one in each])
+        interval = statistics.mean_estimate(runs, metric=metric)
         lines.append(
             {
                 "global": shared["value"][-1] if shared["value"] else None,
                 "global_sd": shared["sd"][-1] if shared["sd"] else None,
-                "personal": personal.mean(skipna=False),
-                "personal_sd": personal.std(ddof=1, skipna=False),
+                "personal": personal.mean,
+                "personal_sd": personal.sd,
                 "low": interval.low,
                 "high": interval.high,
-                "sd_clients": _mean(values.std(ddof=1) for values in found),
-                "worst": worst.mean(skipna=False),
-                "worst_sd": worst.std(ddof=1, skipna=False),
+                "sd_clients": over_replicates(runs, [one.sd_clients for one in each]).mean,
+                "worst": worst.mean,
+                "worst_sd": worst.sd,
             }
         )
     return lines
@@ -87,13 +87,27 @@ def costs_part(groups: Groups) -> list[dict[str, Any]]:
     ]
 
 
-def clients_part(scores: ClientScores) -> dict[str, Any]:
-    """Returns `clients` and `values[method][client]`, the mean over seeds; NaN where a seed lacks the client."""
-    table = pd.DataFrame({place: mean_over_seeds(found) for place, found in enumerate(scores)}).sort_index()
+def clients_part(groups: Groups, scores: ClientScores) -> dict[str, Any]:
+    """Returns `clients` and `values[method][client]`, the mean over seeds; NaN where a seed lacks the client.
+
+    Where seeds redraw the clients, those of every data seed are listed; see `statistics.mean_over_seeds`.
+    """
+    means = [mean_over_seeds(runs, found) for runs, found in zip(groups.values(), scores, strict=True)]
+    if (
+        len({series.index.nlevels for series in means}) > 1
+    ):  # methods with one data seed beside others with several
+        means = [_with_data_seed(series, runs) for series, runs in zip(means, groups.values(), strict=True)]
+    table = pd.DataFrame(dict(enumerate(means))).sort_index()
     return {
-        "clients": [int(client) for client in table.index],
+        "clients": client_labels(table.index),
         "values": [table[place].tolist() for place in table],
     }
+
+
+def _with_data_seed(series: pd.Series, runs: Sequence[Run]) -> pd.Series:
+    if series.index.nlevels > 1:
+        return series
+    return pd.concat({replicate_of(runs[0]).data_seed: series}, names=["data_seed", "client"])
 
 
 def spread_part(scores: ClientScores, higher: bool) -> list[dict[str, Any]]:
@@ -104,11 +118,6 @@ def spread_part(scores: ClientScores, higher: bool) -> list[dict[str, Any]]:
         line["worst_tenth"] = _mean(worst_tenth(values, higher) for values in found)
         lines.append(line.to_dict())
     return lines
-
-
-def mean_over_seeds(found: list[pd.Series]) -> pd.Series:
-    """Returns the mean over seeds by client, without clients that a seed lacks."""
-    return pd.concat(found, axis=1).mean(axis=1, skipna=False).dropna()
 
 
 def _mean(values: Any) -> float:
@@ -154,18 +163,19 @@ def _over_seeds(curves: list[pd.Series]) -> dict[str, list[Any]]:
     }
 
 
-def pairs_part(groups: statistics.Groups, scores: ClientScores) -> list[list[Any]]:
-    """Returns `[method, other, p]` for every pair with the same clients and seeds, methods given by their places.
+def pairs_part(groups: Groups, metric: str) -> list[list[Any]]:
+    """Returns `[method, other, p]` for every pair of a scene that was tested, methods given by their places.
 
-    p is that of Wilcoxon's signed-rank test over clients, corrected by Holm.
+    p is that of `statistics.paired_comparisons`, corrected by Holm over the pairs of the scene.
     """
-    seeds = [sorted(int(run.manifest["seed"]) for run in runs) for runs in groups.values()]
-    clients = [[tuple(values.index) for values in found] for found in scores]
-    means = [mean_over_seeds(found) for found in scores]
-    pairs = [
-        (one, other)
-        for one, other in combinations(range(len(scores)), 2)
-        if seeds[one] == seeds[other] and len(set(clients[one] + clients[other])) == 1 and len(means[one])
-    ]
-    tested = [statistics.signed_rank_test((means[one] - means[other]).to_numpy()) for one, other in pairs]
-    return [[*pair, float(p)] for pair, p in zip(pairs, statistics.holm(tested), strict=True)]
+    place = {label: number for number, label in enumerate(groups)}
+    scenes: dict[str, dict[str, Sequence[Run]]] = {}
+    for label, runs in groups.items():
+        scenes.setdefault(scene_of(runs[0].manifest), {})[label] = runs
+    found = []
+    for here in (here for here in scenes.values() if len(here) > 1):
+        pairs = statistics.paired_comparisons(here, metric=metric).dropna(subset="p_holm")
+        found += [
+            [place[one], place[other], p] for one, other, p in pairs[["method", "other", "p_holm"]].values
+        ]
+    return found

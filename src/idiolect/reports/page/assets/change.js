@@ -23,12 +23,12 @@ function changesOf(method, reference) {
   return clients.map((client, i) => [client, a[i] - b[i]]).filter(([, value]) => isNumber(value) && !Number.isNaN(value));
 }
 
-// What a paired test over clients says of the two, corrected for the number of pairs.
+// What the paired comparison says of the two, corrected for the number of pairs.
 function verdict(method, reference) {
   const line = measured().pairs.find(([a, b]) => (a === method && b === reference) || (a === reference && b === method));
   if (!line) return "";
   const p = line[2] < .001 ? "p < 0.001" : `p = ${line[2].toFixed(3)}`;
-  return ` Wilcoxon's signed-rank test over clients, corrected for all pairs (Holm): ${p}.`;
+  return ` Paired test over seeds and clients, corrected for all pairs of the scene (Holm): ${p}.`;
 }
 
 function change() {

@@ -270,6 +270,8 @@ def is_of_kind(value: Any, kind: str) -> bool:
         "str": isinstance(value, str),
         "None": value is None,
         "bool": isinstance(value, bool),
+        "tuple[str, ...]": isinstance(value, str)
+        or (isinstance(value, tuple | list) and all(isinstance(each, str) for each in value)),
         "tuple[float, ...]": isinstance(value, tuple | list) and all(_is_number(each) for each in value),
     }
     return any(fits.get(one, True) for one in re.split(r"\s*\|\s*", kind))

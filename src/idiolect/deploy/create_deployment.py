@@ -92,6 +92,10 @@ def create_deployment(
         raise UserError(
             f"a deployment tests every site on rows of its own; set client_test to split, not {experiment.client_test}"
         )
+    if experiment.under:
+        raise UserError(
+            f"a deployment meets the troubles of its own sites and network; leave {experiment.under[0]} out of under"
+        )
     most = max(experiment.clients - experiment.newcomers, 1)
     min_sites = min(2, most) if options.min_sites is None else options.min_sites
     refuse_outside("min_sites", min_sites, 1, most)

@@ -202,6 +202,10 @@ class SiteAnswers:
     sites: list[SiteEntry]
     headers: list[Header]
 
+    @property
+    def downloaded(self) -> list[int]:
+        return self.clients
+
     def check(self) -> None:
         """Has nothing to do: uploads are checked one by one as they arrive, and bad ones left out."""
 

@@ -122,7 +122,7 @@ class Site:
         broken = broken_rows(stack([outcome.messages]), outcome.loss[None], [outcome.private])
         refuse_broken([self.client], broken, f"in round {round + 1}")
         self.store.write(Position(round, TRAINED), outcome.private, known)
-        scores = score_outcomes(self.setting, [self.client], [outcome]) if header["observe"] else {}
+        scores = score_outcomes(self.setting, round, [self.client], [outcome]) if header["observe"] else {}
         facts |= {"loss": float(outcome.loss), "scores": scores, "digest": tree_digest(outcome.private)}
         return facts, flatten(outcome.messages)
 

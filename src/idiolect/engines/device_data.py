@@ -93,6 +93,18 @@ class Workload:
         """
         return Store.in_memory(create, self.federation.population, examples, self.device)
 
+    def at(self, round: int) -> Workload:
+        """Returns the workload of a round counted from 0: the same data on the device, the rows of that time."""
+        if not self.federation.later:
+            return self
+        return [work for first, work in self._phases if first <= round][-1]
+
+    @cached_property
+    def _phases(self) -> list[tuple[int, Workload]]:
+        """The first round and the workload of every time between changes of the clients' rows."""
+        firsts = [0, *(rows.first for rows in self.federation.later)]
+        return [(first, replace(self, federation=self.federation.at(first))) for first in firsts]
+
     def labels(self, client: int, split: str) -> Tensor:
         """Returns the labels of a client's split, in its order."""
         rows = getattr(self.federation.clients[client], split)
@@ -117,7 +129,8 @@ class Workload:
 
     def steps(self, program: Program, stage: Stage, client: int) -> int:
         """Returns the number of steps that a client makes in a stage."""
-        return self._steps_over(getattr(self.federation.clients[client], stage.split), program, stage)
+        held = self.at(program.clock.round).federation.clients[client]
+        return self._steps_over(getattr(held, stage.split), program, stage)
 
     def _steps_over(self, rows: NDArray[np.int64], program: Program, stage: Stage) -> int:
         if stage.measure is not None:
@@ -129,7 +142,7 @@ class Workload:
         self, program: Program, stage: Stage, client: int, with_keys: bool = True
     ) -> tuple[BatchPlan, dict[str, NDArray[np.float64]]]:
         """Returns the batches of one client in one stage, and by part the random draws of its steps."""
-        rows = getattr(self.federation.clients[client], stage.split)
+        rows = getattr(self.at(program.clock.round).federation.clients[client], stage.split)
         if stage.measure is not None:
             return in_order(rows), {}
         steps = self._steps_over(rows, program, stage)
@@ -159,7 +172,8 @@ class Workload:
     def width(self, program: Program, stage: Stage) -> int:
         """Returns the rows of the largest batch of any client in a stage, newcomers included."""
         size = EVALUATION_ROWS if stage.measure is not None else program.scene.batch_size
-        return min(size, int(self.federation.clients.sizes(stage.split).max()))
+        clients = self.at(program.clock.round).federation.clients
+        return min(size, int(clients.sizes(stage.split).max()))
 
     @cached_property
     def is_even(self) -> bool:

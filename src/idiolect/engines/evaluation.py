@@ -43,7 +43,8 @@ def evaluate_group(
     privates: Mapping[int, Tree],
     split: str,
 ) -> list[Logits]:
-    """Returns the logits of every predictor on every client's ``split``."""
+    """Returns the logits of every predictor on every client's ``split``, in the rows of the program's round."""
+    work = work.at(program.clock.round)
     context = group_context(work, packing, server, privates)
     return evaluate_context(program, work, packing, context, list(privates), split)
 

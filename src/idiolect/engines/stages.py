@@ -120,7 +120,7 @@ def round_of_group(
         keep: is given the packed context after the round, with the results of all stages.
     """
     program = replace(program, differentiate=packing.differentiate)
-    clients = list(privates)
+    clients, work = list(privates), work.at(program.clock.round)
     context = group_context(work, packing, server, privates)
     before = evaluate_context(program, work, packing, context, clients, "test") if observe else None
     feed, planned = _feed(work, packing, program, clients), _planned(work, packing, program, clients)
@@ -167,7 +167,7 @@ def settle_group(
 ) -> Sequence[Tree]:
     """Returns the private state of the clients after the phase ``merged`` or ``end``."""
     program = replace(program, differentiate=packing.differentiate)
-    clients = list(privates)
+    clients, work = list(privates), work.at(program.clock.round)
     context = group_context(work, packing, server, privates)
     feed = _feed(work, packing, program, clients)
     planned = _planned(work, packing, program, clients)

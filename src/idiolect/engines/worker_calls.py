@@ -65,8 +65,10 @@ def worker_engine(work: Workload, program: Program) -> LoopEngine | CohortEngine
 def amounts(work: Workload, program: Program, call: EngineCall, clients: Iterable[int]) -> dict[int, int]:
     """Returns how much a call asks of each client: steps of training, or samples to evaluate."""
     if call.name == "evaluate":
-        return {client: len(getattr(work.federation.clients[client], call.option)) for client in clients}
-    stages = _stages(replace(program, clock=call.clock), call)
+        held = work.at(call.clock.round).federation.clients
+        return {client: len(getattr(held[client], call.option)) for client in clients}
+    program = replace(program, clock=call.clock)
+    stages = _stages(program, call)
     return {client: sum(work.steps(program, stage, client) for stage in stages) for client in clients}
 
 

@@ -80,24 +80,28 @@ def score_clients(
         scored: dict[str, Scores] = {"test": {}, "valid": {}}
         for split in ("test", "valid") if held_out else ("test",):
             logits = engine.evaluate(program, sent, privates, split)
-            scored[split] = _score(setting, logits, clients, split)
+            scored[split] = _score(setting, program.clock.round, logits, clients, split)
         found = concatenate([found, ClientScores(clients, **scored)])
     return found
 
 
-def score_outcomes(setting: Setting, cohort: list[int], outcomes: Sequence[Outcome]) -> dict[str, Scores]:
-    """Scores the selected clients before and after their local training."""
+def score_outcomes(
+    setting: Setting, round: int, cohort: list[int], outcomes: Sequence[Outcome]
+) -> dict[str, Scores]:
+    """Scores the clients that trained in a round, counted from 0, before and after their local training."""
     return {
-        moment: _score(setting, [getattr(outcome, moment) for outcome in outcomes], cohort, "test")
+        moment: _score(setting, round, [getattr(outcome, moment) for outcome in outcomes], cohort, "test")
         for moment in ("before", "after")
     }
 
 
 def score_newcomers(setting: Setting, joined: JoinedNewcomers) -> NewcomerScores:
     """Scores newcomers on their test splits, and on validation data where something is chosen there."""
-    clients = list(joined.privates)
-    valid = _score(setting, joined.valid, clients, "valid")
-    before, after = (_score(setting, logits, clients, "test") for logits in (joined.before, joined.after))
+    clients, end = list(joined.privates), setting.experiment.rounds
+    valid = _score(setting, end, joined.valid, clients, "valid")
+    before, after = (
+        _score(setting, end, logits, clients, "test") for logits in (joined.before, joined.after)
+    )
     return NewcomerScores(before, ClientScores(clients, after, valid))
 
 
@@ -106,7 +110,8 @@ def remarks_of(
 ) -> dict[str, float]:
     """Returns the numbers about a client that a part wants recorded, such as the round of its teacher."""
     sent = broadcast(setting.method, server)
-    context = Context(sent, cast("PrivateState", private), setting.work.facts(client), {})
+    facts = setting.work.at(program.clock.round).facts(client)
+    context = Context(sent, cast("PrivateState", private), facts, {})
     return {metric: float(value) for metric, value in program.remarks(context).items()}
 
 
@@ -122,8 +127,9 @@ def concatenate(groups: Iterable[ClientScores]) -> ClientScores:
     return whole
 
 
-def _score(setting: Setting, logits: Sequence[Logits], clients: list[int], split: str) -> Scores:
-    labels = [setting.work.labels(client, split) for client in clients]
+def _score(setting: Setting, round: int, logits: Sequence[Logits], clients: list[int], split: str) -> Scores:
+    work = setting.work.at(round)
+    labels = [work.labels(client, split) for client in clients]
     return score(logits, labels, setting.metrics, setting.units)
 
 

@@ -192,7 +192,8 @@ class FinishedRun(Run, ClientModels):
         return self.folder
 
     def _facts(self, number: int) -> Facts:
-        return facts_of(self.setting, self.manifest["class_counts"][number], self.manifest["samples"][number])
+        last = self.manifest.get("at_end", self.manifest)  # where the data of clients changed during the run
+        return facts_of(self.setting, last["class_counts"][number], last["samples"][number])
 
     def _finished(self, name: str, state: PredictorState) -> PersonalModel:
         return finished_model(self.program, self.inputs, name, state)
@@ -204,8 +205,9 @@ class FinishedRun(Run, ClientModels):
         with_data = self._with_data
         private = self._private_rows.together([number])
         sent = broadcast(with_data.method, self.server)
-        context = group_context(with_data.work, SINGLE, sent, private)
-        return recalibrated(self.program, with_data.work, SINGLE, context, [number])[name]
+        work = with_data.work.at(self.program.clock.round)
+        context = group_context(work, SINGLE, sent, private)
+        return recalibrated(self.program, work, SINGLE, context, [number])[name]
 
     @cached_property
     def _with_data(self) -> Setting:

@@ -68,6 +68,7 @@ def describe_run(setting: Setting, engine_choice: EngineChoice) -> dict[str, Any
         "source": setting.dataset_manifest,
         "class_counts": setting.federation.class_counts(),
         "samples": setting.federation.clients.sizes("train"),
+        **_disturbed(setting),
         "newcomers": setting.federation.newcomers,
         "code": [code._asdict() for code in loaded_code()],
         "versions": versions(),
@@ -76,6 +77,18 @@ def describe_run(setting: Setting, engine_choice: EngineChoice) -> dict[str, Any
         "hardware": _hardware(engine_choice),
         "notes": notes_of(experiment),
     }
+
+
+def _disturbed(setting: Setting) -> dict[str, Any]:
+    """Returns whose data a disturbance changed, and the counts at the end where data changed during the run."""
+    federation = setting.federation
+    found: dict[str, Any] = {}
+    if federation.disturbed:
+        found["disturbed"] = {text: list(clients) for text, clients in federation.disturbed}
+    if federation.later:
+        last = federation.at(setting.experiment.rounds)
+        found["at_end"] = {"class_counts": last.class_counts(), "samples": last.clients.sizes("train")}
+    return found
 
 
 def versions() -> dict[str, str]:

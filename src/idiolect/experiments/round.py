@@ -31,6 +31,7 @@ from idiolect.engines.cpu_tuning import threads_for
 from idiolect.errors import UserError
 from idiolect.evaluation import Scores
 from idiolect.experiments.client_scoring import ClientScores, NewcomerScores, ResultRecorder
+from idiolect.experiments.late_uploads import LateUploads
 from idiolect.experiments.setting import Setting
 from idiolect.records import RoundBuffer, RowBuffer
 
@@ -53,12 +54,16 @@ class Answers(Protocol):
     """What the selected clients sent back after training.
 
     Attributes:
-        clients: those that answered, in client-id order.
+        clients: those that trained and answered, in client-id order.
         messages: what they sent, with values and weights stacked in that order.
+        downloaded: those that received the shared model, whether they answered or not.
     """
 
     clients: list[int]
     messages: Messages
+
+    @property
+    def downloaded(self) -> list[int]: ...
 
     def check(self) -> None:
         """Refuses answers that are not finite.  The merge is enqueued before, because this may wait for a device."""
@@ -145,6 +150,7 @@ class FederatedRun(Generic[P]):
         latest: current numbers, for a progress bar.
         picks: what was chosen on validation data, and by the oracle, at the last evaluation.
         ended: the stages of the end of the run are done.
+        late: uploads that are on their way.
     """
 
     participants: P
@@ -155,6 +161,7 @@ class FederatedRun(Generic[P]):
     latest: dict[str, float] = field(default_factory=dict)
     picks: dict[str, str] = field(default_factory=dict)
     ended: bool = False
+    late: LateUploads = field(default_factory=LateUploads)
 
     @property
     def setting(self) -> Setting:
@@ -202,7 +209,8 @@ class FederatedRun(Generic[P]):
         """Returns all that the next round depends on, but for private state; randomness comes from its number."""
         picks = {name: torch.tensor(list(member.encode())) for name, member in self.picks.items()}
         ended = torch.tensor(self.ended)
-        return {"server": self.server, **self.participants.state(), "picks": picks, "ended": ended}
+        late = {"late": self.late.state()} if self.late.waiting else {}
+        return {"server": self.server, **self.participants.state(), "picks": picks, "ended": ended, **late}
 
     def restore(self, round: int, state: Mapping[str, Any]) -> None:
         """Continues from a checkpoint, whose tables stay where they are; ``rows`` and ``rounds`` collect what follows.
@@ -212,19 +220,29 @@ class FederatedRun(Generic[P]):
         self.round, self.server = round, cast("ServerState", self.setting.work.copied(state["server"]))
         self.picks = {name: bytes(encoded.tolist()).decode() for name, encoded in state["picks"].items()}
         self.ended = bool(state["ended"])
+        self.late = LateUploads.from_state(self.setting.work.copied(state.get("late", {})))
         self.participants.restore(state)
 
     def _merge(self, program: Program, sent: ServerState, answers: Answers) -> tuple[int, int]:
-        """Merges the answers into the server's state; returns the bytes that travelled down and up."""
-        setting, messages, count = self.setting, answers.messages, len(answers.clients)
-        with threads_for(count * count_scalars(sent)):
-            merged = server_round(setting.method, self.server, messages, program.clock)
+        """Merges what arrives into the server's state; returns the bytes that travelled down and up.
+
+        Where nothing arrives, the server stays as it is.
+        """
+        setting, round = self.setting, program.clock.round
+        delays = setting.troubles.delays(round, answers.clients) if setting.experiment.under else {}
+        clients, messages = self.late.deliver(round, answers.clients, answers.messages, delays)
+        count = len(clients)
+        merged = self.server
+        if clients:
+            with threads_for(count * count_scalars(sent)):
+                clock = program.clock._replace(cohort_size=count)
+                merged = server_round(setting.method, self.server, messages, clock)
         plan = program.method.plan(program.scene, program.clock)
         population, policy = setting.federation.population, setting.experiment.buffers
-        down = bytes_down(sent, plan, program.clock.round, count, population, policy)
+        down = bytes_down(sent, plan, round, len(answers.downloaded), population, policy)
         up = bytes_up(setting.method, messages, count)
         answers.check()  # only now, after all that can be done while a device computes
-        self.server = _run_server_stages(setting, program, merged, messages)
+        self.server = _run_server_stages(setting, program, merged, messages) if clients else merged
         answers.keep()
         return down, up
 

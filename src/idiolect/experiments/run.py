@@ -94,7 +94,7 @@ def make_run(experiment: Experiment, execution: Execution, judge: Judge | None =
     start_early(asked)
     setting = prepare(experiment, asked, execution.data_dir)
     if is_registered(experiment.dataset):
-        clients, each = setting.federation.population, len(setting.cohort(0))
+        clients, each = setting.federation.population, len(setting.selected(0))
         watcher.hint(f"{clients} clients, {each} of them in each round; network {experiment.model}")
     engine_choice = asked.for_network(setting.cannot_batch)
     if engine_choice != asked:
@@ -283,4 +283,7 @@ def _outcome(simulation: Simulation, seconds: float, given: Sequence[str]) -> di
     if idle:
         who = "1 client was" if idle == 1 else f"{idle} clients were"
         notes.append(f"{who} never selected; private state is scored as it was at first")
+    if waiting := len(simulation.late.waiting):
+        what = "1 upload was" if waiting == 1 else f"{waiting} uploads were"
+        notes.append(f"{what} still on the way after the last round and not merged")
     return {"seconds": seconds, "notes": notes, "choices": simulation.picks, "never_selected": idle}

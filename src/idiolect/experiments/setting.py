@@ -30,7 +30,15 @@ from idiolect.engines.precision import PRECISIONS
 from idiolect.errors import UserError
 from idiolect.evaluation import Metric, Units, chosen_metrics, per_batch_metrics
 from idiolect.experiments.spec import Experiment
-from idiolect.federation import Federation, Preprocessing, SplitRules, cohort_size, federate, select
+from idiolect.federation import (
+    Federation,
+    Preprocessing,
+    SplitRules,
+    Troubles,
+    cohort_size,
+    federate,
+    select,
+)
 from idiolect.methods import method, without_classes
 from idiolect.models import Net, check_model, is_registered
 from idiolect.option_parsing import parse_call
@@ -130,10 +138,23 @@ class Setting:
         clock = Clock(round, experiment.rounds, rate, size, population, learning_rate, newcomer)
         return Program(self.method, self.task, experiment.scene, clock, SINGLE.differentiate)
 
-    def cohort(self, round: int) -> list[int]:
-        """Returns the clients selected in a round counted from 0, in client-id order."""
+    def selected(self, round: int) -> list[int]:
+        """Returns the clients selected in a round counted from 0, in client-id order; they download the model."""
         experiment, population = self.experiment, self.federation.population
         return select(experiment.participation_rate, population, seed=experiment.seed, round=round)
+
+    def cohort(self, round: int) -> list[int]:
+        """Returns the selected clients that train and answer, in client-id order: all whom no disturbance takes out."""
+        selected = self.selected(round)
+        if not self.experiment.under:
+            return selected
+        lost = self.troubles.lost(round, selected)
+        return [client for client in selected if client not in lost]
+
+    @property
+    def troubles(self) -> Troubles:
+        """The disturbances of the run."""
+        return troubles_of(self.experiment)
 
     @property
     def validates(self) -> bool:
@@ -229,9 +250,15 @@ def prepare(
         seed=experiment.seed_of_data,
         allocate=engine_choice.allocate,
     )
+    federation = troubles_of(experiment).disturbed(federation, experiment.rounds)
     report, source = parted.report(dataset.train_labels), dict(dataset.manifest)
     inputs = Inputs.of(dataset, federation.preprocessing)
     return assemble(experiment, engine_choice, federation, inputs, report=report, source=source)
+
+
+def troubles_of(experiment: Experiment) -> Troubles:
+    """Returns the disturbances of an experiment."""
+    return Troubles(experiment.under, experiment.seed, experiment.seed_of_data)
 
 
 def partition_of(experiment: Experiment, dataset: Dataset) -> Partition:

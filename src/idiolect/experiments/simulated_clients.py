@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -57,8 +58,10 @@ class SimulatedClients:
 
     def train(
         self, program: Program, sent: ServerState, cohort: list[int], observe: bool
-    ) -> SimulatedAnswers:
+    ) -> SimulatedAnswers | NoAnswers:
         """Trains the cohort; the engine and the store are told of the next round, to prepare it meanwhile."""
+        if not cohort:
+            return NoAnswers(self.setting.selected(program.clock.round))
         privates = self.store.together(cohort)
         if (coming := next(self.upcoming(program), None)) is not None:
             self.store.prefetch(coming[1])
@@ -102,7 +105,7 @@ class SimulatedClients:
     def everyone(self) -> Iterator[tuple[list[int], Mapping[int, Tree]]]:
         """Yields all clients with their private state in chunks, while the store reads the next chunk."""
         population = self.setting.federation.population
-        size = self.store.at_once(CHUNK, least=len(self.setting.cohort(0)))
+        size = self.store.at_once(CHUNK, least=len(self.setting.selected(0)))
         for first in range(0, population, size):
             chunk = range(first, min(first + size, population))
             privates = self.store.together(chunk)
@@ -111,9 +114,10 @@ class SimulatedClients:
             del privates
 
     def upcoming(self, program: Program) -> Iterator[tuple[Program, list[int]]]:
-        """Yields the rounds after that of ``program``, each with its clients."""
+        """Yields the rounds after that of ``program`` in which a client trains, each with its clients."""
         for round in range(program.clock.round + 1, self.setting.experiment.rounds):
-            yield self.setting.program(round), self.setting.cohort(round)
+            if cohort := self.setting.cohort(round):
+                yield self.setting.program(round), cohort
 
 
 @dataclass
@@ -135,6 +139,10 @@ class SimulatedAnswers:
     kept: Sequence[Tree]
     broken: Tensor
 
+    @property
+    def downloaded(self) -> list[int]:
+        return self.participants.setting.selected(self.program.clock.round)
+
     def check(self) -> None:
         """Has the engine plan coming rounds while the device is busy, and then reads the device."""
         self.participants.engine.plan_ahead(self.participants.upcoming(self.program))
@@ -148,7 +156,29 @@ class SimulatedAnswers:
         return float(self.losses.mean())
 
     def scores(self) -> Iterator[tuple[list[int], Mapping[str, Scores]]]:
-        yield self.clients, score_outcomes(self.participants.setting, self.clients, self.outcomes)
+        setting, round = self.participants.setting, self.program.clock.round
+        yield self.clients, score_outcomes(setting, round, self.clients, self.outcomes)
+
+
+@dataclass
+class NoAnswers:
+    """The answers of a round in which all selected clients failed."""
+
+    downloaded: list[int]
+    clients: list[int] = field(default_factory=list)
+    messages: Messages = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Does nothing: there is nothing to check."""
+
+    def keep(self) -> None:
+        """Does nothing: private state stays as it was."""
+
+    def mean_loss(self) -> float:
+        return math.nan
+
+    def scores(self) -> Iterator[tuple[list[int], Mapping[str, Scores]]]:
+        yield from ()
 
 
 @dataclass(frozen=True)

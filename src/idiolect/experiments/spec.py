@@ -13,6 +13,7 @@ from idiolect.core.schedule import local_schedule
 from idiolect.engines import AUGMENTATIONS
 from idiolect.errors import UserError, near_names, refuse_outside, refuse_unknown_choice
 from idiolect.experiments.schedules import rate_factor
+from idiolect.federation import canonical_under
 from idiolect.option_parsing import is_of_kind
 
 __all__ = ["NEUTRAL", "PRECISIONS", "Experiment", "unknown_setting", "with_settings"]
@@ -75,6 +76,8 @@ class Experiment:
         score_valid: evaluations score the validation split too, as sweeps need it.
         precision: number format: ``float32``, ``float64``, ``tf32`` (float32 whose products a GPU may round) or
             ``bf16`` (networks compute in bfloat16, all else is float32).
+        under: disturbances under which the run is made, such as ``label_noise(share=0.3)`` or ``dropout(rate=0.1)``;
+            several act together, whatever their order; ``idiolect disturbances`` lists them.
         seed: of every random draw; without ``data_seed`` also of the clients' data.
         data_seed: of the partition, the splits and who are newcomers; None follows ``seed``.  Runs with one data seed
             and several seeds train the same clients again.
@@ -116,10 +119,12 @@ class Experiment:
     metrics: str = ""
     score_valid: bool = False
     precision: str = "float32"
+    under: tuple[str, ...] = ()
     seed: int = 0
     data_seed: int | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "under", canonical_under(self.under))  # one spelling, one run
         for name, low in LEAST.items():
             refuse_outside(name, getattr(self, name), low)
         if not 0 < self.participation_rate <= 1:
@@ -211,6 +216,7 @@ NEUTRAL: dict[str, Any] = {
     "metrics": "",
     "score_valid": False,
     "precision": "float32",
+    "under": (),
     "data_seed": None,
 }  # values with which a run is as if the setting did not exist; every setting that is added later belongs here
 
@@ -265,6 +271,7 @@ ALIASES = {
     "initialisation": "init",
     "precision": "dtype amp",
     "dataset": "ds",
+    "under": "disturbance disturbances noise attack attacks corruption robustness",
 }  # what other programs call a setting; used for hints alone
 
 

@@ -3,7 +3,15 @@
 from idiolect.federation.batches import BatchPlan, batches_per_epoch, plan_batches
 from idiolect.federation.client_set import ClientSet
 from idiolect.federation.clients import Clients
-from idiolect.federation.federation import Federation, SplitRules, federate
+from idiolect.federation.disturbances import (
+    DISTURBANCES,
+    Disturbance,
+    DisturbedData,
+    Troubles,
+    canonical_under,
+    describe_disturbances,
+)
+from idiolect.federation.federation import Federation, LaterRows, SplitRules, federate
 from idiolect.federation.preprocessing import Preprocessing
 from idiolect.federation.selection import cohort_size, newcomers_last, select
 from idiolect.federation.splits import ClientRows, split_client, split_rows
@@ -22,6 +30,7 @@ from idiolect.federation.store import (
 from idiolect.federation.user_data import to_dataset
 
 __all__ = [
+    "DISTURBANCES",
     "STORES",
     "BatchPlan",
     "ByClient",
@@ -29,15 +38,21 @@ __all__ = [
     "ClientSet",
     "Clients",
     "Demand",
+    "Disturbance",
+    "DisturbedData",
     "Federation",
+    "LaterRows",
     "Placement",
     "Preprocessing",
     "RowFormat",
     "SplitRules",
     "Store",
+    "Troubles",
     "batches_per_epoch",
+    "canonical_under",
     "choose_store",
     "cohort_size",
+    "describe_disturbances",
     "federate",
     "newcomers_last",
     "open_store",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,16 @@ from idiolect.federation.selection import newcomers_last
 from idiolect.federation.splits import split_client
 from idiolect.partition import Partition, RowNumbers, allocate_rows
 
-__all__ = ["Federation", "SplitRules", "federate"]
+__all__ = ["Federation", "LaterRows", "SplitRules", "federate"]
 
 Allocate = Callable[[tuple[int, ...], type[np.generic]], NDArray[Any]]
+
+
+class LaterRows(NamedTuple):
+    """The rows that clients hold from a round on, counted from 0."""
+
+    first: int
+    clients: Clients
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,8 @@ class Federation:
         task: what the targets are, one of ``data.TASKS``.
         preprocessing: what was done to rows and targets.
         names: by client, what the data call it; empty where they name no owners.
+        later: rows that clients hold in later rounds, in the order of the rounds; none where they never change.
+        disturbed: (disturbance, clients) whose data it changed.
     """
 
     x: NDArray[Any]  # [N, ...]
@@ -51,6 +60,8 @@ class Federation:
     task: str = "classification"
     preprocessing: Preprocessing = field(default_factory=Preprocessing)
     names: tuple[int | str, ...] = ()
+    later: tuple[LaterRows, ...] = ()
+    disturbed: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.clients, Clients):
@@ -59,6 +70,17 @@ class Federation:
     @property
     def population(self) -> int:
         return len(self.clients) - len(self.newcomers)
+
+    def at(self, round: int) -> Federation:
+        """Returns the federation as it is in a round counted from 0: the same pool, and the rows of that time."""
+        if not self.later:
+            return self
+        held = [self.clients, *(rows.clients for rows in self.later if rows.first <= round)][-1]
+        return replace(self, clients=held, later=())
+
+    def noting(self, disturbance: str, clients: tuple[int, ...]) -> Federation:
+        """Returns the federation with a note of whose data a disturbance changed."""
+        return replace(self, disturbed=(*self.disturbed, (disturbance, clients)))
 
     def called(self, client: int) -> str:
         """Returns what an error calls a client."""

@@ -1,0 +1,69 @@
+"""Every method runs under disturbances; engines agree on them, resuming too, and neutral ones change nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import idiolect
+from idiolect.records import load_checkpoint
+
+from .cases import METHODS, spelt
+from .sameness import assert_equal, assert_exact, numbers, privates, states
+from .test_resume import Interrupter
+from .tiny import experiment_of, finished_run
+
+ALL = (
+    "label_noise(share=0.5)",
+    "corrupted_test",
+    "drift(at=0.4)",
+    "drift(at=0.6, kind=clients)",
+    "dropout(rate=0.3)",
+    "late(share=0.8)",
+)
+NEUTRAL = ("label_noise(rate=0.0)", "dropout(rate=0.0)", "late(share=0.0)")
+FEW = ("fedavg", "scaffold", "map")
+
+
+def in_turn(quick: tuple[str, ...]) -> list[Any]:
+    return [pytest.param(spelt(m), marks=[] if m in quick else [pytest.mark.slow]) for m in METHODS]
+
+
+@pytest.mark.parametrize("name", in_turn(FEW))
+def test_engines_agree_under_all_disturbances_at_once(name: str) -> None:
+    loop = finished_run(name, under=ALL)
+    assert len(loop.late.waiting) > 0, "an upload of the last round is late, so that lateness was met"
+    cohort, pool = finished_run(name, "cohort", under=ALL), finished_run(name, "pool", under=ALL)
+    assert_equal(states(cohort), states(loop))
+    assert_exact(states(pool), states(loop))
+    assert numbers(pool) == numbers(loop)
+
+
+@pytest.mark.parametrize("name", ["fedavg", "scamap"])
+def test_neutral_disturbances_change_nothing(name: str) -> None:
+    clean, neutral = finished_run(name), finished_run(name, under=NEUTRAL)
+    assert_exact(states(neutral), states(clean))
+    assert numbers(neutral) == numbers(clean)
+
+
+@pytest.mark.parametrize("name", in_turn(("scaffold",)))
+def test_resumed_run_with_uploads_on_the_way_is_the_uninterrupted_one(name: str, tmp_path: Path) -> None:
+    experiment = experiment_of(name, under=ALL)
+    options: dict[str, Any] = {"out": tmp_path, "engine": "loop", "checkpoint_every": 1}
+    with pytest.raises(KeyboardInterrupt):
+        idiolect.run(experiment, watcher=Interrupter(3), **options)
+    (folder,) = tmp_path.iterdir()
+    found = load_checkpoint(folder)
+    assert found is not None and found[0] == 2 and found[1]["late"]
+    done = idiolect.run(experiment, resume=True, quiet=True, **options)
+    expected = finished_run(name, under=ALL)
+    front = ["run", "method", "seed", "data_seed", "scene"]
+    rows = done.rows.drop(columns=[c for c in front if c in done.rows]).to_dict("records")
+    assert [row["value"] for row in rows] == [row["value"] for row in numbers(expected)["rows"]]
+    checkpoint = load_checkpoint(next(tmp_path.iterdir()))
+    assert checkpoint is not None
+    assert_exact(checkpoint[1]["server"], expected.server)
+    assert_exact(checkpoint[1]["late"], expected.late.state())
+    assert len(privates(expected)) == len(done.manifest["samples"])

@@ -74,7 +74,10 @@ def test_saved_config_of_a_run_makes_the_same_run(idiolect, small, tmp_path):
     assert runs_in(tmp_path / "a") == runs_in(tmp_path / "b") and len(runs_in(tmp_path / "a")) == 1
     one, other = (read_config(path) for path in (saved, again))
     assert (one.top, one.settings) == (other.top, other.settings)
-    assert one.settings["clip_norm"] == 2.5 and one.settings.keys() == SETTINGS.keys() - {"data_seed"}
+    assert one.settings["clip_norm"] == 2.5 and one.settings.keys() == SETTINGS.keys() - {
+        "data_seed",
+        "under",
+    }
 
 
 @pytest.mark.parametrize(
@@ -194,3 +197,17 @@ def test_config_that_cannot_be_read_or_written_is_refused(idiolect, refused, sma
     words = ("--method", "fedavg", "--save-config", tmp_path, "--out", tmp_path / "out")
     refused(idiolect("run", *small, *words), f"cannot write the config {tmp_path}: ", "choose another path")
     assert not (tmp_path / "out").exists()
+
+
+def test_config_takes_a_list_of_disturbances(idiolect, tmp_path):
+    saved = tmp_path / "saved.toml"
+    asked = ["--under", "dropout(rate=0.2)", "--under", "late", "--rounds", 1, "--set", "clients=4"]
+    small = ["--model", "mlpnet(hidden=8)", "--partition", "iid", "--engine", "loop"]
+    first = idiolect(
+        "run", "--method", "fedavg", *asked, *small, "--out", tmp_path / "a", "--save-config", saved
+    )
+    assert first.code == 0, first.err
+    assert read_config(saved).settings["under"] == ["dropout(rate=0.2)", "late(share=0.2, delay=1)"]
+    second = idiolect("run", "--config", saved, "--out", tmp_path / "b")
+    assert second.code == 0, second.err
+    assert runs_in(tmp_path / "a") == runs_in(tmp_path / "b")

@@ -1,4 +1,4 @@
-"""Commands that list what has a name: settings, models, partitions and metrics."""
+"""Commands that list what has a name: settings, models, partitions, disturbances and metrics."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from idiolect.cli.listings import _fields_of
 from idiolect.evaluation.metrics import metrics_of
 from idiolect.experiments import Execution, Experiment
 from idiolect.experiments.spec import ALIASES
+from idiolect.federation import DISTURBANCES
 
 
 def listed(idiolect, *words: str) -> list[dict]:
@@ -54,6 +55,7 @@ def test_list_says_what_a_cell_says_though_it_looks_like_markup(idiolect):
     [
         ("models", models.names()),
         ("partitions", (*partition.names(), "natural")),
+        ("disturbances", tuple(DISTURBANCES)),
         ("metrics", [*metrics_of("classification"), *metrics_of("regression")]),
     ],
 )
@@ -79,6 +81,7 @@ def test_registered_model_is_listed(idiolect, monkeypatch):
         (["settings", "data-dir"], ["Written: --data-dir", "IDIOLECT_DATA"]),
         (["models", "mlpnet"], ["hidden=512", "two hidden layers"]),
         (["partitions", "natural"], ["Name: by_id", "max_samples=None"]),
+        (["disturbances", "late"], ["Options: share=0.2, delay=1", "Delay: rounds by which it is late"]),
         (["metrics", "rmse"], ["Better: lower", "Tasks: regression", "Range: 0 to inf"]),
     ],
     ids=" ".join,
@@ -95,6 +98,7 @@ def test_one_name_is_explained(words, pieces, idiolect):
     [
         (["settings", "lr"], "did you mean learning_rate?"),
         (["models", "vgg9"], "unknown model 'vgg9'; did you mean vgg8"),
+        (["disturbances", "lat"], "unknown disturbance 'lat'; did you mean late"),
         (["partitions", "idd"], "unknown partition 'idd'; did you mean iid"),
         (["metrics", "acuracy"], "unknown metric 'acuracy'; did you mean accuracy"),
         (["metrics", "foo"], "known: accuracy, auroc, balanced_accuracy, ece, loss, macro_f1, mae, "),

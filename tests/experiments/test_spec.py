@@ -185,6 +185,7 @@ OTHER = {
     "pool": "train_and_test",
     "client_test": "official",
     "data_seed": 3,
+    "under": ("dropout",),
 }
 WITH = {"client_test": {"test": 0.0}}  # what a value cannot do without
 

@@ -28,6 +28,7 @@ ORDER = [
     "methods",
     "models",
     "partitions",
+    "disturbances",
     "metrics",
     "settings",
     "datasets",

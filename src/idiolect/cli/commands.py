@@ -8,7 +8,13 @@ from idiolect.cli.datasets import datasets_command, datasets_get
 from idiolect.cli.deploy import deploy_app
 from idiolect.cli.export import export_command
 from idiolect.cli.join import join_command
-from idiolect.cli.listings import metrics_command, models_command, partitions_command, settings_command
+from idiolect.cli.listings import (
+    disturbances_command,
+    metrics_command,
+    models_command,
+    partitions_command,
+    settings_command,
+)
 from idiolect.cli.methods import TINY, methods_command, tried_pairs
 from idiolect.cli.report import report_command
 from idiolect.cli.reproduce import reproduce_command
@@ -24,6 +30,7 @@ __all__ = [
     "datasets_command",
     "datasets_get",
     "deploy_app",
+    "disturbances_command",
     "export_command",
     "join_command",
     "methods_command",

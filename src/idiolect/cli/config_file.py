@@ -104,7 +104,8 @@ def _check(path: Path, given: Mapping[str, Any], kinds: Mapping[str, str], table
 
 def _fits(value: Any, kind: str) -> bool:
     if isinstance(value, list):
-        return "list[str]" in kind and all(isinstance(one, str) for one in value)
+        listed = "list[str]" in kind or kind == "tuple[str, ...]"
+        return listed and all(isinstance(one, str) for one in value)
     scalar = " | ".join(one for one in kind.split(" | ") if one != "list[str]")
     return bool(scalar) and not isinstance(value, dict) and is_of_kind(value, scalar)
 

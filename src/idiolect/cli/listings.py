@@ -1,4 +1,4 @@
-"""`idiolect settings`, `models`, `partitions` and `metrics`: everything that has a name, listed or explained."""
+"""`idiolect settings`, `models`, `partitions`, `disturbances`, `metrics`: all that has a name, listed or explained."""
 
 from __future__ import annotations
 
@@ -20,9 +20,16 @@ from idiolect.errors import unknown_name
 from idiolect.evaluation.metrics import Metric, metrics_of
 from idiolect.experiments import Execution, Experiment
 from idiolect.experiments.spec import unknown_setting
+from idiolect.federation import DISTURBANCES, describe_disturbances
 from idiolect.methods.cards.docstrings import arguments
 
-__all__ = ["metrics_command", "models_command", "partitions_command", "settings_command"]
+__all__ = [
+    "disturbances_command",
+    "metrics_command",
+    "models_command",
+    "partitions_command",
+    "settings_command",
+]
 
 Entry = dict[str, Any]
 
@@ -82,6 +89,19 @@ def partitions_command(
     if name is not None:
         name, _ = partition.resolved(name)
     _show("partition", entries, ("name", "idea", "options"), name, as_json)
+
+
+@app.command("disturbances")
+def disturbances_command(
+    name: Annotated[str | None, typer.Argument(help="A disturbance to explain.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List what a run can be disturbed by (--under), or show the options of one."""
+    entries: list[Entry] = [
+        one._asdict() | {option: said.replace("``", "") for option, (said, _) in arguments(function).items()}
+        for one, function in zip(describe_disturbances(), DISTURBANCES.values(), strict=True)
+    ]
+    _show("disturbance", entries, ("name", "idea", "options"), name, as_json)
 
 
 @app.command("metrics")

@@ -16,6 +16,7 @@ from idiolect.engines import ENGINES
 from idiolect.errors import UserError
 from idiolect.experiments import Execution
 from idiolect.experiments.spec import PRECISIONS
+from idiolect.federation import DISTURBANCES
 from idiolect.reproduction.scenarios import scenarios
 
 __all__ = [
@@ -105,6 +106,14 @@ DataSeed = Annotated[
 FirstSeed = Annotated[int, typer.Option(help="The first seed.")]
 NumberOfSeeds = Annotated[int, typer.Option(help="How many seeds.", min=1)]
 Set = Annotated[list[str] | None, typer.Option("--set", help="A setting as key=value; may be repeated.")]
+Under = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--under",
+        help="A disturbance, such as label_noise(share=0.3); may be repeated; idiolect disturbances lists them.",
+        autocompletion=completing(lambda: DISTURBANCES),
+    ),
+]
 Quick = Annotated[
     bool, typer.Option("--quick", help="Three rounds on ten small clients, to see that it works.")
 ]
@@ -235,6 +244,7 @@ class SceneOptions:
     model_file: ModelFile = None
     rounds: Rounds = None
     precision: Precision = None
+    under: Under = None
     data_seed: DataSeed = None
 
 

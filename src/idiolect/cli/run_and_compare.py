@@ -114,6 +114,9 @@ def compare_command(
     ] = None,
     choice: ScenarioChoice,
     scene: SceneOptions,
+    beside_clean: Annotated[
+        bool, typer.Option("--beside-clean", help="Run every method without the disturbances of --under too.")
+    ] = False,
     own: OwnDataOptions,
     seeds: SeedRange,
     changes: Changes,
@@ -133,6 +136,13 @@ def compare_command(
         top = {**asdict(choice), "methods": names, **asdict(seeds), "model_file": scene.model_file}
         settings = settings_alone(chosen) if base else all_settings(Experiment(), chosen)
         save_config(files.save_config, "compare", top, settings, execution, own)
-    done = compare(names, seeds=seeds.all, experiment=base, execution=execution, **chosen)
+    done = compare(
+        names,
+        seeds=seeds.all,
+        experiment=base,
+        execution=execution,
+        beside_clean=beside_clean,
+        **chosen,
+    )
     print_runs(done.runs, done.folder, as_json)
     print_trackers(execution, done.folder, as_json)

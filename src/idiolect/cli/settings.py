@@ -90,7 +90,7 @@ def settings_of(
         if given["model"] is not None or "model" in chosen:
             raise UserError("--model-file and --model both name a network; give one of them")
         given["model"] = load_model_file(file)
-    chosen |= {name: value for name, value in given.items() if value is not None}
+    chosen |= {name: value for name, value in given.items() if value not in (None, [])}
     return loaded | chosen | own_data
 
 

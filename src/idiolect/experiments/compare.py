@@ -47,6 +47,7 @@ def compare(
     seeds: Sequence[int] = (0,),
     experiment: Experiment | Callable[[str], Experiment] | None = None,
     execution: Execution | None = None,
+    beside_clean: bool = False,
     **settings: Any,
 ) -> Comparison:
     """Runs several methods on the same clients, splits and batches, and writes a table and pictures.
@@ -58,6 +59,7 @@ def compare(
         seeds: every method runs once for each.
         experiment: what all methods have in common, or a function that gives each method its experiment.
         execution: how the runs are made; the comparison's folder lies in its ``out``, and the runs lie in that folder.
+        beside_clean: every method also runs without the disturbances of ``under``, and the report compares the two.
         settings: fields of ``Experiment``, the same for all methods, and of ``Execution``; see ``run``.  Where a method
             chooses on validation data and ``experiment`` holds none out, a tenth of the training part is held out for
             all; ``valid=0`` given here holds out nothing, and such a method then reports the choice of an oracle,
@@ -72,7 +74,9 @@ def compare(
     bases = [
         _with_needed_data(with_settings(one_each(m), chosen), methods, "valid" in chosen) for m in methods
     ]
-    _refuse_repeated(methods, hashes := [hash_of(base) for base in bases])
+    _refuse_repeated(methods, [hash_of(base) for base in bases])
+    bases = [*_undisturbed(bases), *bases] if beside_clean else bases
+    hashes = [hash_of(base) for base in bases]
     experiments = [replace(base, seed=seed) for base in bases for seed in seeds]
     execution = _prepared(experiments, execution)
     identity = spec_hash({"specs": hashes, "seeds": seeds})
@@ -117,6 +121,13 @@ def _refuse_repeated(methods: Sequence[str], hashes: Sequence[str]) -> None:
         if hash in first:
             raise UserError(f"{first[hash]} and {method} are one method; give it once")
         first[hash] = method
+
+
+def _undisturbed(bases: Sequence[Experiment]) -> list[Experiment]:
+    """Returns the experiments without their disturbances."""
+    if not all(base.under for base in bases):
+        raise UserError("a run beside the clean one needs a disturbance; give --under too")
+    return [replace(base, under=()) for base in bases]
 
 
 def _with_method(base: Experiment) -> Callable[[str], Experiment]:

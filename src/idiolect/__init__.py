@@ -31,11 +31,15 @@ if TYPE_CHECKING:
     from idiolect.models import from_module, register_model
     from idiolect.own_code import load_code
     from idiolect.partition import register_partition
+    from idiolect.reports.run_difference import Difference, diff
     from idiolect.reproduction import scenario
     from idiolect.reproduction.reproduce import reproduce
+    from idiolect.statistics.database import connect
+    from idiolect.statistics.tidy_frame import load
 
 __all__ = [
     "Comparison",
+    "Difference",
     "Execution",
     "Experiment",
     "FinishedRun",
@@ -44,8 +48,11 @@ __all__ = [
     "__version__",
     "chain",
     "compare",
+    "connect",
+    "diff",
     "from_module",
     "join",
+    "load",
     "load_code",
     "load_model",
     "method",
@@ -65,6 +72,9 @@ __all__ = [
 _HOMES = {
     "chain": "idiolect.core",
     "register_metric": "idiolect.evaluation",
+    "connect": "idiolect.statistics.database",
+    **dict.fromkeys(("Difference", "diff"), "idiolect.reports.run_difference"),
+    "load": "idiolect.statistics.tidy_frame",
     "load_code": "idiolect.own_code",
     "register_partition": "idiolect.partition",
     **dict.fromkeys(("method", "register", "register_part"), "idiolect.methods"),

@@ -142,7 +142,7 @@ client = MlflowClient(tracking_uri=sys.argv[1])
 (run,) = client.search_runs([client.get_experiment_by_name("idiolect").experiment_id])
 print(run.info.status, run.data.metrics["round/bytes_up"])
 found = [file.path for folder in (None, "report") for file in client.list_artifacts(run.info.run_id, folder)]
-print(*found, open(client.download_artifacts(run.info.run_id, "manifest.json")).read().count("spec_hash"))
+print(*found, open(client.download_artifacts(run.info.run_id, "record.manifest.json")).read().count("spec_hash"))
 """
 
 
@@ -154,10 +154,16 @@ def _open_in_another_process(done: Run) -> None:
     answer = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", PLAIN_CLIENT, look.split()[-1]], capture_output=True, text=True
     )
+    assert answer.returncode == 0, answer.stderr
     first, second = answer.stdout.splitlines()
     assert first == f"FINISHED {float(done.rounds['bytes_up'].iloc[-1])}", answer.stderr
     *files, hashes = second.split()
-    assert {"manifest.json", "clients.parquet", "rounds.parquet", "report/table.md"} < set(files)
+    assert {
+        "record.manifest.json",
+        "record.clients.parquet",
+        "record.rounds.parquet",
+        "report/table.md",
+    } < set(files)
     assert {"report/curves.png", "report/clients.png"} < set(files) and hashes == "1"
 
 
@@ -172,7 +178,12 @@ def test_offline_folder_of_wandb_holds_the_numbers_of_the_record(tiny, tmp_path)
     assert found["config"]["method"] == "fedavg_lu" and found["config"]["learning_rate"] == 0.03
     assert found["summary"]["status"] == "finished"
     assert found["summary"]["test/all/end/LU/accuracy"] == pytest.approx(end)
-    assert {"manifest.json", "clients.parquet", "rounds.parquet", "report/table.md"} < found["files"]
+    assert {
+        "record.manifest.json",
+        "record.clients.parquet",
+        "record.rounds.parquet",
+        "report/table.md",
+    } < found["files"]
     assert found["points"]["report/curves/_type"] == [(2, "image-file")]
 
 

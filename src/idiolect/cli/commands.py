@@ -6,6 +6,7 @@ from idiolect.cli.app import app
 from idiolect.cli.bench import bench_command
 from idiolect.cli.datasets import datasets_command, datasets_get
 from idiolect.cli.deploy import deploy_app
+from idiolect.cli.diff import diff_command
 from idiolect.cli.export import export_command
 from idiolect.cli.join import join_command
 from idiolect.cli.listings import (
@@ -30,6 +31,7 @@ __all__ = [
     "datasets_command",
     "datasets_get",
     "deploy_app",
+    "diff_command",
     "disturbances_command",
     "export_command",
     "join_command",

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from idiolect.records.atomic_files import file_digest, replacing, write_atomically
+from idiolect.records.discovery import FoundRun, find_runs, folders_of_runs
 from idiolect.records.manifest import read_manifest
 from idiolect.records.reader import Run, read_run, read_runs
 from idiolect.records.run_naming import finished, finished_folder, partial_folder, run_name, spec_hash
@@ -46,6 +47,7 @@ __all__ = [
     "SCENE_SETTINGS",
     "SPLITS",
     "DamagedFile",
+    "FoundRun",
     "RoundBuffer",
     "RowBuffer",
     "RowKind",
@@ -57,8 +59,10 @@ __all__ = [
     "export_model",
     "file_digest",
     "find_checkpoint",
+    "find_runs",
     "finished",
     "finished_folder",
+    "folders_of_runs",
     "load_checkpoint",
     "partial_folder",
     "read_manifest",

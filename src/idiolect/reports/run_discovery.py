@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from idiolect.errors import UserError
-from idiolect.records import Run, read_run
+from idiolect.records import Run, folders_of_runs, read_run
 from idiolect.reports.run_groups import group_runs
 from idiolect.statistics import client_scores, replicate_of
 
 __all__ = ["gather"]
-
-SIGNS = ("manifest.json", "rounds.parquet", "clients.parquet")  # a folder with one of them is taken for a run
 
 
 def gather(places: Iterable[str | Path], say: Callable[[str], None]) -> list[Run]:
@@ -51,22 +49,13 @@ def gather(places: Iterable[str | Path], say: Callable[[str], None]) -> list[Run
 
 def _found(place: Path, say: Callable[[str], None]) -> list[Path]:
     try:
-        found = list(_meant(place)) if place.is_dir() else []
+        found = list(folders_of_runs(place)) if place.is_dir() else []
     except OSError as error:
         say(f"{error.filename or place} cannot be read ({error.strerror}); {place} is left out")
         return []
     if not found:
         say(f"{place} {'holds no run' if place.is_dir() else 'is not a folder'} and is left out")
     return found
-
-
-def _meant(place: Path) -> Iterator[Path]:
-    """Yields the folders that look like runs, in order, without searching inside them."""
-    if any((place / sign).is_file() for sign in SIGNS):
-        yield place
-        return
-    for child in sorted(path for path in place.iterdir() if path.is_dir() and not path.is_symlink()):
-        yield from _meant(child)
 
 
 def _sound(folder: Path) -> Run:

@@ -21,7 +21,10 @@ __all__ = ["TRACKERS", "Log", "Tracker", "open_log"]
 
 EXTRAS = {"tensorboard": "tracking", "mlflow": "tracking", "wandb": "wandb"}
 TRACKERS = tuple(EXTRAS)
-RECORD = ("*.json", "*.parquet")  # files of a run that a tracker keeps
+RECORD = (
+    "*.json",
+    "*.parquet",
+)  # files of a run that a tracker keeps, as record.*: copies must not look like a run
 REPORT = ("*.png", "*.md", "*.csv", "*.html")
 COSTS = ("train_loss", "seconds", "bytes_down", "bytes_up")
 KEYS = ["split", "population", "moment", "predictor", "metric"]
@@ -103,7 +106,7 @@ class Log:
         with tempfile.TemporaryDirectory() as scratch:
             with suppress(UserError):  # a record without the numbers of a report is kept alone
                 write_report([done], scratch)
-            files = _files(done.folder, RECORD) | _files(Path(scratch), REPORT, "report/")
+            files = _files(done.folder, RECORD, "record.") | _files(Path(scratch), REPORT, "report/")
             for tracker in self._trackers:
                 tracker.keep(files)
 

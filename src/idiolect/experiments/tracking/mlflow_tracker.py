@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import tempfile
 import time
 import warnings
 from collections.abc import Mapping
@@ -80,9 +81,12 @@ class MLflow:
             self._client.log_batch(self._run, metrics=metrics[first : first + AT_ONCE])
 
     def keep(self, files: Mapping[str, Path]) -> None:
-        for name, path in files.items():
-            folder = str(PurePosixPath(name).parent)
-            self._client.log_artifact(self._run, str(path), None if folder == "." else folder)
+        with tempfile.TemporaryDirectory() as scratch:
+            for name, path in files.items():
+                folder, named = str(PurePosixPath(name).parent), Path(scratch) / PurePosixPath(name).name
+                named.symlink_to(path.resolve())  # MLflow keeps a file under its own name
+                self._client.log_artifact(self._run, str(named), None if folder == "." else folder)
+                named.unlink()
 
     def end(self, status: str) -> None:
         self._client.set_terminated(self._run, STATUS[status])

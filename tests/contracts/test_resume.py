@@ -11,7 +11,7 @@ import pytest
 import idiolect
 from idiolect.experiments.private_state_placement import open_private_state, place_private_state
 from idiolect.experiments.progress_watcher import Silent
-from idiolect.records import RunWriter, load_checkpoint
+from idiolect.records import ROUND_SCHEMA, ROW_SCHEMA, RunWriter, load_checkpoint
 from idiolect.records.reader import Run
 
 from .sameness import assert_exact, numbers, privates
@@ -56,9 +56,12 @@ def interrupt(method: str, out: Path, call: int) -> Path:
 def assert_same_record(found: Run, out: Path, method: str) -> None:
     """The record and the last checkpoint are those of a run that nobody interrupted."""
     expected = finished_run(method)
-    rows = found.rows.drop(columns=["run", "method", "seed"]).to_dict("records")
-    rounds = found.rounds.drop(columns=["run", "method", "seed", "seconds"]).to_dict("records")
+    rows = found.rows[ROW_SCHEMA.names].to_dict("records")
+    rounds = found.rounds[ROUND_SCHEMA.names].drop(columns="seconds").to_dict("records")
     assert {"rows": rows, "rounds": rounds} == numbers(expected)
+    for name, table in {**expected.counts.tables(), "costs": expected.costs.table()}.items():
+        assert getattr(found, name)[table.column_names].to_dict("records") == table.to_pylist()
+        assert table.num_rows > 0
     assert found.manifest["choices"] == expected.picks
     assert found.manifest["never_selected"] == 1
     (folder,) = out.iterdir()

@@ -55,17 +55,29 @@ def simulated(experiment: Experiment) -> Simulation:
 
 
 def assert_parity(deployment: Deployment) -> None:
-    """Equal server states (float64, relative 1e-9), and every row of every client the same."""
+    """Equal server states (float64, relative 1e-9), every row of every client, its costs and its counts the same.
+
+    Only the server does not know how many samples lie behind a value.
+    """
     simulation = simulated(read_plan(deployment.server).experiment)
     assert_close(server_of(deployment), flatten(simulation.server))
-    keys = [name for name in simulation.rows.table().column_names if name != "value"]
-    expected = simulation.rows.table().to_pandas().set_index(keys).sort_index()
-    found = read_run(folder_of(deployment)).rows.drop(columns=["run", "method", "seed"])
+    keys = [name for name in simulation.rows.table().column_names if name not in ("value", "samples")]
+    expected = simulation.rows.table().to_pandas().set_index(keys).sort_index()[["value"]]
+    record = read_run(folder_of(deployment))
+    found = record.rows[[*keys, "value"]]
     assert len(expected) > 0
     pd.testing.assert_frame_equal(found.set_index(keys).sort_index(), expected, rtol=1e-9, check_exact=False)
     accuracy = found[found.metric == "accuracy"].set_index(keys).sort_index()
     exact = expected[expected.index.get_level_values("metric") == "accuracy"]
     assert (accuracy.value.to_numpy() == exact.value.to_numpy()).all()
+    for name, table in {**simulation.counts.tables(), "costs": simulation.costs.table()}.items():
+        names = table.column_names
+        found, expected = (
+            frame[names].sort_values(names[:8]).reset_index(drop=True)
+            for frame in (getattr(record, name), table.to_pandas())
+        )
+        assert len(expected) > 0
+        pd.testing.assert_frame_equal(found, expected, rtol=1e-9, check_exact=False, check_dtype=False)
 
 
 def assert_close(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:

@@ -6,6 +6,8 @@ import pytest
 
 pytest.importorskip("flwr", reason="deployment needs the extra flower")
 
+from idiolect.deploy.create_deployment import DeploymentOptions
+
 from .conftest import PERSFL, Deploy
 from .played import assert_parity, play
 
@@ -29,7 +31,8 @@ def test_running_statistics_travel_as_in_a_simulation(deploy: Deploy, buffers: s
 
 
 def test_newcomers_join_as_in_a_simulation(deploy: Deploy) -> None:
-    deployment = deploy(method="superfed_mm", newcomers=1)
+    patient = DeploymentOptions(plain=True, wait=0.5, grace=20, deadline=20, min_sites=1)
+    deployment = deploy(patient, method="superfed_mm", newcomers=1)
     play(deployment)
     assert_parity(deployment)
 

@@ -25,7 +25,10 @@ def test_run_is_partial_until_finished(tmp_path: Path, manifest, tables) -> None
         **tables, extra_manifest={"timings": {"total": 1.5}, "class_counts": np.eye(2, dtype=int)}
     )
     assert [path.name for path in tmp_path.iterdir()] == ["one"]
-    assert {path.name for path in folder.iterdir()} == {"manifest.json", "rounds.parquet", "clients.parquet"}
+    assert {path.name for path in folder.iterdir()} == {
+        "manifest.json",
+        *(f"{table}.parquet" for table in ("rounds", "clients", "costs", "calibration", "confusion")),
+    }
     assert finished(tmp_path, "one")
     written = read_run(folder).manifest
     assert written["timings"] == {"total": 1.5}

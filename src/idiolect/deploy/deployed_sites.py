@@ -21,7 +21,8 @@ from idiolect.deploy.site_requests import Replies, SiteConnection
 from idiolect.deploy.tensor_names import UnexpectedTensors, flatten, unflatten
 from idiolect.errors import UserError
 from idiolect.evaluation import Scores
-from idiolect.experiments.client_scoring import ClientScores, NewcomerScores, concatenate
+from idiolect.experiments.client_scoring import ClientScores, NewcomerScores, concatenate, scores_of_plain
+from idiolect.experiments.client_work import Work
 from idiolect.experiments.round import FollowUpTasks
 from idiolect.experiments.setting import Setting
 
@@ -78,7 +79,12 @@ class DeployedSites:
         if not any(tasks):
             return SiteFollowUp([], [])
         round, sent = program.clock.round, broadcast(self.setting.method, server)
-        facts = {"settle": tasks.settle, "examine": tasks.score, "remark": tasks.remark}
+        facts = {
+            "settle": tasks.settle,
+            "examine": tasks.score,
+            "remark": tasks.remark,
+            "tally": tasks.tally,
+        }
         replies = self._request(self.population, sent, round, {"kind": "follow", **facts})
         sites = [site for site in self.population if site.name in replies.messages]
         headers = [replies.messages[site.name].header for site in sites]
@@ -86,7 +92,7 @@ class DeployedSites:
             if tasks.settle:
                 self.known[site.client] = Position(round, END if tasks.settle == "end" else MERGED)
             if tasks.score:
-                self._note_score(site, _client_scores(header["examined"]))
+                self._note_score(site, scores_of_plain(header["examined"]))
         return SiteFollowUp(sites, headers)
 
     def join(self, server: ServerState, round: int) -> NewcomerScores | None:
@@ -98,15 +104,17 @@ class DeployedSites:
         found: list[NewcomerScores] = []
         for site in there:
             if site.name in replies.messages:
-                before, joined = replies.messages[site.name].header["arrival"]
-                found.append(NewcomerScores(before, _client_scores(joined)))
+                before, joined, work = replies.messages[site.name].header["arrival"]
+                did = [(site.client, Work(*work))]
+                found.append(NewcomerScores(before, scores_of_plain(joined), did))
                 self._note_score(site, found[-1].joined)
                 self.known[site.client] = Position(round, JOIN)
                 self.progress.heard(site.name, "has joined")
         if not found:
             return None
         before = concatenate(ClientScores([], one.before, {}) for one in found).test
-        return NewcomerScores(before, concatenate(one.joined for one in found))
+        work = [did for one in found for did in one.work]
+        return NewcomerScores(before, concatenate(one.joined for one in found), work)
 
     def state(self) -> dict[str, Any]:
         """Returns the versions that the server knows; private state is with the sites."""
@@ -219,6 +227,9 @@ class SiteAnswers:
     def mean_loss(self) -> float:
         return float(sum(header["loss"] for header in self.headers) / len(self.headers))
 
+    def work(self) -> Iterator[tuple[int, Work]]:
+        return _reported_work(self.sites, self.headers)
+
     def scores(self) -> Iterator[tuple[list[int], Mapping[str, Scores]]]:
         for site, header in zip(self.sites, self.headers, strict=True):
             yield [site.client], header["scores"]
@@ -239,14 +250,18 @@ class SiteFollowUp:
     def scores(self) -> ClientScores | None:
         if not self.headers:
             return None
-        return concatenate(_client_scores(header["examined"]) for header in self.headers)
+        return concatenate(scores_of_plain(header["examined"]) for header in self.headers)
 
     def remarks(self) -> Iterator[tuple[int, Mapping[str, float]]]:
         for site, header in zip(self.sites, self.headers, strict=True):
             yield site.client, header.get("remarks", {})
 
+    def work(self) -> Iterator[tuple[int, Work]]:
+        return _reported_work(self.sites, self.headers)
 
-def _client_scores(values: list[Any]) -> ClientScores:
-    """Returns scores as a reply's JSON holds them."""
-    clients, test, valid = values
-    return ClientScores(clients, test, valid)
+
+def _reported_work(sites: list[SiteEntry], headers: list[Header]) -> Iterator[tuple[int, Work]]:
+    """Yields by client the work that its site says it did for a request; some requests need none."""
+    for site, header in zip(sites, headers, strict=True):
+        if "work" in header:
+            yield site.client, Work(*header["work"])

@@ -100,7 +100,8 @@ def _train(run: FederatedRun[DeployedSites], writer: RunWriter, last: int | None
     run.finish()
     last = _checkpoint(writer.folder, run, last)
     tables = checkpoint_tables(writer.folder, last)
-    writer.finish(tables["rounds"], tables["rows"], _outcome(run, time.perf_counter() - began))
+    final = {**tables, "costs": run.costs.table()}
+    writer.finish(tables["rounds"], tables["rows"], _outcome(run, time.perf_counter() - began), final)
 
 
 def _join_late(run: FederatedRun[DeployedSites], folder: Path) -> None:
@@ -112,7 +113,7 @@ def _join_late(run: FederatedRun[DeployedSites], folder: Path) -> None:
 
 def _checkpoint(folder: Path, run: FederatedRun[DeployedSites], last: int | None) -> int:
     """Saves what changed since the checkpoint of the round ``last``; returns the round of this one."""
-    tables = {"rows": run.rows.take(), "rounds": run.rounds.take()}
+    tables = {"rows": run.rows.take(), "rounds": run.rounds.take(), **run.counts.take()}
     save_checkpoint(folder, run.round, run.state(), tables, last)
     return run.round
 

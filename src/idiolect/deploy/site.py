@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,7 +22,14 @@ from idiolect.deploy.site_data import site_federation
 from idiolect.deploy.tensor_names import flatten, tree_digest, unflatten
 from idiolect.engines import EngineChoice, LoopEngine
 from idiolect.errors import UserError
-from idiolect.experiments.client_scoring import remarks_of, score_clients, score_newcomers, score_outcomes
+from idiolect.experiments.client_scoring import (
+    plain_scores,
+    remarks_of,
+    score_clients,
+    score_newcomers,
+    score_outcomes,
+)
+from idiolect.experiments.client_work import WorkCounter
 from idiolect.experiments.newcomers import join
 from idiolect.experiments.round import broken_rows, refuse_broken
 from idiolect.experiments.setting import Setting, assemble
@@ -68,11 +76,17 @@ class Site:
         store = private_store(config, plan, setting.private_shapes)
         store.check()
         private_key(config.folder / "key")
-        return cls(config, plan, setting, store, say)
+        site = cls(config, plan, setting, store, say)
+        site.counter.count_steps()
+        return site
 
     @property
     def client(self) -> int:
         return self.config.client
+
+    @cached_property
+    def counter(self) -> WorkCounter:
+        return WorkCounter(self.setting)
 
     def reply(self, message: SignedMessage) -> SignedMessage:
         """Returns the signed answer to a request, or a signed refusal in one sentence."""
@@ -123,7 +137,9 @@ class Site:
         refuse_broken([self.client], broken, f"in round {round + 1}")
         self.store.write(Position(round, TRAINED), outcome.private, known)
         scores = score_outcomes(self.setting, round, [self.client], [outcome]) if header["observe"] else {}
+        (work,) = self.counter.of(self.setting.program(round), "round", [self.client])
         facts |= {"loss": float(outcome.loss), "scores": scores, "digest": tree_digest(outcome.private)}
+        facts["work"] = work
         return facts, flatten(outcome.messages)
 
     def _follow(self, header: dict[str, Any], sent: ServerState, known: Position | None) -> Answer:
@@ -137,9 +153,11 @@ class Site:
             refuse_broken([self.client], any_nan([private]), f"after round {round}")
             self.store.write(position, private, known)
             facts["digest"] = tree_digest(private)
+            (facts["work"],) = self.counter.of(program, phase, [self.client])
         if header["examine"]:
             engine, chunks = LoopEngine(self.setting.work), [{self.client: private}]
-            facts["examined"] = score_clients(self.setting, engine, program, sent, chunks)
+            scores = score_clients(self.setting, engine, program, sent, chunks, header["tally"])
+            facts["examined"] = plain_scores(scores)
         if header["remark"]:
             facts["remarks"] = remarks_of(self.setting, program, sent, self.client, private)
         return facts, {}
@@ -149,7 +167,9 @@ class Site:
         round, engine = header["round"], LoopEngine(self.setting.work)
         joined = join(self.setting, engine, sent, round, [self.client])
         self.store.write(Position(round, JOIN), joined.privates[self.client], known)
-        arrival = score_newcomers(self.setting, joined)
+        scores = score_newcomers(self.setting, joined)
+        (work,) = self.counter.of_joining(joined.program, [self.client])
+        arrival = [scores.before, plain_scores(scores.joined), work]
         return {"arrival": arrival, "digest": tree_digest(joined.privates[self.client])}, {}
 
     def _private(self, known: Position | None, asked: Position) -> tuple[Tree, dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 import torch
@@ -28,7 +29,7 @@ from idiolect.engines.client_packing import SINGLE, Feed
 from idiolect.engines.stages import run_round, run_settling, serve_on
 from idiolect.errors import UserError
 
-__all__ = ["Forms", "dry_round"]
+__all__ = ["DryClient", "Forms", "dry_client", "dry_round"]
 
 T = TypeVar("T")
 
@@ -66,7 +67,7 @@ def dry_round(
     """
     device = "cpu" if with_numbers else "meta"
     try:
-        return _attempt(program, _initial_on(device, initial), x, n_classes, device)
+        return _attempt(program, initial, x, n_classes, device)
     except UserError:
         raise
     except Exception as error:
@@ -77,22 +78,52 @@ def dry_round(
         ) from error
 
 
-def _attempt(program: Program, initial: Initial, x: Tensor, n_classes: int, device: str) -> Forms:
+class DryClient(NamedTuple):
+    """A client before its first round, on rows of zeros.
+
+    Args:
+        server: the server's first state.
+        one: the number 1 in the run's precision, on the device.
+        feed: returns one step's batches for a stage.
+    """
+
+    server: ServerState
+    context: Context
+    batch: Batch
+    one: Tensor
+    feed: Callable[[Stage], Feed]
+
+
+def dry_client(
+    program: Program, initial: Initial, x: Tensor, n_classes: int, *, rows: int = 2, device: str = "meta"
+) -> DryClient:
+    """Returns a client and one batch of ``rows`` zeros on the device.
+
+    Args:
+        x: rows of the dtype and shape that the run will use.
+    """
     method, structure = program.method, program.task.structure
+    initial = _initial_on(device, initial)
     server = _moved(init_server(method, initial, structure), device)
-    sent = broadcast(method, server)
     private = _moved(init_private(method, initial, structure, program.scene.buffers), device)
     one = next(iter(initial.params.values())).new_ones(())
-    context = Context(sent, private, Facts(one.new_ones(n_classes), one, one), {})
+    context = Context(broadcast(method, server), private, Facts(one.new_ones(n_classes), one, one), {})
     draws = {p.name: one.new_ones(p.draws(structure)) for p in method.parts if p.draws}
-    key = torch.zeros(2, dtype=torch.int64, device=device)
-    rows = torch.zeros(2, *x.shape[1:], dtype=x.dtype, device=device)
-    targets = key if OBJECTIVES[structure.task].has_classes else one.new_zeros(2, n_classes)
-    batch = Batch(rows, targets, one.new_ones(2), key, draws)
+    key = torch.zeros(rows, dtype=torch.int64, device=device)
+    inputs = torch.zeros(rows, *x.shape[1:], dtype=x.dtype, device=device)
+    targets = key if OBJECTIVES[structure.task].has_classes else one.new_zeros(rows, n_classes)
+    batch = Batch(inputs, targets, one.new_ones(rows), key, draws)
 
     def feed(stage: Stage) -> Feed:
         return iter([((batch,) * stage.batches_per_step, None)])
 
+    return DryClient(server, context, batch, one, feed)
+
+
+def _attempt(program: Program, initial: Initial, x: Tensor, n_classes: int, device: str) -> Forms:
+    method, structure = program.method, program.task.structure
+    server, context, batch, one, feed = dry_client(program, initial, x, n_classes, device=device)
+    sent, private = context.server, context.private
     held = [private]
     context, messages = run_round(program, SINGLE, context, feed)
     held.append(context.private)

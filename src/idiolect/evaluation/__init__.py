@@ -15,12 +15,20 @@ from idiolect.evaluation.metrics import (
     register_metric,
     top_k,
 )
+from idiolect.evaluation.prediction_counts import (
+    Counts,
+    PredictionCounts,
+    count_predictions,
+    joined_counts,
+)
 from idiolect.evaluation.predictions import Predictions, Units, collect_predictions
 from idiolect.evaluation.predictor_scores import Scores, choose, mean_defined, score
 
 __all__ = [
     "METRICS",
+    "Counts",
     "Metric",
+    "PredictionCounts",
     "Predictions",
     "Proxies",
     "Scores",
@@ -30,9 +38,11 @@ __all__ = [
     "choose",
     "chosen_metrics",
     "collect_predictions",
+    "count_predictions",
     "cross_entropy",
     "expected_calibration_error",
     "in_batches",
+    "joined_counts",
     "macro_f1",
     "maximum_calibration_error",
     "mean_defined",

@@ -15,15 +15,24 @@ from torch import Tensor
 
 from idiolect.evaluation.predictions import Predictions
 
-__all__ = ["BINS", "expected_calibration_error", "in_batches", "maximum_calibration_error"]
+__all__ = ["BINS", "bins_of", "expected_calibration_error", "in_batches", "maximum_calibration_error"]
 
 BINS = 15
 
 
+def bins_of(confidence: Tensor, bins: int = BINS) -> Tensor:
+    """Returns [N] the bin (l, u] of each confidence.
+
+    >>> bins_of(torch.tensor([0.1, 0.5, 0.51, 1.0]), 2).tolist()
+    [0, 0, 1, 1]
+    """
+    upper = torch.arange(1, bins, dtype=torch.float64) / bins
+    return torch.bucketize(confidence, upper)
+
+
 def _bins(predictions: Predictions, bins: int) -> tuple[Tensor, Tensor]:
     """Returns [clients, bins] the number of samples, and |sum of hits - sum of confidences|."""
-    upper = torch.arange(1, bins, dtype=torch.float64) / bins
-    place = torch.bucketize(predictions.confidence, upper)
+    place = bins_of(predictions.confidence, bins)
     hits = predictions.label_rank == 0
     gaps = predictions.table(place, bins, hits.double() - predictions.confidence).abs()
     return predictions.table(place, bins), gaps

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
+import numpy as np
 import torch
 
-from idiolect.core import Context, PrivateState, Program, ServerState, Tree, broadcast
+from idiolect.core import OBJECTIVES, Context, PrivateState, Program, ServerState, Tree, broadcast
 from idiolect.engines import Engine, Outcome, server_logits
 from idiolect.engines.contract import Logits
-from idiolect.evaluation import Scores, choose, mean_defined, score
+from idiolect.evaluation import (
+    Counts,
+    PredictionCounts,
+    Scores,
+    choose,
+    count_predictions,
+    joined_counts,
+    mean_defined,
+    score,
+)
+from idiolect.experiments.client_work import Work
 from idiolect.experiments.newcomers import JoinedNewcomers
 from idiolect.experiments.setting import Setting
-from idiolect.records import NO_CLIENT, RowBuffer, RowKind
+from idiolect.records import NO_CLIENT, CountBuffer, CountKind, RowBuffer, RowKind
 
 __all__ = [
     "ClientScores",
@@ -22,10 +33,12 @@ __all__ = [
     "NewcomerScores",
     "ResultRecorder",
     "concatenate",
+    "plain_scores",
     "remarks_of",
     "score_clients",
     "score_newcomers",
     "score_outcomes",
+    "scores_of_plain",
 ]
 
 
@@ -34,18 +47,25 @@ class ClientScores(NamedTuple):
 
     Args:
         test, valid: every predictor on the clients' splits; ``valid`` is empty where nothing needs it.
+        counts: every predictor's counts on the test splits, at the final evaluation of a task with classes.
     """
 
     clients: list[int]
     test: Scores
     valid: Scores
+    counts: Counts = {}
 
 
 class NewcomerScores(NamedTuple):
-    """Scores of newcomers on arrival, on their test splits, and after they have joined."""
+    """Scores of newcomers on arrival, on their test splits, and after they have joined.
+
+    Args:
+        work: what each of them did to join.
+    """
 
     before: Scores
     joined: ClientScores
+    work: Sequence[tuple[int, Work]] = ()
 
 
 class EvaluationSummary(NamedTuple):
@@ -66,23 +86,29 @@ def score_clients(
     program: Program,
     server: ServerState,
     chunks: Iterable[Mapping[int, Tree]],
+    count: bool = False,
 ) -> ClientScores:
     """Scores every predictor on each client's test split, and on validation data where something is chosen there.
 
     Args:
         chunks: private state of some clients at a time; their number changes no score.
+        count: also counts predictions on the test splits.
     """
     sent = broadcast(setting.method, server)
     held_out = (setting.validates and bool(setting.method.choices)) or setting.experiment.score_valid
-    found = ClientScores([], {}, {})
+    found: list[ClientScores] = []
     for privates in chunks:
         clients = list(privates)
-        scored: dict[str, Scores] = {"test": {}, "valid": {}}
-        for split in ("test", "valid") if held_out else ("test",):
-            logits = engine.evaluate(program, sent, privates, split)
-            scored[split] = _score(setting, program.clock.round, logits, clients, split)
-        found = concatenate([found, ClientScores(clients, **scored)])
-    return found
+        round = program.clock.round
+        logits = engine.evaluate(program, sent, privates, "test")
+        test = _score(setting, round, logits, clients, "test")
+        counts = _count(setting, round, logits, clients) if count else {}
+        valid: Scores = {}
+        if held_out:
+            logits = engine.evaluate(program, sent, privates, "valid")
+            valid = _score(setting, round, logits, clients, "valid")
+        found.append(ClientScores(clients, test, valid, counts))
+    return concatenate(found)
 
 
 def score_outcomes(
@@ -102,7 +128,8 @@ def score_newcomers(setting: Setting, joined: JoinedNewcomers) -> NewcomerScores
     before, after = (
         _score(setting, end, logits, clients, "test") for logits in (joined.before, joined.after)
     )
-    return NewcomerScores(before, ClientScores(clients, after, valid))
+    counts = _count(setting, end, joined.after, clients)
+    return NewcomerScores(before, ClientScores(clients, after, valid, counts))
 
 
 def remarks_of(
@@ -117,7 +144,8 @@ def remarks_of(
 
 def concatenate(groups: Iterable[ClientScores]) -> ClientScores:
     """Returns the scores of several groups of clients as those of one, in the order given."""
-    whole = ClientScores([], {}, {})
+    groups = list(groups)
+    whole = ClientScores([], {}, {}, joined_counts(some.counts for some in groups))
     for some in groups:
         whole.clients.extend(some.clients)
         for scores, more in ((whole.test, some.test), (whole.valid, some.valid)):
@@ -133,6 +161,36 @@ def _score(setting: Setting, round: int, logits: Sequence[Logits], clients: list
     return score(logits, labels, setting.metrics, setting.units)
 
 
+def _count(setting: Setting, round: int, logits: Sequence[Logits], clients: list[int]) -> Counts:
+    """Counts predictions on test splits; nothing where the task has no classes."""
+    if not OBJECTIVES[setting.inputs.task].has_classes:
+        return {}
+    work = setting.work.at(round)
+    return count_predictions(logits, [work.labels(client, "test") for client in clients], clients)
+
+
+def plain_scores(scores: ClientScores) -> list[Any]:
+    """Returns scores as values that JSON can hold."""
+    counts = {name: [table.tolist() for table in each] for name, each in scores.counts.items()}
+    return [scores.clients, scores.test, scores.valid, counts]
+
+
+def scores_of_plain(values: list[Any]) -> ClientScores:
+    """Returns what ``plain_scores`` wrote down."""
+    clients, test, valid, counts = values
+    widths = (5, 4)
+    tables = {
+        name: PredictionCounts(
+            *(
+                np.array(table, np.float64).reshape(-1, width)
+                for table, width in zip(each, widths, strict=True)
+            )
+        )
+        for name, each in counts.items()
+    }
+    return ClientScores(clients, test, valid, tables)
+
+
 @dataclass(frozen=True)
 class ResultRecorder:
     """Writes the scores of one moment of a run as rows.
@@ -140,12 +198,14 @@ class ResultRecorder:
     Args:
         round: rounds completed.
         server: the server's state.
+        counts: takes the counts of predictions too, after the last round.
     """
 
     setting: Setting
     rows: RowBuffer
     round: int
     server: ServerState
+    counts: CountBuffer | None = None
 
     def cohort(self, clients: list[int], scores: Mapping[str, Scores]) -> None:
         """Records the selected clients before and after their local training."""
@@ -189,6 +249,10 @@ class ResultRecorder:
         logits = server_logits(program, self.server, x)
         scores = score([{"global": logits}], [labels], self.setting.metrics, self.setting.units)
         self._write([NO_CLIENT], "server", "before", "all", scores)
+        if OBJECTIVES[self.setting.inputs.task].has_classes:
+            self._count(
+                "server", "before", "all", count_predictions([{"global": logits}], [labels], [NO_CLIENT])
+            )
         return scores["global"][self.setting.primary_metric][0]
 
     def _named(self, what: str) -> str:
@@ -198,13 +262,23 @@ class ResultRecorder:
 
     def _record(self, scores: ClientScores, moment: str, population: str) -> dict[str, str]:
         """Writes the rows of both splits, with what is chosen among those of the test split; returns the choices."""
-        clients, test, valid = scores
+        clients, test, valid, counts = scores
         self._write(clients, "valid", moment, population, valid)
         metric = self.setting.primary_metric
         better = self.setting.metrics[metric].higher_is_better
         chosen, picks = choose(self.setting.method.choices, valid, test, metric, better)
         self._write(clients, "test", moment, population, test | chosen)
+        if counts:
+            self._count("test", moment, population, counts | {n: counts[p] for n, p in picks.items()})
         return picks
+
+    def _count(self, split: str, moment: str, population: str, counts: Counts) -> None:
+        if self.counts is None:
+            return
+        for predictor, (bins, confusion) in counts.items():
+            kind = CountKind(split, predictor, moment, population)
+            self.counts.extend("calibration", self.round, kind, bins)
+            self.counts.extend("confusion", self.round, kind, confusion)
 
     def _write(self, clients: list[int], split: str, moment: str, population: str, scores: Scores) -> None:
         samples = self._samples(clients, split)

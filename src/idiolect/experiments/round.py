@@ -30,10 +30,12 @@ from idiolect.engines import serve
 from idiolect.engines.cpu_tuning import threads_for
 from idiolect.errors import UserError
 from idiolect.evaluation import Scores
+from idiolect.experiments.client_costs import ClientCosts
 from idiolect.experiments.client_scoring import ClientScores, NewcomerScores, ResultRecorder
+from idiolect.experiments.client_work import Work
 from idiolect.experiments.late_uploads import LateUploads
 from idiolect.experiments.setting import Setting
-from idiolect.records import RoundBuffer, RowBuffer
+from idiolect.records import CountBuffer, RoundBuffer, RowBuffer
 
 __all__ = [
     "Answers",
@@ -41,10 +43,13 @@ __all__ = [
     "FollowUp",
     "FollowUpTasks",
     "Participants",
+    "broadcast_bytes",
     "broken_rows",
     "bytes_down",
     "bytes_up",
+    "receivers",
     "refuse_broken",
+    "upload_bytes",
 ]
 
 BYTES_PER_SCALAR = 4
@@ -75,6 +80,10 @@ class Answers(Protocol):
         """Returns the mean training loss of the clients that answered."""
         ...
 
+    def work(self) -> Iterable[tuple[int, Work]]:
+        """Returns by client the local work of those that trained in this round."""
+        ...
+
     def scores(self) -> Iterable[tuple[list[int], Mapping[str, Scores]]]:
         """Returns by group of clients their scores before and after local training, in an observed round."""
         ...
@@ -87,11 +96,13 @@ class FollowUpTasks(NamedTuple):
         settle: the phase whose stages they run, ``merged`` or ``end``; None where the method has none.
         score: their predictors are scored.
         remark: the numbers that parts want recorded are collected.
+        tally: predictions on the test splits are counted, at the final evaluation.
     """
 
     settle: str | None
     score: bool
     remark: bool
+    tally: bool = False
 
 
 class FollowUp(Protocol):
@@ -103,6 +114,10 @@ class FollowUp(Protocol):
 
     def remarks(self) -> Iterable[tuple[int, Mapping[str, float]]]:
         """Returns the numbers to record by client; asked for once, after ``scores``."""
+        ...
+
+    def work(self) -> Iterable[tuple[int, Work]]:
+        """Returns by client the work of those that settled."""
         ...
 
 
@@ -151,6 +166,10 @@ class FederatedRun(Generic[P]):
         picks: what was chosen on validation data, and by the oracle, at the last evaluation.
         ended: the stages of the end of the run are done.
         late: uploads that are on their way.
+        counts: counts of the final evaluation, since the last checkpoint.
+
+    Attributes:
+        costs: what each client has spent so far.
     """
 
     participants: P
@@ -162,6 +181,12 @@ class FederatedRun(Generic[P]):
     picks: dict[str, str] = field(default_factory=dict)
     ended: bool = False
     late: LateUploads = field(default_factory=LateUploads)
+    counts: CountBuffer = field(default_factory=CountBuffer)
+    costs: ClientCosts = field(init=False)
+
+    def __post_init__(self) -> None:
+        federation = self.setting.federation
+        self.costs = ClientCosts(federation.population, len(federation.newcomers))
 
     @property
     def setting(self) -> Setting:
@@ -178,7 +203,7 @@ class FederatedRun(Generic[P]):
         down, up = self._merge(program, sent, answers)
         tasks = self._tasks_after_merge(program, evaluate)
         follow_up = self.participants.follow_up(program, self.server, tasks)
-        self._record_round(answers, down, up, began)
+        self._record_round(answers, follow_up, down, up, began)
         if observe:
             for clients, scores in answers.scores():
                 self._recorder().cohort(clients, scores)
@@ -192,6 +217,7 @@ class FederatedRun(Generic[P]):
             program = self.setting.program(self.round)
             tasks = self._tasks_at_end(program)
             follow_up = self.participants.follow_up(program, self.server, tasks)
+            self.costs.settle(follow_up.work())
             if tasks.score:
                 self._record_evaluation(program, follow_up, "end")
             for client, remarks in follow_up.remarks():
@@ -203,14 +229,18 @@ class FederatedRun(Generic[P]):
         """Lets newcomers that have not joined yet join by the method's rule; nothing on the server changes."""
         scores = self.participants.join(self.server, self.round)
         if scores is not None:
+            self.costs.train(scores.work)
+            sent = broadcast(self.setting.method, self.server)
+            size = broadcast_bytes(sent, self.setting.experiment.buffers)
+            self.costs.download([client for client, _ in scores.work], size)
             self.picks |= self._recorder().newcomers(scores)
 
     def state(self) -> dict[str, Any]:
         """Returns all that the next round depends on, but for private state; randomness comes from its number."""
         picks = {name: torch.tensor(list(member.encode())) for name, member in self.picks.items()}
-        ended = torch.tensor(self.ended)
         late = {"late": self.late.state()} if self.late.waiting else {}
-        return {"server": self.server, **self.participants.state(), "picks": picks, "ended": ended, **late}
+        own = {"picks": picks, "ended": torch.tensor(self.ended), "costs": self.costs.state()}
+        return {"server": self.server, **self.participants.state(), **own, **late}
 
     def restore(self, round: int, state: Mapping[str, Any]) -> None:
         """Continues from a checkpoint, whose tables stay where they are; ``rows`` and ``rounds`` collect what follows.
@@ -221,6 +251,7 @@ class FederatedRun(Generic[P]):
         self.picks = {name: bytes(encoded.tolist()).decode() for name, encoded in state["picks"].items()}
         self.ended = bool(state["ended"])
         self.late = LateUploads.from_state(self.setting.work.copied(state.get("late", {})))
+        self.costs.restore(state.get("costs"))
         self.participants.restore(state)
 
     def _merge(self, program: Program, sent: ServerState, answers: Answers) -> tuple[int, int]:
@@ -238,9 +269,9 @@ class FederatedRun(Generic[P]):
                 clock = program.clock._replace(cohort_size=count)
                 merged = server_round(setting.method, self.server, messages, clock)
         plan = program.method.plan(program.scene, program.clock)
-        population, policy = setting.federation.population, setting.experiment.buffers
-        down = bytes_down(sent, plan, round, len(answers.downloaded), population, policy)
-        up = bytes_up(setting.method, messages, count)
+        receiving = receivers(plan, round, answers.downloaded, setting.federation.population)
+        down = self.costs.download(receiving, broadcast_bytes(sent, setting.experiment.buffers))
+        up = self.costs.upload(clients, upload_bytes(setting.method, messages, count))
         answers.check()  # only now, after all that can be done while a device computes
         self.server = _run_server_stages(setting, program, merged, messages) if clients else merged
         answers.keep()
@@ -248,19 +279,22 @@ class FederatedRun(Generic[P]):
 
     def _tasks_after_merge(self, program: Program, evaluate: bool) -> FollowUpTasks:
         stages = program.method.plan(program.scene, program.clock).merged
-        return FollowUpTasks("merged" if stages else None, score=evaluate, remark=False)
+        final = self.round + 1 == self.setting.experiment.rounds
+        return FollowUpTasks("merged" if stages else None, score=evaluate, remark=False, tally=final)
 
     def _tasks_at_end(self, program: Program) -> FollowUpTasks:
         stages = program.method.plan(program.scene, program.clock).end
         remark = any(part.remarks for part in program.method.parts)
-        return FollowUpTasks("end" if stages else None, score=bool(stages), remark=remark)
+        settles = bool(stages)
+        return FollowUpTasks("end" if settles else None, score=settles, remark=remark, tally=settles)
 
-    def _record_round(self, answers: Answers, down: int, up: int, began: float) -> None:
-        """Records the loss, time and traffic of a round, which is complete by now."""
+    def _record_round(self, answers: Answers, follow_up: FollowUp, down: int, up: int, began: float) -> None:
+        """Records the loss, time, traffic and local work of a round, which is complete by now."""
         self.round += 1
         loss = answers.mean_loss()
         seconds = time.perf_counter() - began
-        self.rounds.add(self.round, seconds, len(answers.clients), down, up, loss)
+        work = self.costs.train(answers.work()).plus(self.costs.settle(follow_up.work()))
+        self.rounds.add(self.round, seconds, len(answers.clients), down, up, loss, *work)
         self.latest["loss"] = loss
 
     def _record_evaluation(self, program: Program, follow_up: FollowUp, moment: str) -> None:
@@ -272,7 +306,10 @@ class FederatedRun(Generic[P]):
             self.picks = summary.picks
 
     def _recorder(self) -> ResultRecorder:
-        return ResultRecorder(self.setting, self.rows, self.round, self.server)
+        final = self.round == self.setting.experiment.rounds
+        return ResultRecorder(
+            self.setting, self.rows, self.round, self.server, self.counts if final else None
+        )
 
 
 def broken_rows(messages: Messages, losses: Tensor, privates: Sequence[Tree]) -> Tensor:
@@ -295,31 +332,52 @@ def refuse_broken(clients: list[int], broken: Tensor, when: str) -> None:
 
 
 def bytes_up(method: Method, messages: Messages, cohort_size: int) -> int:
-    """Returns the bytes that the cohort uploads: four for every scalar of its messages.
+    """Returns the bytes that the cohort uploads: four for every scalar of its messages."""
+    return sum(upload_bytes(method, messages, cohort_size))
+
+
+def upload_bytes(method: Method, messages: Messages, cohort_size: int) -> list[int]:
+    """Returns the bytes that each client of the cohort uploads, four for every scalar of its messages.
 
     A part can say that fewer scalars of its values travel.
     """
     counts = {part.name: part.scalars for part in method.parts}
-    scalars = 0
+    scalars = [0] * cohort_size
     for part, (values, _) in messages.items():
         count = counts.get(part)
-        scalars += sum(map(count, Rows(values, cohort_size))) if count else count_scalars(values)
-    return BYTES_PER_SCALAR * scalars
+        if count:
+            each = list(map(count, Rows(values, cohort_size)))
+        else:
+            each = [count_scalars(values) // cohort_size] * cohort_size
+        scalars = [some + more for some, more in zip(scalars, each, strict=True)]
+    return [BYTES_PER_SCALAR * count for count in scalars]
 
 
 def bytes_down(
     sent: ServerState, plan: Plan, round: int, cohort_size: int, population: int, buffers: str = "average"
 ) -> int:
-    """Returns the bytes that clients download: four for every scalar of what is sent.
+    """Returns the bytes that clients download: four for every scalar of what is sent to each of them."""
+    return broadcast_bytes(sent, buffers) * len(receivers(plan, round, range(cohort_size), population))
+
+
+def broadcast_bytes(sent: ServerState, buffers: str = "average") -> int:
+    """Returns the bytes of what is sent to one client, four for every scalar.
+
+    Running statistics travel only where they are averaged: private ones stay with their client, and frozen ones are
+    those of the initial model.
+    """
+    return BYTES_PER_SCALAR * count_scalars(sent if buffers == "average" else {**sent, "buffers": {}})
+
+
+def receivers(plan: Plan, round: int, cohort: Sequence[int], population: int) -> list[int]:
+    """Returns the clients that download the shared model in a round, once for each time that they do.
 
     A method whose every client scores the new model sends it to all of them after each merge; the next round then
-    starts from what they hold already.  Running statistics travel only where they are averaged: private ones stay
-    with their client, and frozen ones are those of the initial model.
+    starts from what they hold already.
     """
-    scalars = count_scalars(sent if buffers == "average" else {**sent, "buffers": {}})
     if not plan.merged:
-        return BYTES_PER_SCALAR * scalars * cohort_size
-    return BYTES_PER_SCALAR * scalars * (population + (cohort_size if round == 0 else 0))
+        return list(cohort)
+    return [*range(population), *(cohort if round == 0 else ())]
 
 
 def _run_server_stages(

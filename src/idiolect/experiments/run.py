@@ -188,7 +188,9 @@ def _carry_out(
         watcher.end()
     seconds = time.perf_counter() - began
     tables = checkpoint_tables(writer.folder, last)
-    return writer.finish(tables["rounds"], tables["rows"], _outcome(simulation, seconds, execution.notes))
+    outcome = _outcome(simulation, seconds, execution.notes)
+    final = {**tables, "costs": simulation.costs.table()}
+    return writer.finish(tables["rounds"], tables["rows"], outcome, final)
 
 
 def _train(
@@ -266,7 +268,8 @@ def _seconds_until(folder: Path, round: int) -> float:
 def _checkpoint(writer: RunWriter, simulation: Simulation, last: int | None) -> int:
     """Saves what changed since the checkpoint of the round ``last``; returns the round of this one."""
     state = {**simulation.state(), "private": simulation.store.save()}
-    tables = {"rows": simulation.rows.take(), "rounds": simulation.rounds.take()}
+    grown = {"rows": simulation.rows.take(), "rounds": simulation.rounds.take()}
+    tables = {**grown, **simulation.counts.take()}
     save_checkpoint(writer.folder, simulation.round, state, tables, last)
     simulation.store.saved()
     return simulation.round
@@ -286,4 +289,6 @@ def _outcome(simulation: Simulation, seconds: float, given: Sequence[str]) -> di
     if waiting := len(simulation.late.waiting):
         what = "1 upload was" if waiting == 1 else f"{waiting} uploads were"
         notes.append(f"{what} still on the way after the last round and not merged")
+    if problem := simulation.participants.counter.problem:
+        notes.append(f"floating-point operations could not be counted on this network: {problem}")
     return {"seconds": seconds, "notes": notes, "choices": simulation.picks, "never_selected": idle}

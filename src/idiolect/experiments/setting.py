@@ -176,12 +176,17 @@ class Setting:
     def forms(self) -> list[Forms]:
         """Shapes of the trees in every kind of round, from dry rounds; a method that cannot work is refused."""
         with_numbers, n_classes = is_registered(self.experiment.model), self.federation.n_classes
+        return [
+            dry_round(program, self.initial(0), self.work.x, n_classes, with_numbers)
+            for program in self.programs_with_every_stage()
+        ]
+
+    def programs_with_every_stage(self) -> list[Program]:
+        """Returns programs that together have every stage, with that of newcomers where there are any."""
         programs = [self.program(round) for round in _rounds_with_every_stage(self)]
         if self.experiment.newcomers:
             programs.append(self.program(self.experiment.rounds, newcomer=True))
-        return [
-            dry_round(program, self.initial(0), self.work.x, n_classes, with_numbers) for program in programs
-        ]
+        return programs
 
     @property
     def trains_shared_model(self) -> bool:

@@ -23,6 +23,7 @@ from idiolect.experiments.client_scoring import (
     score_newcomers,
     score_outcomes,
 )
+from idiolect.experiments.client_work import Work, WorkCounter
 from idiolect.experiments.end_stages import EndProgress
 from idiolect.experiments.newcomers import join
 from idiolect.experiments.round import FederatedRun, FollowUpTasks, broken_rows, refuse_broken
@@ -44,6 +45,7 @@ class SimulatedClients:
 
     Attributes:
         selected: clients that have taken part.
+        counter: counts the work that clients do.
     """
 
     setting: Setting
@@ -52,8 +54,10 @@ class SimulatedClients:
     joined: bool = False
     watch_end: Callable[[int, int], None] | None = None
     selected: ClientSet = field(init=False)
+    counter: WorkCounter = field(init=False)
 
     def __post_init__(self) -> None:
+        self.counter = WorkCounter(self.setting)
         self.selected = ClientSet(self.setting.federation.population)
 
     def train(
@@ -92,7 +96,10 @@ class SimulatedClients:
         if self.joined or not self.setting.federation.newcomers:
             return None
         self.joined = True
-        return score_newcomers(self.setting, join(self.setting, self.engine, server, round))
+        joined = join(self.setting, self.engine, server, round)
+        work = self.counter.of_joining(joined.program, list(joined.privates))
+        scores = score_newcomers(self.setting, joined)
+        return scores._replace(work=list(zip(joined.privates, work, strict=True)))
 
     def state(self) -> dict[str, Any]:
         return {"selected": torch.from_numpy(self.selected.bits())}
@@ -155,6 +162,10 @@ class SimulatedAnswers:
     def mean_loss(self) -> float:
         return float(self.losses.mean())
 
+    def work(self) -> Iterator[tuple[int, Work]]:
+        found = self.participants.counter.of(self.program, "round", self.clients)
+        return zip(self.clients, found, strict=True)
+
     def scores(self) -> Iterator[tuple[list[int], Mapping[str, Scores]]]:
         setting, round = self.participants.setting, self.program.clock.round
         yield self.clients, score_outcomes(setting, round, self.clients, self.outcomes)
@@ -177,13 +188,16 @@ class NoAnswers:
     def mean_loss(self) -> float:
         return math.nan
 
+    def work(self) -> Iterator[tuple[int, Work]]:
+        yield from ()
+
     def scores(self) -> Iterator[tuple[list[int], Mapping[str, Scores]]]:
         yield from ()
 
 
 @dataclass(frozen=True)
 class SimulatedFollowUp:
-    """Scores and remarks of all clients of a simulation."""
+    """Scores, remarks and work of all clients of a simulation."""
 
     participants: SimulatedClients
     program: Program
@@ -194,7 +208,9 @@ class SimulatedFollowUp:
         """Scores all clients, and has the store read the rows of the next round's cohort."""
         clients = self.participants
         chunks = (privates for _, privates in clients.everyone())
-        found = score_clients(clients.setting, clients.engine, self.program, self.server, chunks)
+        found = score_clients(
+            clients.setting, clients.engine, self.program, self.server, chunks, self.tasks.tally
+        )
         if (coming := next(clients.upcoming(self.program), None)) is not None:
             clients.store.prefetch(coming[1])
         return found
@@ -207,6 +223,11 @@ class SimulatedFollowUp:
             for clients, privates in self.participants.everyone():
                 for client in clients:
                     yield client, remarks_of(setting, self.program, self.server, client, privates[client])
+
+    def work(self) -> Iterator[tuple[int, Work]]:
+        everyone = range(self.participants.setting.federation.population if self.tasks.settle else 0)
+        found = self.participants.counter.of(self.program, self.tasks.settle or "merged", everyone)
+        return zip(everyone, found, strict=True)
 
 
 class Simulation(FederatedRun[SimulatedClients]):

@@ -15,12 +15,17 @@ from idiolect.records.reader import Run, read_run, read_runs
 from idiolect.records.run_naming import finished, finished_folder, partial_folder, run_name, spec_hash
 from idiolect.records.scene import SCENE_SETTINGS, data_seed_of, scene_of, scene_settings
 from idiolect.records.tables import (
+    CALIBRATION_SCHEMA,
+    CONFUSION_SCHEMA,
+    COST_SCHEMA,
     MOMENTS,
     NO_CLIENT,
     POPULATIONS,
     ROUND_SCHEMA,
     ROW_SCHEMA,
     SPLITS,
+    CountBuffer,
+    CountKind,
     RoundBuffer,
     RowBuffer,
     RowKind,
@@ -39,6 +44,9 @@ if TYPE_CHECKING:
     from idiolect.records.tensor_files import DamagedFile, export_model, read_plain_tensors
 
 __all__ = [
+    "CALIBRATION_SCHEMA",
+    "CONFUSION_SCHEMA",
+    "COST_SCHEMA",
     "MOMENTS",
     "NO_CLIENT",
     "POPULATIONS",
@@ -46,6 +54,8 @@ __all__ = [
     "ROW_SCHEMA",
     "SCENE_SETTINGS",
     "SPLITS",
+    "CountBuffer",
+    "CountKind",
     "DamagedFile",
     "FoundRun",
     "RoundBuffer",

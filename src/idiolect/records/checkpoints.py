@@ -24,7 +24,7 @@ import torch
 
 from idiolect.errors import UserError
 from idiolect.records.atomic_files import file_digest
-from idiolect.records.tables import write_table
+from idiolect.records.tables import completed, write_table
 from idiolect.records.tensor_files import DamagedFile, read_metadata, read_tensors, write_tensors
 
 __all__ = [
@@ -65,10 +65,11 @@ def save_checkpoint(
             raise TypeError(f"a checkpoint holds tensors; {name} is {type(leaf).__name__}")
     files = {name: {} for name in tables} if after is None else _table_files(folder, after)
     for name, table in tables.items():
-        if table.num_rows or not files[name]:
-            table = _with_smaller(folder, files[name], table)
+        held = files.setdefault(name, {})
+        if table.num_rows or not held:
+            table = _with_smaller(folder, held, table)
             file = _new_file(folder, round, name)
-            files[name][file] = write_table(Path(folder) / file, table)
+            held[file] = write_table(Path(folder) / file, table)
     pa.default_memory_pool().release_unused()
     facts = {"round": round, "layout": layout, "tables": files}
     path = _tree_path(folder, round)
@@ -135,7 +136,7 @@ def _with_smaller(folder: Path, files: dict[str, str], table: pa.Table) -> pa.Ta
             raise UserError(
                 f"{last} does not match its checksum; go on from the last checkpoint with --resume"
             )
-        table = pa.concat_tables([pq.read_table(last), table])
+        table = pa.concat_tables([completed(pq.read_table(last), table.schema), table])
     return table.combine_chunks()
 
 

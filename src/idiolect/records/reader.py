@@ -15,12 +15,21 @@ from idiolect.errors import UserError
 from idiolect.records.atomic_files import file_digest
 from idiolect.records.manifest import MANIFEST, read_manifest
 from idiolect.records.run_naming import PARTIAL_SUFFIX
-from idiolect.records.tables import CLIENTS_FILE, FRONT_SCHEMA, ROUNDS_FILE, SCHEMAS, front_columns
+from idiolect.records.tables import (
+    ADDED_LATER,
+    CALIBRATION_FILE,
+    CLIENTS_FILE,
+    CONFUSION_FILE,
+    COSTS_FILE,
+    FINAL_FILES,
+    ROUNDS_FILE,
+    SCHEMAS,
+    front_columns,
+)
 
 __all__ = ["Run", "read_run", "read_runs"]
 
 LOGGER = logging.getLogger(__name__)
-ADDED_LATER = (*FRONT_SCHEMA.names, "samples")  # columns that older records lack
 
 
 class Run(NamedTuple):
@@ -28,12 +37,17 @@ class Run(NamedTuple):
 
     Attributes:
         folder: where it lies; None for a record that was not read from a folder.
+        costs: what each client spent.
+        calibration, confusion: counts of the final evaluation.  Records of older versions have none of the three.
     """
 
     manifest: dict[str, Any]
     rounds: pd.DataFrame
     rows: pd.DataFrame
     folder: Path | None = None
+    costs: pd.DataFrame = SCHEMAS[COSTS_FILE].empty_table().to_pandas()
+    calibration: pd.DataFrame = SCHEMAS[CALIBRATION_FILE].empty_table().to_pandas()
+    confusion: pd.DataFrame = SCHEMAS[CONFUSION_FILE].empty_table().to_pandas()
 
 
 def read_run(folder: str | Path) -> Run:
@@ -48,9 +62,8 @@ def read_run(folder: str | Path) -> Run:
         raise UserError(
             f"{folder} is an unfinished run (status {manifest['status']!r}); resume it or remove it"
         )
-    return Run(
-        manifest, _table(folder, ROUNDS_FILE, manifest), _table(folder, CLIENTS_FILE, manifest), folder
-    )
+    rounds, rows = (_table(folder, file, manifest) for file in (ROUNDS_FILE, CLIENTS_FILE))
+    return Run(manifest, rounds, rows, folder, *(_table(folder, file, manifest) for file in FINAL_FILES))
 
 
 def read_runs(
@@ -92,6 +105,8 @@ def _runs_in(place: Path, say: Callable[[str], None]) -> list[Path]:
 def _table(folder: Path, file: str, manifest: dict[str, Any]) -> pd.DataFrame:
     path = folder / file
     digests = manifest.get("sha256")
+    if isinstance(digests, dict) and file not in digests and file in FINAL_FILES:
+        return SCHEMAS[file].empty_table().to_pandas()
     if not isinstance(digests, dict) or file not in digests:
         raise UserError(f"{folder} is damaged: its {MANIFEST} has no checksum for {file}")
     if not path.is_file():
@@ -103,10 +118,11 @@ def _table(folder: Path, file: str, manifest: dict[str, Any]) -> pd.DataFrame:
     except pa.ArrowException as error:
         raise UserError(f"{folder} is damaged: {file} is no Parquet file ({error})") from error
     front, names = front_columns(manifest), SCHEMAS[file].names
-    if table.schema.names not in (names, [name for name in names if name not in ADDED_LATER]):
+    lacking = {name for name in names if name not in table.schema.names}
+    if table.schema.names != [n for n in names if n not in lacking] or not lacking <= ADDED_LATER.keys():
         raise UserError(f"{folder} is damaged: {file} has other columns than a run's")
     frame = table.to_pandas()
     for name in names:
         if name not in frame:
-            frame[name] = front.get(name, 0)
+            frame[name] = front.get(name, ADDED_LATER[name])
     return frame[names]

@@ -1,4 +1,7 @@
-"""The two tables of a run, measurements and rounds: their schemas, buffers that collect rows, and Parquet files.
+"""The tables of a run: their schemas, buffers that collect rows, and Parquet files.
+
+Measurements (`clients.parquet`) and rounds grow while a run goes on.  What each client spent (`costs.parquet`), and the
+counts of the final evaluation from which calibration and confusions are computed, are written at its end.
 
 A row of measurements says what was measured (`metric`, `value`), on whom (`client`, `population`), on which data
 (`split`; `none` for a number about a client that no data gave), with which inference rule (`predictor`) and when
@@ -12,15 +15,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from idiolect.errors import unknown_name
 from idiolect.records.atomic_files import file_digest, replacing
 from idiolect.records.scene import data_seed_of, scene_of
 
 __all__ = [
+    "ADDED_LATER",
+    "CALIBRATION_FILE",
+    "CALIBRATION_SCHEMA",
     "CLIENTS_FILE",
+    "CONFUSION_FILE",
+    "CONFUSION_SCHEMA",
+    "COSTS_FILE",
+    "COST_SCHEMA",
+    "FINAL_FILES",
     "FRONT_SCHEMA",
     "MOMENTS",
     "NO_CLIENT",
@@ -30,10 +43,13 @@ __all__ = [
     "ROW_SCHEMA",
     "SCHEMAS",
     "SPLITS",
+    "CountBuffer",
+    "CountKind",
     "RoundBuffer",
     "RowBuffer",
     "RowKind",
     "TableBuffer",
+    "completed",
     "front_columns",
     "with_front",
     "write_pieces",
@@ -74,15 +90,57 @@ ROUND_SCHEMA = pa.schema(
         ("bytes_down", pa.int64()),
         ("bytes_up", pa.int64()),
         ("train_loss", pa.float64()),
+        ("steps", pa.int64()),
+        ("flops", pa.float64()),
     ]
+)
+COST_SCHEMA = pa.schema(
+    [
+        ("client", pa.int32()),
+        ("population", pa.string()),
+        ("rounds", pa.int32()),
+        ("steps", pa.int64()),
+        ("flops", pa.float64()),
+        ("bytes_down", pa.int64()),
+        ("bytes_up", pa.int64()),
+    ]
+)
+_COUNTED = [(name, ROW_SCHEMA.field(name).type) for name in ROW_SCHEMA.names[:6]]  # round to population
+CALIBRATION_SCHEMA = pa.schema(
+    [
+        *_COUNTED,
+        ("bin", pa.int32()),
+        ("count", pa.int64()),
+        ("confidence", pa.float64()),
+        ("correct", pa.int64()),
+    ]
+)
+CONFUSION_SCHEMA = pa.schema(
+    [*_COUNTED, ("truth", pa.int32()), ("predicted", pa.int32()), ("count", pa.int64())]
 )
 SEAL = 1 << 14  # rows that may wait as Python objects
 ROUNDS_FILE = "rounds.parquet"
 CLIENTS_FILE = "clients.parquet"
+COSTS_FILE = "costs.parquet"
+CALIBRATION_FILE = "calibration.parquet"
+CONFUSION_FILE = "confusion.parquet"
+FINAL_FILES = (COSTS_FILE, CALIBRATION_FILE, CONFUSION_FILE)  # older records lack them
 SCHEMAS = {
-    ROUNDS_FILE: pa.schema([*FRONT_SCHEMA, *ROUND_SCHEMA]),
-    CLIENTS_FILE: pa.schema([*FRONT_SCHEMA, *ROW_SCHEMA]),
+    file: pa.schema([*FRONT_SCHEMA, *schema])
+    for file, schema in (
+        (ROUNDS_FILE, ROUND_SCHEMA),
+        (CLIENTS_FILE, ROW_SCHEMA),
+        (COSTS_FILE, COST_SCHEMA),
+        (CALIBRATION_FILE, CALIBRATION_SCHEMA),
+        (CONFUSION_FILE, CONFUSION_SCHEMA),
+    )
 }  # of the files
+ADDED_LATER: dict[str, Any] = {
+    **dict.fromkeys(FRONT_SCHEMA.names),
+    "samples": 0,
+    "steps": None,
+    "flops": None,
+}  # columns that older records lack, and what they hold there
 ROW_GROUP = 1 << 20
 
 
@@ -149,11 +207,20 @@ class RoundBuffer:
         return len(self._buffer)
 
     def add(
-        self, round: int, seconds: float, cohort: int, bytes_down: int, bytes_up: int, train_loss: float
+        self,
+        round: int,
+        seconds: float,
+        cohort: int,
+        bytes_down: int,
+        bytes_up: int,
+        train_loss: float,
+        steps: int | None = None,
+        flops: float | None = None,
     ) -> None:
-        """Adds one round; `cohort` is the number of clients that took part, and bytes are summed over them."""
+        """Adds one round; `cohort` clients took part, and bytes, steps and operations are summed over clients."""
         row = (int(round), float(seconds), int(cohort), int(bytes_down), int(bytes_up), float(train_loss))
-        self._buffer.extend([[value] for value in row])
+        known = None if flops is None or flops != flops else float(flops)
+        self._buffer.extend([[value] for value in (*row, steps, known)])
 
     def table(self) -> pa.Table:
         """Returns the rounds collected since the last `take`, with `ROUND_SCHEMA`."""
@@ -162,6 +229,50 @@ class RoundBuffer:
     def take(self) -> pa.Table:
         """Returns the same table and empties the buffer."""
         return self._buffer.take()
+
+
+class CountKind(NamedTuple):
+    """What is counted, as the columns say it: on which data, with which inference rule, when and on whom."""
+
+    split: str
+    predictor: str
+    moment: str
+    population: str
+
+
+class CountBuffer:
+    """Collects the counts of the final evaluation, the rows of `calibration.parquet` and `confusion.parquet`."""
+
+    def __init__(self) -> None:
+        self._buffers = {
+            "calibration": TableBuffer(CALIBRATION_SCHEMA),
+            "confusion": TableBuffer(CONFUSION_SCHEMA),
+        }
+
+    def extend(self, table: str, round: int, kind: CountKind, rows: NDArray[np.float64]) -> None:
+        """Adds rows of numbers whose columns are the client and what follows `population` in the schema."""
+        _refuse_unknown("split", kind.split, SPLITS)
+        _refuse_unknown("moment", kind.moment, MOMENTS)
+        _refuse_unknown("population", kind.population, POPULATIONS)
+        client, *numbers = rows.T
+        types = (CALIBRATION_SCHEMA if table == "calibration" else CONFUSION_SCHEMA).types[6:]
+        counted = [
+            column.tolist() if pa.types.is_floating(type) else column.astype(np.int64).tolist()
+            for column, type in zip(numbers, types, strict=True)
+        ]
+        same = [[word] * len(rows) for word in kind]
+        self._buffers[table].extend(
+            [[int(round)] * len(rows), client.astype(np.int64).tolist(), *same, *counted]
+        )
+
+    def tables(self) -> dict[str, pa.Table]:
+        """Returns both tables by name, with what was counted since the last `take`."""
+        return {name: buffer.table() for name, buffer in self._buffers.items()}
+
+    def take(self) -> dict[str, pa.Table]:
+        """Returns the tables that have rows, by name, and empties the buffer."""
+        taken = {name: buffer.take() for name, buffer in self._buffers.items()}
+        return {name: table for name, table in taken.items() if table.num_rows}
 
 
 def _refuse_unknown(kind: str, name: str, known: tuple[str, ...]) -> None:
@@ -231,6 +342,17 @@ def with_front(table: pa.Table, front: Mapping[str, Any]) -> pa.Table:
     columns = [pa.repeat(pa.scalar(front[field.name], field.type), table.num_rows) for field in FRONT_SCHEMA]
     fields = [*FRONT_SCHEMA, *table.schema]
     return pa.table([*columns, *table.columns], schema=pa.schema(fields))
+
+
+def completed(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Returns a table that an older version wrote with the columns that it lacks; any other is returned as it is."""
+    missing = [name for name in schema.names if name not in table.schema.names]
+    if not missing or not set(missing) <= ADDED_LATER.keys():
+        return table
+    for name in missing:
+        type = schema.field(name).type
+        table = table.append_column(name, pa.repeat(pa.scalar(ADDED_LATER[name], type), table.num_rows))
+    return table.select(schema.names).cast(schema)
 
 
 def write_table(path: Path, table: pa.Table) -> str:

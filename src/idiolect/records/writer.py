@@ -20,8 +20,11 @@ from idiolect.records.manifest import write_manifest
 from idiolect.records.run_naming import finished_folder, partial_folder
 from idiolect.records.tables import (
     CLIENTS_FILE,
+    FINAL_FILES,
+    FRONT_SCHEMA,
     ROUNDS_FILE,
     SCHEMAS,
+    completed,
     front_columns,
     with_front,
     write_pieces,
@@ -71,13 +74,15 @@ class RunWriter:
         rounds: pa.Table | Iterable[pa.Table],
         rows: pa.Table | Iterable[pa.Table],
         extra_manifest: Mapping[str, Any] | None = None,
+        final: Mapping[str, pa.Table | Iterable[pa.Table]] | None = None,
     ) -> Path:
-        """Writes both tables and the manifest with their checksums, then renames the folder to its final name.
+        """Writes the tables and the manifest with their checksums, then renames the folder to its final name.
 
         Args:
             rounds: one row per round (`RoundBuffer.table()`), whole or in pieces.
             rows: one row per measurement (`RowBuffer.table()`), whole or in pieces.
             extra_manifest: entries known only at the end, such as timings; they may replace earlier ones.
+            final: by name `costs`, `calibration` and `confusion`, whole or in pieces; what is left out is empty.
 
         Returns:
             The folder of the finished run.
@@ -85,10 +90,12 @@ class RunWriter:
         self._refuse_to_overwrite()
         front = front_columns(self.manifest)
         digests = {}
-        for file, table in ((ROUNDS_FILE, rounds), (CLIENTS_FILE, rows)):
-            pieces = [table] if isinstance(table, pa.Table) else table
-            whole = (with_front(piece, front) for piece in pieces)
-            digests[file] = write_pieces(self.folder / file, whole, SCHEMAS[file])
+        last_tables = {file: (final or {}).get(Path(file).stem, ()) for file in FINAL_FILES}
+        for file, table in {ROUNDS_FILE: rounds, CLIENTS_FILE: rows, **last_tables}.items():
+            pieces, schema = [table] if isinstance(table, pa.Table) else table, SCHEMAS[file]
+            own = pa.schema(list(schema)[len(FRONT_SCHEMA) :])
+            whole = (with_front(completed(piece, own), front) for piece in pieces)
+            digests[file] = write_pieces(self.folder / file, whole, schema)
         last = {"name": self.final.name, "status": "finished", "sha256": digests}
         write_manifest(self.folder, {**self.manifest, **(extra_manifest or {}), **last})
         for stray in self.folder.glob(".*.tmp"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from ..reports.invented import write_invented_runs
@@ -50,3 +51,20 @@ def test_report_in_an_unknown_format_is_a_mistake(
     answer = idiolect("report", *runs, "--out", str(tmp_path / "out"), "--format", "docx")
     assert answer.code == 2 and "docx" in answer.err and "png, svg, pdf, md, csv, tex" in answer.err
     assert "nowhere" not in answer.err  # it says nothing of runs before
+
+
+def test_report_reads_final_values_by_the_rule_that_is_asked_for(
+    idiolect: Call, folders: list[Path], tmp_path: Path
+) -> None:
+    found = {}
+    for reading in ("last", "mean(20)"):
+        out = tmp_path / reading
+        answer = idiolect(
+            "report", *map(str, folders), "--format", "csv", "--out", str(out), "--reading", reading
+        )
+        assert answer.code == 0
+        found[reading] = pd.read_csv(out / "table.csv")
+    assert (found["mean(20)"]["personal_accuracy"] < found["last"]["personal_accuracy"]).any()
+    answer = idiolect("report", str(folders[0]), "--reading", "best", "--out", str(tmp_path / "none"))
+    assert answer.code == 2 and "a reading is last, mean(5) or validated; got 'best'" in answer.err
+    assert not (tmp_path / "none").exists()

@@ -94,18 +94,14 @@ def weighted_mean(values: pd.Series, samples: pd.Series) -> float:
 
 def idle_clients(run: Run) -> list[int]:
     """Returns the clients that never trained, where the run recorded what each client spent; otherwise none."""
-    costs = _costs(run)
+    costs = run.costs
     own = costs[(costs["population"] == "all") & (costs["rounds"] == 0)]
     return [int(client) for client in own["client"]]
 
 
-def _costs(run: Run) -> pd.DataFrame:
-    return getattr(run, "costs", pd.DataFrame(columns=["client", "population", "rounds"]))
-
-
 def never_trained(run: Run) -> float:
     """Returns how many clients never trained; NaN where nobody counted."""
-    if len(_costs(run)):
+    if len(run.costs):
         return float(len(idle_clients(run)))
     return float(run.manifest.get("never_selected", math.nan))
 

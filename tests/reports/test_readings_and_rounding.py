@@ -1,0 +1,95 @@
+"""Which evaluations a report reads, clients that never trained, weights, and one way to round."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from idiolect.errors import UserError
+from idiolect.records import RowBuffer, RowKind, Run
+from idiolect.reports import markdown_table, summarise, write_report
+from idiolect.reports.gain_over_local import gains_over_local
+from idiolect.reports.judged_metric import ACCURACY
+from idiolect.statistics import as_reading, run_numbers
+
+CLIMB = {(number, "after"): [number / 10, number / 10] for number in (1, 2, 3, 4)}
+
+
+def test_a_report_reads_every_method_by_one_rule_and_names_it(make_run, tmp_path: Path) -> None:
+    runs = [
+        make_run("A", 0, CLIMB, {1: 0.1, 2: 0.2, 3: 0.3, 4: 0.4}),
+        make_run("B", 0, {(4, "end"): [0.9, 0.9]}),
+    ]
+    table = summarise(runs, as_reading("mean(2)"))
+    assert table["personal_accuracy"].tolist() == pytest.approx([0.35, 0.9])
+    assert table["global_accuracy"].iloc[0] == pytest.approx(0.35) and set(table["reading"]) == {"mean(2)"}
+    assert "(mean of the last 2 evaluations)" in markdown_table(table)
+    write_report(runs, tmp_path / "r", ["csv"], reading="mean(2)")
+    written = pd.read_csv(tmp_path / "r" / "intervals.csv")["value"].tolist()
+    assert written == pytest.approx([0.35, 0.9]) and summarise(runs)["personal_accuracy"][0] == pytest.approx(
+        0.4
+    )
+
+
+def test_a_validated_reading_without_validation_scores_is_refused_before_anything_is_written(
+    make_run, tmp_path
+) -> None:
+    run = make_run("A", 0, CLIMB)
+    run = run._replace(rows=run.rows[run.rows["split"] != "valid"])
+    with pytest.raises(UserError, match="has no scores on validation data to choose a round by"):
+        write_report([run], tmp_path / "r", ["csv"], reading="validated")
+    assert not (tmp_path / "r").exists()
+
+
+def idle(run: Run, *clients: int) -> Run:
+    numbers = sorted(run.rows["client"].unique())
+    rounds = [0 if client in clients else 3 for client in numbers]
+    return run._replace(costs=pd.DataFrame({"client": numbers, "population": "all", "rounds": rounds}))
+
+
+def test_worst_tenth_leaves_out_clients_that_never_trained(make_run) -> None:
+    run = make_run("A", 0, {(1, "after"): [0.1, 0.4, *[0.8] * 9]})
+    assert run_numbers(run).worst_tenth == pytest.approx(0.25) and math.isnan(run_numbers(run).never_trained)
+    found = run_numbers(idle(run, 0))
+    assert found.worst_tenth == pytest.approx(0.4) and found.never_trained == 1
+    assert found.personal == run_numbers(run).personal  # the mean is over all clients
+    only_counted = make_run("B", 0, {(1, "after"): [0.1, 0.4]}, never_selected=2)
+    assert run_numbers(only_counted).never_trained == 2 and run_numbers(only_counted).worst_tenth == 0.1
+
+
+def test_weighted_mean_weighs_clients_by_their_test_rows(make_run) -> None:
+    run = make_run("A", 0, {(1, "after"): [0.2, 0.8]})
+    assert math.isnan(summarise([run])["weighted_accuracy"].item())  # nobody counted
+    rows = RowBuffer()
+    rows.extend(1, [0, 1], RowKind("test", "companion", "after", "all", "accuracy"), [0.2, 0.8], [10, 30])
+    counted = run._replace(rows=rows.table().to_pandas())
+    assert summarise([counted])["weighted_accuracy"].item() == pytest.approx(0.65)
+    assert summarise([counted])["personal_accuracy"].item() == pytest.approx(0.5)
+
+
+def test_who_loses_is_counted_in_every_seed_where_seeds_redraw_the_clients(make_run) -> None:
+    local = [make_run("Local", seed, {(4, "after"): [0.5, 0.5]}) for seed in range(3)]
+    other = [
+        make_run("MAP", seed, {(4, "after"): [0.5 + gain, 0.6]}) for seed, gain in enumerate((0.2, -0.1, 0.1))
+    ]
+    (sentence,) = gains_over_local([*local, *other])
+    # averaged by number, client 0 would gain in the mean and nobody would lose
+    assert "better for 5 of 6 clients of 3 seeds, worse for 1" in sentence
+    assert "95 % interval" in sentence and "means over 3 seeds" in sentence
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
+def test_table_and_page_round_alike() -> None:
+    values = [*np.random.default_rng(0).random(2000).round(7), 0.4325, 0.0005, 0.9995, 0.12345, -0.0625]
+    texts = [ACCURACY.text(value) for value in values]
+    numbers = ",".join(f"{value:.6g}" for value in values)
+    code = f"console.log([{numbers}].map((v) => (100 * v).toFixed(1)).join(' '))"
+    shown = subprocess.run(["node", "-e", code], capture_output=True, text=True, check=True).stdout.split()
+    assert texts == [text.replace("-0.0", "0.0") if text == "-0.0" else text for text in shown]
+    assert ACCURACY.text(0.4325) == "43.3" and ACCURACY.text(-0.00001) == "0.0"

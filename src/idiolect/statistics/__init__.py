@@ -8,6 +8,16 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from idiolect.statistics.calibration import (
+    Calibration,
+    calibration_bins,
+    calibration_of,
+    debiased_squared_error,
+    ece_if_calibrated,
+    few_samples,
+    pooled_ece,
+    reliability,
+)
 from idiolect.statistics.choice import Chosen, best_and_last, best_round, best_setting, pick
 from idiolect.statistics.client_means import Window, end_mean, personalisation, tradeoff, window_mean
 from idiolect.statistics.client_tables import (
@@ -22,6 +32,7 @@ from idiolect.statistics.client_tables import (
     teacher_rounds,
     user_table,
 )
+from idiolect.statistics.confusion import confusion_matrix
 from idiolect.statistics.degradation_between_rounds import before_and_after, degradation
 from idiolect.statistics.dispersion import fairer, spread, variation, worst_tenth
 from idiolect.statistics.measurements import (
@@ -46,7 +57,7 @@ from idiolect.statistics.run_numbers import (
     newcomer_table,
     run_numbers,
 )
-from idiolect.statistics.target_cost import Cost, cost_to_target, round_of_target
+from idiolect.statistics.target_cost import Cost, cost_to_target, on_one_machine, pareto, round_of_target
 
 if TYPE_CHECKING:
     from idiolect.statistics.comparisons import (
@@ -68,6 +79,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LAST",
+    "Calibration",
     "ChangeHistogram",
     "Chosen",
     "Cost",
@@ -85,19 +97,25 @@ __all__ = [
     "best_and_last",
     "best_round",
     "best_setting",
+    "calibration_bins",
+    "calibration_of",
     "change_histogram",
     "changes",
     "client_labels",
     "client_samples",
     "client_scores",
     "client_table",
+    "confusion_matrix",
     "cost_to_target",
     "curve",
+    "debiased_squared_error",
     "degradation",
     "design_of",
+    "ece_if_calibrated",
     "end_mean",
     "estimate",
     "fairer",
+    "few_samples",
     "friedman",
     "global_score",
     "headline",
@@ -112,12 +130,16 @@ __all__ = [
     "nemenyi",
     "never_trained",
     "newcomer_table",
+    "on_one_machine",
     "over_replicates",
     "paired_comparisons",
+    "pareto",
     "personalisation",
     "pick",
+    "pooled_ece",
     "primary_metric",
     "rank_methods",
+    "reliability",
     "replicate_of",
     "round_of_target",
     "run_numbers",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from idiolect.reports.comparison import certainty_of, intervals_data, newcomers_data, pairs_data, users_data
+from idiolect.reports.disturbances import disturbances_data
 from idiolect.reports.figures.calibration_errors import calibration_data, calibration_figure
 from idiolect.reports.figures.charts import bars_figure, heat_figure, lines_figure
 from idiolect.reports.figures.clients import (
@@ -71,6 +72,7 @@ __all__ = [
     "curves_figure",
     "degradation_data",
     "degradation_figure",
+    "disturbances_data",
     "features_figure",
     "gather",
     "heat_figure",

@@ -26,6 +26,12 @@ from idiolect.reports.comparison import (
     users_latex,
     users_markdown,
 )
+from idiolect.reports.disturbances import (
+    disturbances_csv,
+    disturbances_data,
+    disturbances_latex,
+    disturbances_markdown,
+)
 from idiolect.reports.figures.calibration_errors import calibration_data, calibration_figure
 from idiolect.reports.figures.charts import heat_figure
 from idiolect.reports.figures.clients import (
@@ -126,7 +132,8 @@ def write_report(
     The files are `table.md`, `table.csv`, `curves.png`, `curves.csv`, `clients.png`, `clients.csv`, and `partition.png`
     where a manifest holds `class_counts` that are not all zero, as a regression's are (the first such run is drawn).
     Several methods add `scatter.png` and `scatter.csv`; `intervals.csv` has the interval of every mean, and `pairs.csv`
-    compares methods on the same scene, seeds and clients.  Runs with newcomers add `newcomers.md` and `newcomers.csv`.
+    compares methods on the same scene, seeds and clients.  Runs with newcomers add `newcomers.md` and `newcomers.csv`;
+    methods with and without disturbances add `disturbances.md` and `disturbances.csv`.
     Each file is written atomically.
 
     Args:
@@ -150,7 +157,7 @@ def write_report(
         raise UserError(f"cannot make the folder {folder}: {error.strerror}") from error
     with drawn_for(style, width):
         pictures = _pictures(runs, formats, special, reading)
-    contents = {**tables, **pictures, **_newcomers(runs, formats)}
+    contents = {**tables, **pictures, **_newcomers(runs, formats), **_disturbances(runs, formats, reading)}
     if special:
         contents |= _users(runs, formats, reading)
     if "csv" in formats:
@@ -182,6 +189,15 @@ def _newcomers(runs: list[Run], formats: tuple[str, ...]) -> dict[str, str]:
     makers = {"md": lambda: newcomers_markdown(table, metric), "csv": lambda: newcomers_csv(table)}
     makers["tex"] = lambda: newcomers_latex(table, metric)
     return {f"newcomers.{name}": makers[name]() for name in TABLES if name in formats}
+
+
+def _disturbances(runs: list[Run], formats: tuple[str, ...], reading: Reading) -> dict[str, str]:
+    table, metric = disturbances_data(runs, reading), judged_by(runs)
+    if table.empty:
+        return {}
+    makers = {"md": lambda: disturbances_markdown(table, metric), "csv": lambda: disturbances_csv(table)}
+    makers["tex"] = lambda: disturbances_latex(table, metric)
+    return {f"disturbances.{name}": makers[name]() for name in TABLES if name in formats}
 
 
 def _certainty(runs: list[Run], reading: Reading) -> dict[str, str]:

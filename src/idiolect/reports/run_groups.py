@@ -10,7 +10,7 @@ from idiolect.errors import UserError
 from idiolect.records import Run, scene_of, scene_settings
 from idiolect.statistics import Replicate, replicate_of
 
-__all__ = ["SCENE", "SEEDS", "flat", "group_runs", "scenes_of"]
+__all__ = ["SCENE", "SEEDS", "flat", "group_runs", "scenes_of", "settings_of_run"]
 
 SCENE = ("dataset", "partition", "model")
 SEEDS = ("seed", "seeds", "data_seed")
@@ -77,10 +77,10 @@ def _identity(run: Run) -> str:
     """Returns a key that is equal for runs that differ in nothing but their seeds."""
     manifest = run.manifest
     known = manifest.get("family_hash") or manifest.get("spec_hash")
-    return str(known or json.dumps(_settings(run), sort_keys=True))
+    return str(known or json.dumps(settings_of_run(run), sort_keys=True))
 
 
-def _settings(run: Run) -> dict[str, Any]:
+def settings_of_run(run: Run) -> dict[str, Any]:
     """Returns all settings of a run without its seeds, as a flat dict."""
     manifest = run.manifest
     scene = {key: manifest[key] for key in SCENE if key in manifest}
@@ -108,7 +108,7 @@ def _label(run: Run) -> str:
 def _labels(firsts: list[Run]) -> list[str]:
     labels = []
     for run in firsts:
-        namesakes = [_settings(other) for other in firsts if _label(other) == _label(run)]
+        namesakes = [settings_of_run(other) for other in firsts if _label(other) == _label(run)]
         labels.append(
             _label(run) if len(namesakes) == 1 else f"{_label(run)} ({_difference(run, namesakes)})"
         )
@@ -119,7 +119,7 @@ def _labels(firsts: list[Run]) -> list[str]:
 
 def _difference(run: Run, namesakes: list[dict[str, Any]]) -> str:
     """Returns the settings in which a run differs from runs with the same label, or its hash if they are too many."""
-    own = _settings(run)
+    own = settings_of_run(run)
     keys = {
         key
         for settings in namesakes

@@ -37,6 +37,7 @@ TOP = {
     "seeds": "int",
     "code": "str | list[str]",
     "model_file": "str",
+    "from_sweep": "str",
 }
 PARAMETERS = {"methods": "methods_"}  # of commands, where a key is called otherwise
 SETTINGS = {f.name: str(f.type) for f in dataclasses.fields(Experiment) if f.name not in ("method", "seed")}
@@ -52,7 +53,8 @@ EXECUTION = dict.fromkeys(RUN_OPTIONS, "str") | {
 }
 DATA = {"path": "str"} | {f.name: "str" for f in dataclasses.fields(OwnDataOptions) if f.name != "data"}
 DATA |= {"label_column": "str | list[str]", "vocabulary": "int", "repartition": "bool"}
-SWEEP = {"vary": "list[str]", "preset_grid": "str", "random": "int"}
+SWEEP = {"vary": "list[str]", "preset_grid": "str", "random": "int", "search": "str", "trials": "int"}
+SWEEP |= {"budget": "int", "early_stop": "str"}
 TABLES = {"settings": SETTINGS, "execution": EXECUTION, "data": DATA, "sweep": SWEEP}
 
 

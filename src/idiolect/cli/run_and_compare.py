@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import click
 import typer
+from click.core import ParameterSource
 
 from idiolect import methods
 from idiolect.cli.app import app
@@ -31,7 +33,9 @@ from idiolect.cli.settings import (
     start_from,
 )
 from idiolect.cli.terminal import print_line, print_runs, print_trackers, watched
+from idiolect.errors import UserError
 from idiolect.experiments import Execution, Experiment, compare, run
+from idiolect.experiments.swept_settings import read_sweep
 from idiolect.methods import shortest
 from idiolect.reports import write_page, write_report
 from idiolect.reproduction.scenarios import find_scenario, scenario_uses
@@ -112,6 +116,14 @@ def compare_command(
             autocompletion=completing(methods.names),
         ),
     ] = None,
+    from_sweep: Annotated[
+        Path | None,
+        typer.Option(
+            "--from-sweep",
+            metavar="FOLDER",
+            help="Every method of a sweep with its best setting, on seeds after those that tuned it.",
+        ),
+    ] = None,
     choice: ScenarioChoice,
     scene: SceneOptions,
     beside_clean: Annotated[
@@ -129,20 +141,29 @@ def compare_command(
     names = methods_in(methods_)
     if not names and choice.scenario is not None:
         names = list(scenario_uses(find_scenario(choice.scenario).name).methods)
+    if from_sweep is not None and choice != ScenarioChoice():
+        raise UserError("a sweep brings its experiments; leave --scenario out, or --from-sweep")
     base, execution = start_from(choice, chosen, watched(execution))
-    if names in ([], ["all"]):
+    if from_sweep is not None:
+        names = [] if names == ["all"] else names
+        seeds = _after_tuning(seeds, from_sweep)
+    elif names in ([], ["all"]):
         names = methods_for(methods.names(), chosen, execution.watcher.say)
     if files.save_config is not None:
-        top = {**asdict(choice), "methods": names, **asdict(seeds), "model_file": scene.model_file}
-        settings = settings_alone(chosen) if base else all_settings(Experiment(), chosen)
+        top = {**asdict(choice), "methods": names or None, **asdict(seeds), "model_file": scene.model_file}
+        top["from_sweep"] = str(from_sweep) if from_sweep else None
+        alone = base is not None or from_sweep is not None
+        settings = settings_alone(chosen) if alone else all_settings(Experiment(), chosen)
         save_config(files.save_config, "compare", top, settings, execution, own)
-    done = compare(
-        names,
-        seeds=seeds.all,
-        experiment=base,
-        execution=execution,
-        beside_clean=beside_clean,
-        **chosen,
-    )
+    asked: dict[str, Any] = {"experiment": base, "from_sweep": from_sweep, "beside_clean": beside_clean}
+    done = compare(names, seeds=seeds.all, execution=execution, **asked, **chosen)
     print_runs(done.runs, done.folder, as_json)
     print_trackers(execution, done.folder, as_json)
+
+
+def _after_tuning(seeds: SeedRange, sweep: Path) -> SeedRange:
+    """Returns as many seeds from the first on that tuned nothing, unless --seed says where they begin."""
+    context = click.get_current_context()
+    if context.get_parameter_source("seed") is not ParameterSource.DEFAULT:
+        return seeds
+    return SeedRange(read_sweep(sweep).next_seed, seeds.seeds)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple
 
 from idiolect.engines import start_early
 from idiolect.errors import UserError, list_of
@@ -18,6 +18,7 @@ from idiolect.experiments.run import with_public_samples
 from idiolect.experiments.setting import prepare
 from idiolect.experiments.side_by_side import RunTask, run_tasks
 from idiolect.experiments.spec import Experiment, with_settings
+from idiolect.experiments.swept_settings import SweptSettings, read_sweep, refuse_unknown_data
 from idiolect.experiments.tracking import open_log
 from idiolect.methods import label
 from idiolect.methods import method as read_method
@@ -42,10 +43,11 @@ class Comparison:
 
 
 def compare(
-    methods: Sequence[str],
+    methods: Sequence[str] = (),
     *,
-    seeds: Sequence[int] = (0,),
+    seeds: Sequence[int] | None = None,
     experiment: Experiment | Callable[[str], Experiment] | None = None,
+    from_sweep: str | Path | None = None,
     execution: Execution | None = None,
     beside_clean: bool = False,
     **settings: Any,
@@ -55,9 +57,11 @@ def compare(
     All experiments are prepared before the first one runs, so that a method that cannot run is refused at once.
 
     Args:
-        methods: names or compositions.
-        seeds: every method runs once for each.
+        methods: names or compositions; with ``from_sweep``, some of the methods that were swept, or all.
+        seeds: every method runs once for each; 0 by default, and with ``from_sweep`` the first that tuned nothing.
         experiment: what all methods have in common, or a function that gives each method its experiment.
+        from_sweep: the folder of a sweep; every method runs with the setting that was best there on validation data,
+            and its record says so.
         execution: how the runs are made; the comparison's folder lies in its ``out``, and the runs lie in that folder.
         beside_clean: every method also runs without the disturbances of ``under``, and the report compares the two.
         settings: fields of ``Experiment``, the same for all methods, and of ``Execution``; see ``run``.  Where a method
@@ -66,36 +70,75 @@ def compare(
             named so.
     """
     methods = list_of("methods", methods, str, "['fedavg', 'fedper']")
+    swept = None if from_sweep is None else read_sweep(from_sweep)
+    if swept is not None and experiment is not None:
+        raise UserError("a sweep brings its experiments; leave experiment out, or from_sweep")
+    if seeds is None:
+        seeds = [swept.next_seed] if swept else [0]
     seeds = list_of("seeds", seeds, int, "range(3)")
-    if not methods or not seeds:
+    if not (methods or swept) or not seeds:
         raise UserError("a comparison needs at least one method and one seed")
-    execution, chosen = split_keywords(execution, with_own_data(settings, experiment is None))
-    one_each = experiment if callable(experiment) else _with_method(experiment or Experiment())
-    bases = [
-        _with_needed_data(with_settings(one_each(m), chosen), methods, "valid" in chosen) for m in methods
-    ]
+    execution, chosen = split_keywords(
+        execution, with_own_data(settings, experiment is None and swept is None)
+    )
+    entries = _swept_entries(swept, methods, chosen) if swept else _entries(methods, experiment, chosen)
+    methods = [entry.method for entry in entries]
+    bases = [_with_needed_data(entry.base, methods, "valid" in chosen) for entry in entries]
     _refuse_repeated(methods, [hash_of(base) for base in bases])
-    bases = [*_undisturbed(bases), *bases] if beside_clean else bases
+    if beside_clean:
+        bases, entries = [*_undisturbed(bases), *bases], [*entries, *entries]
     hashes = [hash_of(base) for base in bases]
-    experiments = [replace(base, seed=seed) for base in bases for seed in seeds]
-    execution = _prepared(experiments, execution)
+    tasks = [
+        RunTask((place, seed), replace(base, seed=seed), _notes(entry, swept, seed))
+        for place, (entry, base) in enumerate(zip(entries, bases, strict=True))
+        for seed in seeds
+    ]
+    execution = _prepared([task.experiment for task in tasks], execution)
     identity = spec_hash({"specs": hashes, "seeds": seeds})
     name = run_name("compare", bases[0].dataset, bases[0].partition, identity, min(seeds))
     folder = Path(execution.out) / name
-    runs = _make_runs(experiments, replace(execution, out=folder))
+    runs = _make_runs(tasks, replace(execution, out=folder))
     write_report(runs, folder)
-    open_log(execution.log, folder).keep_comparison(folder)
     return Comparison(folder, runs)
 
 
-def _make_runs(experiments: Sequence[Experiment], execution: Execution) -> list[FinishedRun]:
+class _Entry(NamedTuple):
+    """A method of a comparison, its experiment without the seed, and where its setting comes from."""
+
+    method: str
+    base: Experiment
+    note: str = ""
+
+
+def _entries(
+    methods: Sequence[str],
+    experiment: Experiment | Callable[[str], Experiment] | None,
+    chosen: dict[str, Any],
+) -> list[_Entry]:
+    one_each = experiment if callable(experiment) else _with_method(experiment or Experiment())
+    return [_Entry(method, with_settings(one_each(method), chosen)) for method in methods]
+
+
+def _swept_entries(swept: SweptSettings, methods: Sequence[str], chosen: dict[str, Any]) -> list[_Entry]:
+    found = swept.chosen(methods)
+    if "dataset" not in chosen:
+        refuse_unknown_data(found)
+    return [_Entry(one.experiment.method, with_settings(one.experiment, chosen), one.note) for one in found]
+
+
+def _notes(entry: _Entry, swept: SweptSettings | None, seed: int) -> tuple[str, ...]:
+    tuned = swept.note_of_seed(seed) if swept else ""
+    return tuple(note for note in (entry.note, tuned) if note)
+
+
+def _make_runs(tasks: Sequence[RunTask], execution: Execution) -> list[FinishedRun]:
     """Makes the runs, ``execution.jobs`` at a time, and reads finished ones; the first refusal stops all others."""
-    tasks = [RunTask(place, experiment) for place, experiment in enumerate(experiments)]
-    unfinished = [one for one in experiments if not finished(execution.out, name_of(one))]
+    unfinished = [task for task in tasks if not finished(execution.out, name_of(task.experiment))]
+    methods = {task.key: label(task.experiment.method) for task in tasks}
     folders: dict[Hashable, Path] = {}
     for result in run_tasks(tasks, execution, len(unfinished)):
         if result.folder is None:
-            name = label(tasks[cast("int", result.key)].experiment.method)
+            name = methods[result.key]
             raise UserError(result.refused if name in result.refused else f"{name}: {result.refused}")
         folders[result.key] = result.folder
     return [open_run(folders[task.key], data_dir=execution.data_dir) for task in tasks]

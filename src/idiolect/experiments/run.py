@@ -237,7 +237,8 @@ def _train(
 def validation_value(simulation: Simulation, known: int) -> float | None:
     """Returns the mean over clients of what the method is judged by, on validation data; None if it was not measured.
 
-    A method whose headline predictor is made at the end of the run has no such value before.
+    A metric of which less is better changes its sign, so that higher is better.  A method whose headline predictor is
+    made at the end of the run has no such value before.
 
     Args:
         known: rows that were recorded before the last round.
@@ -249,7 +250,8 @@ def validation_value(simulation: Simulation, known: int) -> float | None:
     for column, value in wanted.items():
         rows = rows[rows[column] == value]
     found = rows["value"].dropna()
-    return float(found.mean()) if len(found) else None
+    sign = 1 if setting.metrics[setting.primary_metric].higher_is_better else -1
+    return sign * float(found.mean()) if len(found) else None
 
 
 def _announce_end(watcher: Watcher, name: str, seconds: float, has_rate: bool) -> None:

@@ -2,13 +2,13 @@
 
 An axis is written ``learning_rate=0.01,0.03``, ``map.alpha=0.5,0.9`` or ``map.alpha=0.1..0.9``.  A key with a dot is an
 option of a method, one without is a setting of the scene.  Commas separate values; a range ``low..high`` is sampled
-uniformly, or uniformly on a logarithmic scale when ``:log`` follows.
+uniformly, or uniformly on a logarithmic scale when ``:log`` follows; whole numbers at both ends give whole numbers.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ from idiolect.experiments.spec import Experiment, unknown_setting
 from idiolect.methods.catalogue import identifier
 from idiolect.option_parsing import literal_or_text, split_outside_brackets, with_options
 
-__all__ = ["Axis", "Trial", "parse_axis", "trials_of"]
+__all__ = ["Axis", "MethodSpace", "Trial", "parse_axis", "refuse_too_many", "spaces_of", "trials_of"]
 
 MOST = 10_000  # trials of a sweep
 FIXED = (
@@ -63,14 +63,20 @@ class Axis:
         """The key as it is written on the command line."""
         return f"{self.method}.{self.key}" if self.method else self.key
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether a range gives whole numbers."""
+        return isinstance(self.low, int) and isinstance(self.high, int)
+
     def draw(self, random: np.random.Generator) -> Any:
         """Returns a random value; a range between two whole numbers gives whole numbers, ends included."""
         if self.values:
             return self.values[int(random.integers(len(self.values)))]
         if self.logarithmic:
-            return float(math.exp(random.uniform(math.log(self.low), math.log(self.high))))
-        if isinstance(self.low, int) and isinstance(self.high, int):
-            return int(random.integers(self.low, self.high, endpoint=True))
+            drawn = math.exp(random.uniform(math.log(self.low), math.log(self.high)))
+            return round(drawn) if self.is_whole else float(drawn)
+        if self.is_whole:
+            return int(random.integers(int(self.low), int(self.high), endpoint=True))
         return float(random.uniform(self.low, self.high))
 
 
@@ -123,6 +129,70 @@ class Trial(NamedTuple):
     settings: dict[str, Any]
 
 
+class MethodSpace(NamedTuple):
+    """What a sweep varies of one method.
+
+    Args:
+        names: of the method and of the parts added to it.
+        method: as it was given.
+        axes: those that concern it.
+        known: settings known beforehand, such as a paper's; each is combined with the axes.
+    """
+
+    names: list[str]
+    method: str
+    axes: list[Axis]
+    known: list[dict[str, Any]]
+
+    @property
+    def name(self) -> str:
+        """The method's name without options; a composition keeps its text."""
+        return self.names[0] if len(self.names) == 1 else self.method
+
+    def all_trials(self) -> list[Trial]:
+        """Returns every known setting with every combination of the axes."""
+        points = combinations({axis.written: list(axis.values) for axis in self.axes})
+        return [self.trial(base, point) for base in self.known for point in points]
+
+    def drawn_trials(self, draws: int, seed: int) -> list[Trial]:
+        """Returns random pairs of a known setting and a value of every axis."""
+        random = np.random.default_rng(derive(seed, "sweep", self.method))
+        found = []
+        for _ in range(draws):
+            base = self.known[int(random.integers(len(self.known)))]
+            found.append(self.trial(base, {axis.written: axis.draw(random) for axis in self.axes}))
+        return found
+
+    def trial(self, base: dict[str, Any], point: Mapping[str, Any]) -> Trial:
+        """Returns the trial of a known setting and a value of every axis."""
+        text, options = with_options(self.method, base), dict(base)
+        for axis in self.axes:
+            if axis.method:
+                text = with_options(text, {axis.key: point[axis.written]}, axis.method)
+                options[axis.key if axis.method == self.names[0] else axis.written] = point[axis.written]
+        settings = {axis.key: point[axis.written] for axis in self.axes if not axis.method}
+        return Trial(self.name, text, options, settings)
+
+
+def spaces_of(
+    methods: Sequence[str], axes: Sequence[Axis], tried: Mapping[str, list[dict[str, Any]]], drawn: bool
+) -> list[MethodSpace]:
+    """Returns what is varied of each method.
+
+    Args:
+        tried: settings of methods known beforehand.
+        drawn: values are drawn, so that an axis may be a range.
+    """
+    terms = [_terms(method) for method in methods]
+    _refuse_axes(axes, methods, terms, drawn)
+    return [
+        MethodSpace(
+            names, method, [axis for axis in axes if axis.method in ("", *names)], tried.get(names[0], [{}])
+        )
+        for names, method in zip(terms, methods, strict=True)
+    ]
+
+
 def trials_of(
     methods: Sequence[str],
     axes: Sequence[Axis],
@@ -130,30 +200,31 @@ def trials_of(
     draws: int = 0,
     seed: int = 0,
 ) -> list[Trial]:
-    """Returns all trials, method by method.
+    """Returns all trials of a grid or of a random search, method by method.
 
     Args:
         tried: settings of methods known beforehand, such as a paper's; each is combined with the axes.
         draws: number of random trials of each method; 0 makes all combinations.
         seed: of the random draws.
     """
-    terms = [_terms(method) for method in methods]
-    _refuse_axes(axes, methods, terms, draws)
-    found = []
-    for names, method in zip(terms, methods, strict=True):
-        own = [axis for axis in axes if axis.method in ("", *names)]
-        known = tried.get(names[0], [{}])
-        points = _drawn(own, known, draws, derive(seed, "sweep", method)) if draws else _all(own, known)
-        found += [_trial(names, method, own, point, base) for base, point in points]
-    if len(found) > MOST:
-        raise UserError(
-            f"the sweep has {len(found)} trials, more than {MOST}; use fewer values or draw at random"
-        )
+    spaces = spaces_of(methods, axes, tried, draws > 0)
+    found = [
+        one for space in spaces for one in (space.drawn_trials(draws, seed) if draws else space.all_trials())
+    ]
+    refuse_too_many(len(found))
     return found
 
 
+def refuse_too_many(trials: int) -> None:
+    """Refuses a sweep of too many trials."""
+    if trials > MOST:
+        raise UserError(
+            f"the sweep has {trials} trials, more than {MOST}; use fewer values or draw at random"
+        )
+
+
 def _refuse_axes(
-    axes: Sequence[Axis], methods: Sequence[str], terms: Sequence[Sequence[str]], draws: int
+    axes: Sequence[Axis], methods: Sequence[str], terms: Sequence[Sequence[str]], drawn: bool
 ) -> None:
     """Refuses axes that belong to no method, ranges where nothing is drawn, and keys that come twice."""
     for axis in axes:
@@ -161,42 +232,13 @@ def _refuse_axes(
             raise UserError(
                 f"{axis.written} varies {axis.method}, which is not among the methods: {', '.join(methods)}"
             )
-        if not axis.values and not draws:
+        if not axis.values and not drawn:
             raise UserError(
-                f"{axis.written} has a range, which only a random sweep draws from; list values instead"
+                f"{axis.written} has a range, which only a random sweep draws from, or a Bayesian one; list values, or "
+                "give --search random --trials N"
             )
     if len({axis.written for axis in axes}) < len(axes):
         raise UserError("the same key is varied twice; give all its values at once")
-
-
-Points = Iterator[tuple[dict[str, Any], dict[str, Any]]]  # a known setting, and a value of every axis
-
-
-def _all(axes: Sequence[Axis], known: Sequence[dict[str, Any]]) -> Points:
-    """Yields every known setting with every combination of the axes."""
-    for base in known:
-        for point in combinations({axis.written: list(axis.values) for axis in axes}):
-            yield base, point
-
-
-def _drawn(axes: Sequence[Axis], known: Sequence[dict[str, Any]], draws: int, seed: int) -> Points:
-    """Yields ``draws`` random pairs of a known setting and a value of every axis."""
-    random = np.random.default_rng(seed)
-    for _ in range(draws):
-        base = known[int(random.integers(len(known)))]
-        yield base, {axis.written: axis.draw(random) for axis in axes}
-
-
-def _trial(
-    names: list[str], method: str, axes: Sequence[Axis], point: dict[str, Any], base: dict[str, Any]
-) -> Trial:
-    text, options = with_options(method, base), dict(base)
-    for axis in axes:
-        if axis.method:
-            text = with_options(text, {axis.key: point[axis.written]}, axis.method)
-            options[axis.key if axis.method == names[0] else axis.written] = point[axis.written]
-    settings = {axis.key: point[axis.written] for axis in axes if not axis.method}
-    return Trial(names[0] if len(names) == 1 else method, text, options, settings)
 
 
 def _terms(method: str) -> list[str]:

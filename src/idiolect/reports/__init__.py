@@ -29,6 +29,7 @@ from idiolect.reports.figures.ranks import critical_difference_figure, ranks_dat
 from idiolect.reports.figures.style import IMAGE_FORMATS, image
 from idiolect.reports.figures.sweep import sweep_figure
 from idiolect.reports.figures.tradeoff import scatter_data, scatter_figure, settings_figure
+from idiolect.reports.figures.tuning_budget import budget_figure
 from idiolect.reports.judged_metric import ACCURACY, JudgedMetric, judged_by
 from idiolect.reports.page.page_data import page_data
 from idiolect.reports.page.page_file import page_html, write_page
@@ -58,6 +59,7 @@ __all__ = [
     "before_after_data",
     "before_after_figure",
     "by_scene",
+    "budget_figure",
     "calibration_data",
     "calibration_figure",
     "certainty_of",

@@ -89,7 +89,11 @@ def _file_in(folder: Path) -> Path:
 
 def _swept(folder: str, found: dict[str, Any], best: dict[str, Any]) -> SweptMethod:
     known = {field.name for field in dataclasses.fields(Experiment)}
-    spec = {key: value for key, value in best["spec"].items() if key in known}
+    spec = {
+        key: tuple(value) if isinstance(value, list) else value
+        for key, value in best["spec"].items()
+        if key in known
+    }
     seeds = ", ".join(map(str, found["seeds"]))
     word = "seed" if len(found["seeds"]) == 1 else "seeds"
     trial = (

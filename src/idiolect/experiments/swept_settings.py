@@ -89,7 +89,7 @@ def _file_in(folder: Path) -> Path:
 
 def _swept(folder: str, found: dict[str, Any], best: dict[str, Any]) -> SweptMethod:
     known = {field.name for field in dataclasses.fields(Experiment)}
-    spec = {
+    spec: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value
         for key, value in best["spec"].items()
         if key in known

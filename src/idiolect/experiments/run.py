@@ -21,6 +21,7 @@ from idiolect.experiments.manifest import describe_run, notes_of
 from idiolect.experiments.own_data import with_own_data
 from idiolect.experiments.private_state_placement import announce, open_private_state, place_private_state
 from idiolect.experiments.progress_watcher import Watcher, tell, written_duration
+from idiolect.experiments.resources import ResourceMeter
 from idiolect.experiments.setting import Setting, prepare
 from idiolect.experiments.simulated_clients import Simulation
 from idiolect.experiments.spec import Experiment, with_settings
@@ -156,6 +157,7 @@ def _carry_out(
 ) -> Path:
     """Runs the rounds that are not done yet and writes the record; returns its folder."""
     began, watcher = time.perf_counter(), execution.watcher
+    meter = ResourceMeter(engine_choice.device == "cuda")
     engine = choose_engine(engine_choice, setting.work, watcher.say)
     store = open_private_state(setting, placement, writer.folder)
     try:
@@ -168,11 +170,13 @@ def _carry_out(
         if found is not None:
             simulation.restore(*found)
             began -= _seconds_until(writer.folder, found[0])
+            meter.restore(found[1].get("resources"))
         watcher.begin(label(setting.experiment.method), setting.experiment.rounds, simulation.round)
         if ending is not None:
             tell(watcher, "ending", ending.rounds)
         log.begin(writer.final.name, writer.manifest, simulation.round)
-        last = _train(simulation, execution, writer, log, found[0] if found else None, ending, judge)
+        last = _train(simulation, execution, writer, log, found[0] if found else None, ending, judge, meter)
+        meter.look(now=True)  # while workers are there
     except (UserError, KeyboardInterrupt) as problem:
         kept = any(writer.folder.glob("checkpoint-*.safetensors"))
         if not kept:
@@ -188,7 +192,7 @@ def _carry_out(
         watcher.end()
     seconds = time.perf_counter() - began
     tables = checkpoint_tables(writer.folder, last)
-    outcome = _outcome(simulation, seconds, execution.notes)
+    outcome = _outcome(simulation, seconds, execution.notes) | {"resources": meter.facts(seconds)}
     final = {**tables, "costs": simulation.costs.table()}
     return writer.finish(tables["rounds"], tables["rows"], outcome, final)
 
@@ -201,6 +205,7 @@ def _train(
     last: int | None,
     ending: EndStages | None,
     judge: Judge | None,
+    meter: ResourceMeter,
 ) -> int:
     """Makes all rounds and the end of the run; returns the round of the last checkpoint.
 
@@ -216,6 +221,7 @@ def _train(
         step()
         log.after(simulation)
         execution.watcher.advance(simulation.round, simulation.latest)
+        meter.look()
 
     while simulation.round < rounds:
         known = len(simulation.rows)
@@ -225,13 +231,13 @@ def _train(
             if value is not None and judge(simulation.round, value):
                 raise StoppedEarly(simulation.round)
         if simulation.round % execution.checkpoint_every == 0 or simulation.round == rounds:
-            last = _checkpoint(writer, simulation, last)
+            last = _checkpoint(writer, simulation, last, meter)
     if ending is not None and not simulation.ended:
         seconds = (time.perf_counter() - began) / max(rounds - first, 1) * ending.rounds
         _announce_end(execution.watcher, label(simulation.setting.experiment.method), seconds, rounds > first)
     simulation.participants.watch_end = partial(tell, execution.watcher, "settle")
     reported(simulation.finish)
-    return _checkpoint(writer, simulation, last)
+    return _checkpoint(writer, simulation, last, meter)
 
 
 def validation_value(simulation: Simulation, known: int) -> float | None:
@@ -267,9 +273,9 @@ def _seconds_until(folder: Path, round: int) -> float:
     return float(sum(sum(piece["seconds"].to_pylist()) for piece in pieces))
 
 
-def _checkpoint(writer: RunWriter, simulation: Simulation, last: int | None) -> int:
+def _checkpoint(writer: RunWriter, simulation: Simulation, last: int | None, meter: ResourceMeter) -> int:
     """Saves what changed since the checkpoint of the round ``last``; returns the round of this one."""
-    state = {**simulation.state(), "private": simulation.store.save()}
+    state = {**simulation.state(), "private": simulation.store.save(), "resources": meter.state()}
     grown = {"rows": simulation.rows.take(), "rounds": simulation.rounds.take()}
     tables = {**grown, **simulation.counts.take()}
     save_checkpoint(writer.folder, simulation.round, state, tables, last)

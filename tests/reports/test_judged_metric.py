@@ -106,7 +106,7 @@ def test_report_of_a_regression_has_no_partition_and_draws_the_rest(errors, tmp_
 
 
 def test_page_begins_with_the_metric_and_leaves_the_partition_out(errors):
-    found = page_data(errors)
+    (found,) = page_data(errors)["scenes"]
     first = found["metrics"][0]
     assert first == {"name": "rmse", "title": "RMSE", "higher": False, "percent": False}
     assert found["judged"]["word"] == "RMSE" and found["partitions"] == []

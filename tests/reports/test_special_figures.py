@@ -36,7 +36,7 @@ from idiolect.reports import (
     teachers_figure,
     write_report,
 )
-from idiolect.reports.page.page_data import extras_part, ranks_part
+from idiolect.reports.page.page_data import extras_part, page_data
 
 Row = tuple[
     int, int, str, str, str, str, str, float
@@ -279,7 +279,7 @@ def test_methods_are_ranked_over_the_scenes_that_have_them_all(scenes: list[Run]
     data = ranks_data(scenes)
     assert list(data.index) == ["digits", "letters"] and list(data) == ["A", "B", "C"]
     assert data.loc["letters"].tolist() == pytest.approx([0.9, 0.5, 0.6])
-    part = ranks_part(scenes)
+    part = page_data(scenes)["ranks"]
     assert dict(zip(part["methods"], part["ranks"], strict=True)) == {"A": 1.0, "B": 2.5, "C": 2.5}
     title = ranks_figure(data).axes[0].get_title(loc="left")
     assert title.startswith("Mean ranks over 2 scenarios")
@@ -287,7 +287,7 @@ def test_methods_are_ranked_over_the_scenes_that_have_them_all(scenes: list[Run]
 
 
 def test_one_scene_has_no_ranks(scenes: list[Run]) -> None:
-    assert ranks_part(scenes[:4]) is None and "ranks" not in special_pictures(scenes[:4])
+    assert page_data(scenes[:4])["ranks"] is None and "ranks" not in special_pictures(scenes[:4])
 
 
 def test_users_have_their_mean_and_sd_below_them(write: Write, tmp_path: Path) -> None:

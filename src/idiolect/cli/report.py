@@ -62,7 +62,7 @@ def report_command(
     refuse_unknown_style(style, width, wanted)
     read = as_reading(reading)
     found = gather(runs, say)
-    page = write_page(found, out / "report.html", passed_over)
+    page = write_page(found, out / "report.html", passed_over, read)
     beside: list[Path] = []
     if wanted:
         beside = write_report(found, out, wanted, special=True, style=style, width=width, reading=read)

@@ -62,6 +62,7 @@ from idiolect.statistics.target_cost import Cost, cost_to_target, on_one_machine
 if TYPE_CHECKING:
     from idiolect.statistics.comparisons import (
         Estimate,
+        compare_scores,
         estimate,
         mean_estimate,
         mean_estimates,
@@ -105,6 +106,7 @@ __all__ = [
     "client_samples",
     "client_scores",
     "client_table",
+    "compare_scores",
     "confusion_matrix",
     "cost_to_target",
     "curve",
@@ -158,7 +160,7 @@ __all__ = [
 
 _NEEDS_SCIPY = {
     **dict.fromkeys(
-        ("Estimate", "estimate", "mean_estimate", "mean_estimates", "paired_comparisons"),
+        ("Estimate", "compare_scores", "estimate", "mean_estimate", "mean_estimates", "paired_comparisons"),
         "idiolect.statistics.comparisons",
     ),
     **dict.fromkeys(("holm", "letters"), "idiolect.statistics.inference"),

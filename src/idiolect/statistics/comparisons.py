@@ -41,7 +41,16 @@ from idiolect.statistics.measurements import client_scores
 from idiolect.statistics.reading import LAST, Reading
 from idiolect.statistics.replicates import Replicate, design_of, replicate_of
 
-__all__ = ["PAIR_COLUMNS", "Estimate", "estimate", "mean_estimate", "mean_estimates", "paired_comparisons"]
+__all__ = [
+    "PAIR_COLUMNS",
+    "Estimate",
+    "Values",
+    "compare_scores",
+    "estimate",
+    "mean_estimate",
+    "mean_estimates",
+    "paired_comparisons",
+]
 
 PAIR_COLUMNS = [
     "method",
@@ -196,8 +205,13 @@ def paired_comparisons(
     if metric is None:
         refuse_other_metrics(groups)
     scores = {label: _scores(runs, predictor, metric, population, reading) for label, runs in groups.items()}
+    return compare_scores(scores, baseline)
+
+
+def compare_scores(scores: Mapping[str, Values], baseline: str | None = None) -> pd.DataFrame:
+    """Compares methods as `paired_comparisons` does, given the values of every method by replicate and client."""
     lines = []
-    for one, other in _pairs(groups, baseline):
+    for one, other in _pairs(scores, baseline):
         differences = _differences(scores[one], scores[other])
         if differences:
             found: dict[str, Any] = estimate(differences)._asdict()

@@ -88,9 +88,10 @@ def measured(
     rows = rows[wanted & (rows["predictor"] == name) & rows["value"].notna()]
     if moment is not None:
         rows = rows[rows["moment"] == moment]
-    order = rows["moment"].map(ORDER)
-    latest = order == order.groupby(rows["round"]).transform("max")
-    return rows.loc[latest, COLUMNS].reset_index(drop=True)
+    if rows["moment"].nunique() > 1:
+        order = rows["moment"].map(ORDER)
+        rows = rows[order == order.groupby(rows["round"]).transform("max")]
+    return rows[COLUMNS].reset_index(drop=True)
 
 
 def curve(

@@ -1,86 +1,119 @@
-"""The numbers of one metric on the HTML page: leaderboard, curves, clients, spread, paired tests."""
+"""The numbers of one metric in one scene on the HTML page: leaderboard, curves, clients, spread, paired comparisons."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from idiolect import statistics
-from idiolect.records import Run, scene_of
+from idiolect.records import Run
+from idiolect.reports.judged_metric import JudgedMetric
+from idiolect.reports.scene_verdict import SceneVerdict
 from idiolect.statistics import (
     Groups,
+    Reading,
     client_labels,
-    client_scores,
     curve,
+    global_score,
     mean_over_seeds,
+    never_trained,
     over_replicates,
+    primary_metric,
     replicate_of,
-    run_numbers,
     server_curve,
     spread,
     worst_tenth,
 )
+from idiolect.statistics.run_numbers import idle_clients
 
-__all__ = ["costs_part", "measured_part"]
+__all__ = ["costs_part", "measured_part", "rows_of"]
 
-ClientScores = list[list[pd.Series]]  # for each method and seed, the final value by client
-MOST_POINTS = 250  # longer curves are thinned out to so many points
+ClientScores = Sequence[Sequence[pd.Series]]  # for each method and seed, the final value by client
+MOST_POINTS = 120  # longer curves are thinned out to so many points
+MOST_POINTS_BESIDE = 40  # those of metrics that the runs are not judged by
 
 
-def measured_part(groups: Groups, metric: str, higher: bool) -> dict[str, Any]:
-    """Returns all numbers of one metric; selects its rows first, which makes the rest fast."""
-    groups = {
-        label: [run._replace(rows=run.rows[run.rows["metric"] == metric]) for run in runs]
-        for label, runs in groups.items()
-    }
-    scores = [[client_scores(run, metric=metric) for run in runs] for runs in groups.values()]
-    curves = curves_part(groups, metric)
+def measured_part(groups: Groups, found: SceneVerdict, *, judges: bool) -> dict[str, Any]:
+    """Returns all numbers of one metric.
+
+    Args:
+        groups: the methods with the rows of the metric; see `rows_of`.
+        found: how the methods compare by it.
+        judges: whether the runs are judged by it, for which curves are finer.
+    """
+    name, better = found.metric.name, found.metric.higher_is_better
+    scores = [list(found.scores[label].values()) for label in groups]
+    curves = curves_part(groups, name, MOST_POINTS if judges else MOST_POINTS_BESIDE)
     return {
-        "leaderboard": leaderboard_part(groups, metric, curves),
+        "leaderboard": leaderboard_part(groups, found),
         "curves": curves,
         "bytes": bytes_part(groups, curves),
         "clients": clients_part(groups, scores),
-        "spread": spread_part(scores, higher),
-        "pairs": pairs_part(groups, metric),
+        "spread": spread_part(scores, better),
+        "pairs": pairs_part(groups, found),
     }
 
 
-def leaderboard_part(groups: Groups, metric: str, curves: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def rows_of(run: Run, metric: str) -> Run:
+    """Returns the run with the rows of one metric, and those of the one that a reading may choose a round by."""
+    names = run.rows["metric"]
+    return run._replace(rows=run.rows[(names == metric) | (names == primary_metric(run))])
+
+
+def _global(run: Run, metric: str, reading: Reading) -> float:
+    return global_score(run, metric, reading=reading) if _has(run, "split", "server") else math.nan
+
+
+def _worst(run: Run, values: pd.Series, metric: JudgedMetric) -> float:
+    return worst_tenth(values.drop(idle_clients(run), errors="ignore"), metric.higher_is_better)
+
+
+def leaderboard_part(groups: Groups, verdict: SceneVerdict) -> list[dict[str, Any]]:
     """Returns by method `global`, `personal` and `worst`, as means over seeds with their SD (n - 1), and `sd_clients`.
 
-    `low` and `high` are the 95 % interval of `personal`, which counts seeds and clients; see `statistics.Estimate`.
+    `low` and `high` are the 95 % interval of `personal`, which counts seeds and clients; methods that share one of
+    `letters` do not differ significantly, and `text` has the numbers as tables write them.  `worst` is the mean of the
+    worst tenth of the clients that trained, the highest values of a metric that is better when low.
     """
+    estimates, metric = verdict.estimates.set_index("method"), verdict.metric
     lines = []
-    for runs, drawn in zip(groups.values(), curves, strict=True):
-        shared, each = drawn["global"], [run_numbers(run, metric) for run in runs]
-        personal = over_replicates(runs, [one.personal for one in each])
-        worst = over_replicates(runs, [one.worst_tenth for one in each])
-        interval = statistics.mean_estimate(runs, metric=metric)
-        lines.append(
-            {
-                "global": shared["value"][-1] if shared["value"] else None,
-                "global_sd": shared["sd"][-1] if shared["sd"] else None,
-                "personal": personal.mean,
-                "personal_sd": personal.sd,
-                "low": interval.low,
-                "high": interval.high,
-                "sd_clients": over_replicates(runs, [one.sd_clients for one in each]).mean,
-                "worst": worst.mean,
-                "worst_sd": worst.sd,
-            }
+    for label, runs in groups.items():
+        scores = list(verdict.scores[label].values())
+        shared = over_replicates(runs, [_global(run, metric.name, verdict.reading) for run in runs])
+        personal = over_replicates(runs, [float(values.mean()) for values in scores])
+        worst = over_replicates(
+            runs, [_worst(run, values, metric) for run, values in zip(runs, scores, strict=True)]
         )
+        known = label in estimates.index
+        line = {
+            "global": shared.mean,
+            "global_sd": shared.sd,
+            "personal": personal.mean,
+            "personal_sd": personal.sd,
+            "low": estimates.loc[label, "low"] if known else math.nan,
+            "high": estimates.loc[label, "high"] if known else math.nan,
+            "sd_clients": over_replicates(runs, [float(values.std(ddof=1)) for values in scores]).mean,
+            "worst": worst.mean,
+            "worst_sd": worst.sd,
+        }
+        written = {key: metric.text(float(value)) for key, value in line.items()}
+        lines.append({**line, "letters": verdict.letters.get(label, ""), "text": written})
     return lines
 
 
 def costs_part(groups: Groups) -> list[dict[str, Any]]:
-    """Returns by method bytes `down` and `up` per round and `seconds` of the whole run, as means over seeds."""
+    """Returns by method bytes `down` and `up` per round and `seconds` of the whole run, as means over seeds.
+
+    `never` is how many clients never trained, NaN where nobody counted.
+    """
     return [
         {
             "down": _mean(float(run.rounds["bytes_down"].mean()) for run in runs),
             "up": _mean(float(run.rounds["bytes_up"].mean()) for run in runs),
+            "never": over_replicates(runs, [never_trained(run) for run in runs]).mean,
             "seconds": _mean(float(run.manifest.get("seconds", run.rounds["seconds"].sum())) for run in runs),
         }
         for runs in groups.values()
@@ -124,16 +157,28 @@ def _mean(values: Any) -> float:
     return float(pd.Series(list(values), dtype=float).mean(skipna=False))
 
 
-def curves_part(groups: Groups, metric: str) -> list[dict[str, Any]]:
+def curves_part(groups: Groups, metric: str, points: int = MOST_POINTS) -> list[dict[str, Any]]:
     """Returns by method the curves `global`, `personal` and `end`, each with `round`, `value`, `sd` over seeds (n - 1).
 
     A round that not every seed measured is left out, so that a curve averages the same seeds throughout.
+
+    Args:
+        points: how many points of a curve are kept.
     """
     return [
         {
-            "global": _over_seeds([server_curve(run, metric) for run in runs]),
-            "personal": _over_seeds([curve(run, metric=metric) for run in runs]),
-            "end": _over_seeds([curve(run, metric=metric, moment="end").tail(1) for run in runs]),
+            "global": _over_seeds(
+                [server_curve(run, metric) for run in runs if _has(run, "split", "server")], points
+            ),
+            "personal": _over_seeds([curve(run, metric=metric) for run in runs], points),
+            "end": _over_seeds(
+                [
+                    curve(run, metric=metric, moment="end").tail(1)
+                    for run in runs
+                    if _has(run, "moment", "end")
+                ],
+                points,
+            ),
         }
         for runs in groups.values()
     ]
@@ -152,10 +197,16 @@ def bytes_part(groups: Groups, curves: list[dict[str, Any]]) -> list[dict[str, A
     return lines
 
 
-def _over_seeds(curves: list[pd.Series]) -> dict[str, list[Any]]:
+def _has(run: Run, column: str, word: str) -> bool:
+    return bool((run.rows[column] == word).any())
+
+
+def _over_seeds(curves: list[pd.Series], points: int) -> dict[str, list[Any]]:
+    if not curves:
+        return {"round": [], "value": [], "sd": []}
     together = pd.concat(curves, axis=1).dropna()
-    if len(together) > MOST_POINTS:
-        together = together.iloc[np.unique(np.linspace(0, len(together) - 1, MOST_POINTS).astype(int))]
+    if len(together) > points:
+        together = together.iloc[np.unique(np.linspace(0, len(together) - 1, points).astype(int))]
     return {
         "round": [int(number) for number in together.index],
         "value": together.mean(axis=1).tolist(),
@@ -163,19 +214,21 @@ def _over_seeds(curves: list[pd.Series]) -> dict[str, list[Any]]:
     }
 
 
-def pairs_part(groups: Groups, metric: str) -> list[list[Any]]:
-    """Returns `[method, other, p]` for every pair of a scene that was tested, methods given by their places.
+def pairs_part(groups: Groups, verdict: SceneVerdict) -> list[list[Any]]:
+    """Returns `[method, other, difference, low, high, p, detectable]` of every pair, methods given by their places.
 
-    p is that of `statistics.paired_comparisons`, corrected by Holm over the pairs of the scene.
+    p is corrected by Holm and NaN with fewer than three seeds; see `statistics.paired_comparisons`.
     """
     place = {label: number for number, label in enumerate(groups)}
-    scenes: dict[str, dict[str, Sequence[Run]]] = {}
-    for label, runs in groups.items():
-        scenes.setdefault(scene_of(runs[0].manifest), {})[label] = runs
-    found = []
-    for here in (here for here in scenes.values() if len(here) > 1):
-        pairs = statistics.paired_comparisons(here, metric=metric).dropna(subset="p_holm")
-        found += [
-            [place[one], place[other], p] for one, other, p in pairs[["method", "other", "p_holm"]].values
+    return [
+        [
+            place[line.method],
+            place[line.other],
+            line.difference,
+            line.low,
+            line.high,
+            line.p_holm,
+            line.detectable,
         ]
-    return found
+        for line in verdict.pairs.itertuples()
+    ]

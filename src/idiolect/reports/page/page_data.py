@@ -10,26 +10,32 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from idiolect import statistics
 from idiolect.errors import UserError
-from idiolect.records import Run
+from idiolect.records import Run, data_seed_of
+from idiolect.records.tables import FRONT_SCHEMA
 from idiolect.reports.figures.clients import teachers_data
 from idiolect.reports.figures.degradation_between_rounds import degradation_data
 from idiolect.reports.figures.learning_curves import targets_data
 from idiolect.reports.figures.mixing_profile import profile_data
-from idiolect.reports.figures.ranks import ranks_data
 from idiolect.reports.figures.style import Appearance, appearance
-from idiolect.reports.judged_metric import JudgedMetric, judged_by, metric_title
-from idiolect.reports.page.metric_numbers import costs_part, measured_part
-from idiolect.reports.run_groups import SCENE, SEEDS, flat, group_runs
+from idiolect.reports.findings import overall_findings, scene_findings
+from idiolect.reports.judged_metric import JudgedMetric, metric_title
+from idiolect.reports.page.metric_numbers import costs_part, measured_part, rows_of
+from idiolect.reports.run_groups import SCENE, SEEDS, flat, scenes_of
+from idiolect.reports.scene_matrix import SceneMatrix, matrix_rows, matrix_words, scene_matrix
+from idiolect.reports.scene_verdict import SceneVerdict, scene_verdict
 from idiolect.reports.summary_table import notes_of
-from idiolect.statistics import Groups, headline, higher_is_better, is_share
+from idiolect.statistics import LAST, Groups, Reading, headline, higher_is_better, is_share
 
-__all__ = ["as_json", "extras_part", "page_data", "ranks_part"]
+__all__ = ["as_json", "extras_part", "page_data"]
 
 DIGITS = 6  # significant digits of numbers in the document
 FIRST = ("accuracy", "top5", "macro_f1", "loss", "ece", "mce")  # after the one that the runs are judged by
 MOST_CLIENTS = 200  # clients shown of one partition
+MOST_CELLS = 6000  # numbers of all partitions of a scene
+MOST_COMPARED = 16  # with more methods, only the metric that the runs are judged by is compared
+FRONT = FRONT_SCHEMA.names
+WORDS = ("split", "predictor", "population", "metric")
 PAGE_EXTRAS: dict[str, Callable[[list[Run]], pd.DataFrame]] = {
     "targets": targets_data,
     "degradation": degradation_data,
@@ -38,38 +44,84 @@ PAGE_EXTRAS: dict[str, Callable[[list[Run]], pd.DataFrame]] = {
 }
 
 
-def page_data(runs: Iterable[Run], passed_over: Iterable[str] = ()) -> dict[str, Any]:
-    """Returns the document that the page shows, with one entry for each of its sections.
+def page_data(
+    runs: Iterable[Run], passed_over: Iterable[str] = (), reading: Reading = LAST
+) -> dict[str, Any]:
+    """Returns the document that the page shows: `scenes`, each with one entry for each of its sections, and what
+    concerns all of them: `matrix`, `ranks`, `findings`, `reading`.
 
     Args:
         passed_over: sentences about folders that the report leaves out.
+        reading: the rule by which final values are read.
 
     Raises:
         UserError: there is no run, or a method has a seed twice.
     """
-    runs = list(runs)
-    groups = {label: [measured_rows(run) for run in group] for label, group in group_runs(runs).items()}
-    judged = judged_by(runs)
-    metrics = metrics_data(groups, judged)
+    scenes: dict[str, Groups] = {
+        name: {label: [measured_rows(run) for run in group] for label, group in groups.items()}
+        for name, groups in scenes_of(runs).items()
+    }
+    verdicts = {name: scene_verdict(groups, reading) for name, groups in scenes.items()}
+    scenes = {name: _best_first(groups, verdicts[name]) for name, groups in scenes.items()}
+    matrix = scene_matrix(verdicts) if len(scenes) > 1 else None
     return {
+        "scenes": [scene_part(name, groups, verdicts[name]) for name, groups in scenes.items()],
+        "matrix": matrix_part(matrix) if matrix else None,
+        "ranks": ranks_part(matrix) if matrix else None,
+        "findings": overall_findings(verdicts, matrix) if matrix else [],
+        "reading": reading.words,
+        "passed_over": list(passed_over),
+    }
+
+
+def _best_first(groups: Groups, verdict: SceneVerdict) -> Groups:
+    """Returns the methods in the order of their values, those without one last, in which every section shows them."""
+    return {label: groups[label] for label in dict.fromkeys([*verdict.estimates["method"], *groups])}
+
+
+def scene_part(name: str, groups: Groups, verdict: SceneVerdict) -> dict[str, Any]:
+    """Returns what the page shows of one scene.
+
+    Args:
+        groups: the methods of the scene with their runs.
+        verdict: how the methods compare by what they are judged by.
+    """
+    runs = [run for group in groups.values() for run in group]
+    judged = verdict.metric
+    metrics = metrics_data(groups, judged)
+    lines = [JudgedMetric(line["name"], line["higher"], line["percent"]) for line in metrics]
+    return {
+        "name": name,
         "methods": methods_data(groups),
         "metrics": metrics,
-        "measured": {line["name"]: measured_part(groups, line["name"], line["higher"]) for line in metrics},
+        "measured": {line.name: _metric_part(groups, line, verdict) for line in lines},
         "costs": costs_part(groups),
         "judged": {
+            "name": judged.name,
             "word": judged.word,
             "title": judged.title,
             "higher": judged.higher_is_better,
             "percent": judged.is_share,
         },
+        "findings": scene_findings(verdict, groups),
         "extras": extras_part(runs, list(groups)),
-        "ranks": ranks_part(runs),
         "partitions": partitions_part(groups),
         "settings": settings_part(groups),
         "runs": runs_part(groups),
-        "notes": notes_of(runs),
-        "passed_over": list(passed_over),
+        "notes": notes_of(runs, verdict.reading),
     }
+
+
+def _metric_part(groups: Groups, metric: JudgedMetric, judged: SceneVerdict) -> dict[str, Any]:
+    """Returns the numbers of one metric; selects its rows first, which makes the rest fast."""
+    groups = {label: [rows_of(run, metric.name) for run in runs] for label, runs in groups.items()}
+    judges = metric.name == judged.metric.name
+    found = (
+        judged
+        if judges
+        else scene_verdict(groups, judged.reading, metric, paired=len(groups) <= MOST_COMPARED)
+    )
+    return measured_part(groups, found, judges=judges)
 
 
 def as_json(document: Any) -> str:
@@ -91,10 +143,9 @@ def _plain(value: Any) -> Any:
 
 
 def measured_rows(run: Run) -> Run:
-    """Returns the run with only the rows that the page reads: all clients' test splits and the server's test set."""
-    rows = run.rows
-    wanted = (rows["population"] == "all") & rows["split"].isin(["test", "server"])
-    return run._replace(rows=rows[wanted & rows["predictor"].isin(["global", headline(run)])])
+    """Returns the run with only the columns and rows that the page reads, words as categories, which compare fast."""
+    rows = run.rows.drop(columns=[name for name in FRONT if name in run.rows])
+    return run._replace(rows=rows.astype(dict.fromkeys(WORDS, "category")))
 
 
 def methods_data(groups: Groups) -> list[dict[str, Any]]:
@@ -141,14 +192,21 @@ def _look(look: Appearance) -> dict[str, Any]:
 
 
 def partitions_part(groups: Groups) -> list[dict[str, Any]]:
-    """Returns every different partition: `title`, number of `clients`, `counts` of the first clients by class."""
+    """Returns every different partition: `title`, number of `clients`, `counts` of the first clients by class.
+
+    Many clients, classes or seeds are cut off, so that all partitions of a scene have at most `MOST_CELLS` numbers.
+    """
     found: dict[str, dict[str, Any]] = {}
+    cells = 0
     for run in (run for runs in groups.values() for run in runs):
         counts = run.manifest.get("class_counts")
-        if counts and np.any(counts):
-            names = [str(run.manifest[key]) for key in ("dataset", "partition") if key in run.manifest]
-            line = {"title": ", ".join([*names, f"seed {run.manifest['seed']}"]), "clients": len(counts)}
-            found.setdefault(json.dumps(counts), {**line, "counts": counts[:MOST_CLIENTS]})
+        if not counts or not np.any(counts) or cells >= MOST_CELLS or (key := json.dumps(counts)) in found:
+            continue
+        names = [str(run.manifest[key]) for key in ("dataset", "partition") if key in run.manifest]
+        title = ", ".join([*names, f"data seed {data_seed_of(run.manifest)}"])
+        shown = counts[: min(MOST_CLIENTS, max(1, (MOST_CELLS - cells) // len(counts[0])))]
+        cells += len(shown) * len(counts[0])
+        found[key] = {"title": title, "clients": len(counts), "counts": shown}
     return list(found.values())
 
 
@@ -164,17 +222,27 @@ def settings_part(groups: Groups) -> dict[str, Any]:
 
 
 def runs_part(groups: Groups) -> list[dict[str, Any]]:
-    """Returns every run: place of its `method`, `seed`, `name`, and its `manifest` without the class counts."""
-    return [
-        {
-            "method": place,
-            "seed": int(run.manifest["seed"]),
-            "name": str(run.manifest["name"]),
-            "manifest": {key: value for key, value in run.manifest.items() if key != "class_counts"},
-        }
-        for place, runs in enumerate(groups.values())
-        for run in runs
-    ]
+    """Returns every run: place of its `method`, `seed`, `name`, and its `manifest` without the class counts.
+
+    Of a manifest only the first of its method is whole; the others hold what differs from it, and `lacks` names the
+    keys that they do not have.
+    """
+    lines = []
+    for place, runs in enumerate(groups.values()):
+        whole: dict[str, Any] = {}
+        for run in runs:
+            manifest = {key: value for key, value in run.manifest.items() if key != "class_counts"}
+            lines.append(
+                {
+                    "method": place,
+                    "seed": int(run.manifest["seed"]),
+                    "name": str(run.manifest["name"]),
+                    "manifest": {k: v for k, v in manifest.items() if k not in whole or whole[k] != v},
+                    "lacks": [key for key in whole if key not in manifest],
+                }
+            )
+            whole = whole or manifest
+    return lines
 
 
 def _text(value: Any) -> str:
@@ -203,18 +271,33 @@ def _panel(title: Any, here: pd.DataFrame, labels: list[str]) -> dict[str, Any]:
     return {"title": str(title), "lines": [by_method.get(label) for label in labels]}
 
 
-def ranks_part(runs: list[Run]) -> dict[str, Any] | None:
+def matrix_part(found: SceneMatrix) -> dict[str, Any]:
+    """Returns `methods` against `scenes`: `values` and `ranks` by method and scene, `text` as tables write them."""
+    rows = matrix_rows(found)
+    order = [row[0] for row in rows[1:]]
+    return {
+        "scenes": list(found.values.columns),
+        "methods": [{"label": label, **_look(appearance(label))} for label in order],
+        "header": rows[0],
+        "text": [row[1:] for row in rows[1:]],
+        "values": found.values.loc[order].to_numpy().tolist(),
+        "ranks": found.ranks.loc[order].to_numpy().tolist(),
+        "words": matrix_words(found),
+    }
+
+
+def ranks_part(found: SceneMatrix) -> dict[str, Any] | None:
     """Returns `methods` and their mean `ranks`, the best first, the critical `distance` and Friedman's `p`."""
-    try:
-        scores = ranks_data(runs)
-        found = statistics.rank_methods(scores, higher_is_better=judged_by(runs).higher_is_better)
-    except UserError:
+    ranking = found.ranking
+    if ranking is None:
         return None
     return {
-        "methods": list(found.ranks.index),
-        "ranks": found.ranks.tolist(),
-        "distance": found.distance,
-        "p": found.p_value,
-        "level": found.level,
-        "scenes": found.scenarios,
+        "methods": list(ranking.ranks.index),
+        "looks": [_look(appearance(label)) for label in ranking.ranks.index],
+        "ranks": ranking.ranks.tolist(),
+        "distance": ranking.distance,
+        "p": ranking.p_value,
+        "level": ranking.level,
+        "scenes": ranking.scenarios,
+        "groups": [list(group) for group in ranking.groups],
     }

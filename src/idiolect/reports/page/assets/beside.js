@@ -11,13 +11,14 @@ function tableOf([head, ...rows]) {
   return html("div", { class: "scroll wide" }, html("table", {}, html("thead", {}, line("th", head)), html("tbody", {}, ...rows.map((row) => line("td", row)))));
 }
 
-function beside(name, rows) {
-  const link = html("a", { download: `${name}.csv`, href: "data:text/csv," }, "Download CSV");
+// `picture` is false below a table, which has no drawing to save.
+function beside(name, rows, picture = true) {
+  const link = html("a", { class: "file", download: `${name}.csv`, href: "data:text/csv," }, "CSV");
   const fill = () => link.setAttribute("href", `data:text/csv;charset=utf-8,${encodeURIComponent(csvOf(rows()))}`);
   for (const event of ["pointerenter", "focus", "click"]) link.addEventListener(event, fill);
   const details = html("details", {}, html("summary", {}, "Numbers"));
   details.addEventListener("toggle", () => {
     if (details.open && details.children.length === 1) details.append(tableOf(rows()));
   });
-  return html("div", { class: "beside" }, link, details);
+  return html("div", { class: "beside" }, ...(picture ? pictureButtons(name) : []), link, details);
 }

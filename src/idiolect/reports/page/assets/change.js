@@ -23,16 +23,16 @@ function changesOf(method, reference) {
   return clients.map((client, i) => [client, a[i] - b[i]]).filter(([, value]) => isNumber(value) && !Number.isNaN(value));
 }
 
-// What the paired comparison says of the two, corrected for the number of pairs.
+// What a paired test over clients says of the two, corrected for the number of pairs.
 function verdict(method, reference) {
-  const line = measured().pairs.find(([a, b]) => (a === method && b === reference) || (a === reference && b === method));
-  if (!line) return "";
-  const p = line[2] < .001 ? "p < 0.001" : `p = ${line[2].toFixed(3)}`;
-  return ` Paired test over seeds and clients, corrected for all pairs of the scene (Holm): ${p}.`;
+  const found = pairOf(method, reference);
+  if (!found) return "";
+  const reach = isNumber(found.detectable) ? ` A mean difference below ${points(found.detectable)} would be missed more often than one time in five.` : "";
+  return isNumber(found.p) ? ` Paired over seeds and clients, corrected for all pairs (Holm): ${chance(found.p)}.` : ` There are too few seeds for a verdict; three are needed.${reach}`;
 }
 
 function change() {
-  const scores = measured().leaderboard.map((line) => line.personal ?? -Infinity);
+  const toward = metric().higher ? 1 : -1, scores = measured().leaderboard.map((line) => (isNumber(line.personal) ? toward * line.personal : -Infinity));
   const avg = report.methods.findIndex((method) => method.method.startsWith("fedavg"));
   const view = { reference: Math.max(0, avg), method: 0 };
   view.method = scores.map((_, i) => i).filter((i) => i !== view.reference || scores.length === 1).reduce((a, b) => (scores[b] > scores[a] ? b : a));

@@ -1,7 +1,7 @@
 "use strict";
 // Pictures of what only some runs record; their numbers are those that the runs are judged by, shares in percent, whatever metric is chosen above.
 const plainTick = (value) => String(Number(value.toPrecision(6)));
-const judged = report.judged, unitOf = judged.percent ? " %" : "", axisOf = judged.percent ? " (%)" : "", pointsOf = judged.percent ? " points" : "";
+const judgedUnit = (text) => (report.judged.percent ? text : "");
 const seen = (value, digits = 2) => (isNumber(value) ? value.toFixed(digits) : "–");
 
 // One panel: a line for each method that has one. `about` gives the text of a point.
@@ -43,18 +43,18 @@ function extra(name, title, text, options, about, names = ["value", "sd"]) {
 }
 
 function targets() {
-  const about = (line, i) => [`${seen(line.value[i])} to reach ${seen(line.x[i], 1)}${unitOf}`];
-  extra("targets", "Cost of reaching a target", `Rounds, and megabytes of all clients together, until the mean ${judged.word} over all clients is first reached; mean over seeds. A line ends where its method gets no further.`, { xLabel: `Personalised ${judged.word}${axisOf}`, yLabel: "Rounds", from: [0] }, about, ["value"]);
+  const about = (line, i) => [`${seen(line.value[i])} to reach ${seen(line.x[i], 1)}${judgedUnit(" %")}`];
+  extra("targets", "Cost of reaching a target", `Rounds, and megabytes of all clients together, until the mean ${report.judged.word} over all clients is first reached; mean over seeds. A line ends where its method gets no further.`, { xLabel: `Personalised ${report.judged.word}${judgedUnit(" (%)")}`, yLabel: "Rounds", from: [0] }, about, ["value"]);
 }
 
 function degradation() {
-  const about = (line, i) => [`round ${line.x[i]}: ${seen(line.value[i])}${pointsOf}`, ...(isNumber(line.sd[i]) ? [`SD over seeds ${seen(line.sd[i])}`] : [])];
-  extra("degradation", "Local degradation", `${judged.title} of the model a client downloads less that of the one it made when it last took part, mean over the selected.${judged.higher ? " Below 0 the download takes something away." : ""}`, { xLabel: "Round", yLabel: judged.percent ? "Change (points)" : "Change", zero: true, whole: true, from: [0] }, about);
+  const about = (line, i) => [`round ${line.x[i]}: ${seen(line.value[i])}${judgedUnit(" points")}`, ...(isNumber(line.sd[i]) ? [`SD over seeds ${seen(line.sd[i])}`] : [])];
+  extra("degradation", "Local degradation", `${report.judged.title} of the model a client downloads less that of the one it made when it last took part, mean over the selected.${report.judged.higher ? " Below 0 the download takes something away." : ""}`, { xLabel: "Round", yLabel: report.judged.percent ? "Change (points)" : "Change", zero: true, whole: true, from: [0] }, about);
 }
 
 function profile() {
-  const about = (line, i) => [`coefficient ${line.x[i]}: ${seen(line.value[i])}${unitOf}`, `SD over clients ${seen(line.sd[i])}`, ...(isNumber(line.server[i]) ? [`global model on the server's test set ${seen(line.server[i])}${unitOf}`] : [])];
-  extra("profile", "Between the shared and the private model", `${judged.title} of mixtures at the end, mean over clients; the band is one SD over clients. To take the best off this picture would be a choice made on test data.`, { xLabel: "Mixing coefficient: 0 shared, 1 private", yLabel: `${judged.title}${axisOf}` }, about, ["value", "sd", "server"]);
+  const about = (line, i) => [`coefficient ${line.x[i]}: ${seen(line.value[i])}${judgedUnit(" %")}`, `SD over clients ${seen(line.sd[i])}`, ...(isNumber(line.server[i]) ? [`global model on the server's test set ${seen(line.server[i])}${judgedUnit(" %")}`] : [])];
+  extra("profile", "Between the shared and the private model", `${report.judged.title} of mixtures at the end, mean over clients; the band is one SD over clients. To take the best off this picture would be a choice made on test data.`, { xLabel: "Mixing coefficient: 0 shared, 1 private", yLabel: `${report.judged.title}${judgedUnit(" (%)")}` }, about, ["value", "sd", "server"]);
 }
 
 function teachers() {

@@ -1,11 +1,12 @@
 "use strict";
-// A section of the page: title, what it shows, choices, and a body that is drawn anew when something changes.
-function section(id, title, about, choices = []) {
+// A section of the page: title with a link to itself, what it shows, choices, and a body that is drawn anew when something changes.
+function section(id, title, about, choices = [], home = "main") {
   const body = html("div", { class: "body" });
+  const anchor = html("a", { class: "anchor", href: linkTo(id), "aria-label": `Link to ${title}` }, "#");
   const found = html("section", { id, "aria-labelledby": `${id}-title` },
-    html("h2", { id: `${id}-title` }, title), html("p", { class: "about" }, about),
+    html("h2", { id: `${id}-title` }, html("span", { class: "title" }, title), anchor), html("p", { class: "about" }, about),
     choices.length ? html("div", { class: "choices" }, ...choices) : null, body);
-  document.getElementById("main").append(found);
+  document.getElementById(home).append(found);
   return body;
 }
 
@@ -15,7 +16,7 @@ function choice(label, options, act) {
   return html("label", {}, `${label} `, select);
 }
 
-// Runs `draw(body)` now and at every redraw; `draw` gives the children.
+// Runs `draw(width)` now and at every redraw; `draw` gives the children.
 function drawn(body, draw) {
   const act = () => {
     const old = body.querySelector("details[open]") !== null;

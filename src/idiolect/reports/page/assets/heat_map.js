@@ -9,6 +9,9 @@ function heat(share) {
   return `rgb(${mix.join(",")})`;
 }
 
+// Where seeds redraw the clients, a name has the data seed before it.
+const clientName = (client) => (isNumber(client) ? `client ${client}` : client);
+
 function clientOrder(by) {
   const { clients, values } = measured().clients;
   const places = clients.map((_, i) => i);
@@ -44,12 +47,12 @@ function heatMap() {
         if (!isNumber(value)) return;
         const share = (value - range[0]) / (range[1] - range[0] || 1);
         root.append(svg("rect", { x, y, width: Math.max(1, cell - 1), height: 25, fill: heat(metric().higher ? share : 1 - share) }));
-        marks.push({ x: x + cell / 2, y: y + 13, lines: [label, `client ${clients[client]}: ${format(value)}`] });
+        marks.push({ x: x + cell / 2, y: y + 13, lines: [label, `${clientName(clients[client])}: ${format(value)}`] });
       });
     });
     const every = Math.ceil(30 / cell);
     columns.forEach((client, column) => {
-      if (column % every === 0) root.append(svg("text", { x: left + cell * (column + .5), y: height - 8, "text-anchor": "middle" }, String(clients[client])));
+      if (column % every === 0) root.append(svg("text", { x: left + cell * (column + .5), y: height - 8, "text-anchor": "middle" }, String(clients[client]).split(" ").at(-1)));
     });
     inspect(root, marks, "Clients against methods", Math.max(6, cell / 2));
     const parts = [root, heatKey(range)];

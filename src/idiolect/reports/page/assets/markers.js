@@ -13,25 +13,33 @@ const SHAPES = {
   p: polygon(5, 0), h: polygon(6, 0), P: CROSS, X: turned(CROSS),
 };
 
-function marker(place, x, y, size = 5, attributes = {}) {
-  const points = SHAPES[report.methods[place].marker].map(([a, b]) => [x + size * a, y + size * b]);
-  return svg("path", { class: "mark", d: `${pathOf(points)}Z`, fill: colourOf(place), stroke: "var(--card)", "stroke-width": 1, ...attributes });
+// A mark in a look, which has a colour and a marker.
+function sign(look, x, y, size = 5, attributes = {}) {
+  const points = SHAPES[look.marker].map(([a, b]) => [x + size * a, y + size * b]);
+  return svg("path", { class: "mark", d: `${pathOf(points)}Z`, fill: `var(--m${look.colour})`, stroke: "var(--card)", "stroke-width": 1, ...attributes });
 }
+const marker = (place, x, y, size, attributes) => sign(report.methods[place], x, y, size, attributes);
 
-const dashOf = (place) => report.methods[place].dash.map((length) => 1.8 * length).join(" ") || null;
+const dashes = (look) => look.dash.map((length) => 1.8 * length).join(" ") || null;
+const dashOf = (place) => dashes(report.methods[place]);
+
+// A method's line and mark, small, as legends and tables show it.
+function swatch(look) {
+  const line = { x1: 0, x2: 34, y1: 7, y2: 7, stroke: `var(--m${look.colour})`, "stroke-width": 2, "stroke-dasharray": dashes(look) };
+  return svg("svg", { class: "swatch", viewBox: "0 0 34 14", "aria-hidden": "true" }, svg("line", line), sign(look, 17, 7));
+}
 
 // Of the methods that pass the filters, those that `has` holds of.
 function legend(has = () => true) {
   const items = listed().filter(has).map((place) => {
-    const line = { x1: 0, x2: 34, y1: 7, y2: 7, stroke: colourOf(place), "stroke-width": 2, "stroke-dasharray": dashOf(place) };
-    const sign = svg("svg", { viewBox: "0 0 34 14", "aria-hidden": "true" }, svg("line", line), marker(place, 17, 7));
     const toggle = (event) => {
       const home = event.currentTarget.closest("section").id;
-      if (!state.off.delete(place)) state.off.add(place);
+      const name = report.methods[place].label;
+      if (!state.off.delete(name)) state.off.add(name);
       redraw();
       document.querySelector(`#${home} .legend [data-place="${place}"]`).focus({ preventScroll: true });
     };
-    const button = html("button", { type: "button", "data-place": place, "aria-pressed": String(!state.off.has(place)), on: { click: toggle } }, sign, report.methods[place].label);
+    const button = html("button", { type: "button", "data-place": place, "aria-pressed": String(!state.off.has(report.methods[place].label)), on: { click: toggle } }, swatch(report.methods[place]), html("span", {}, report.methods[place].label));
     return html("li", {}, button);
   });
   return html("ul", { class: "legend", "aria-label": "Methods; press to hide or show" }, ...items);

@@ -16,8 +16,12 @@ function provenance() {
   body.append(html("details", {}, html("summary", {}, "Settings common to all"), settingsTable(["Setting", "Value"], Object.entries(common))));
   const all = html("details", {}, html("summary", {}, `The ${report.runs.length} runs and their manifests`));
   body.append(all);
+  const wholes = {};
   for (const run of report.runs) {
-    const text = JSON.stringify(run.manifest, null, 2);
+    const manifest = { ...wholes[run.method], ...run.manifest };
+    for (const key of run.lacks) delete manifest[key];
+    wholes[run.method] ??= manifest;
+    const text = JSON.stringify(manifest, null, 2);
     const link = html("a", { download: `${run.name}.json`, href: "data:application/json," }, "Download manifest");
     const fill = () => link.setAttribute("href", `data:application/json;charset=utf-8,${encodeURIComponent(text)}`);
     for (const event of ["pointerenter", "focus", "click"]) link.addEventListener(event, fill);

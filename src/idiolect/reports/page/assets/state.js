@@ -1,13 +1,14 @@
 "use strict";
-// What is shown now. Every control changes `state` and calls `redraw`.
-const report = JSON.parse(document.getElementById("data").textContent);
-const state = { metric: report.metrics.length ? report.metrics[0].name : null, filter: "", predictor: "", off: new Set() };
+// What is shown now. Every control changes `state` and calls `redraw`; another scene builds its sections anew.
+const everything = JSON.parse(document.getElementById("data").textContent);
+let report = everything.scenes[0];
+const state = { metric: null, filter: "", predictor: "", off: new Set() };
 const drawers = [];
 
 const metric = () => report.metrics.find((line) => line.name === state.metric);
 const measured = (name = state.metric) => report.measured[name];
 
-// Methods that pass the filters, as places in the report's list.
+// Methods that pass the filters, as places in the scene's list.
 function listed() {
   const words = state.filter.toLowerCase().split(/\s+/).filter(Boolean);
   return report.methods.map((_, place) => place).filter((place) => {
@@ -17,8 +18,8 @@ function listed() {
   });
 }
 
-// Of those, the ones that are not switched off in a legend.
-const shown = () => listed().filter((place) => !state.off.has(place));
+// Of those, the ones that are not switched off in a legend; a method that is off stays off in every scene.
+const shown = () => listed().filter((place) => !state.off.has(report.methods[place].label));
 
 function redraw() {
   hideTooltip();

@@ -1,0 +1,175 @@
+"""What a report found and how sure it is, in words made from its numbers.
+
+A verdict needs three seeds: with fewer the paragraph says so, and what difference could have been found at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import pandas as pd
+
+from idiolect.records import Run
+from idiolect.reports.judged_metric import JudgedMetric
+from idiolect.reports.scene_matrix import SceneMatrix
+from idiolect.reports.scene_verdict import LEVEL, SceneVerdict
+from idiolect.statistics import Groups, design_of, replicate_of
+
+__all__ = ["overall_findings", "scene_findings"]
+
+MOST_NAMES = 4
+FEWEST_SEEDS = 3
+
+
+def scene_findings(found: SceneVerdict, groups: Groups) -> list[str]:
+    """Returns sentences about one scene: the leader, who is as good, who is worse, and how sure that is."""
+    if found.estimates.empty:
+        return ["No client was measured."]
+    best = found.estimates.iloc[0]
+    value = _value(found.metric, best["value"])
+    if len(found.estimates) == 1:
+        return [f"{found.leader} has a mean {found.metric.word} of {value}{_interval(found, best)}."]
+    if not found.decided:
+        return _undecided(found, groups, value)
+    others = found.against_leader()
+    worse = others[(others["p_holm"] < LEVEL) & (others["lead"] > 0)]
+    equal = others[others["p_holm"] >= LEVEL]
+    sentences = [f"{found.leader} leads with {value} {found.metric.word}{_interval(found, best)}."]
+    if len(equal):
+        sentences.append(f"It cannot be told apart from {_listed(equal['other'])}.")
+    elif len(worse) == len(found.estimates) - 1:
+        sentences.append("It is better than every other method.")
+    if len(worse):
+        leads = [f"{line.other} (by {_points(found.metric, line.lead)})" for line in worse.itertuples()]
+        sentences.append(f"Clearly worse: {_listed(leads)}.")
+    unpaired = (
+        set(found.estimates["method"]) - {found.leader} - set(others["other"][others["p_holm"].notna()])
+    )
+    if unpaired:
+        sentences.append(f"Not compared for want of common seeds: {_listed(sorted(unpaired))}.")
+    reach = others["detectable"].median()
+    return [*sentences, _certainty(found, groups, reach)]
+
+
+def _undecided(found: SceneVerdict, groups: Groups, value: str) -> list[str]:
+    """Returns what can be said without a test: the order of the means, and what a verdict would need."""
+    others = found.against_leader()
+    seeds = max(len(runs) for runs in groups.values())
+    start = "One run each: no verdict." if seeds == 1 else f"{seeds} seeds each: no verdict."
+    sentences = [start]
+    if len(others):
+        second = others.iloc[0]
+        sentences.append(
+            f"{found.leader} has the best mean {found.metric.word}, {value}, before {second['other']} by "
+            f"{_points(found.metric, second['lead'])}; another seed may turn that round."
+        )
+        reach = others["detectable"].median()
+        if pd.notna(reach):
+            bound = "Even if seeds did not vary, a" if seeds == 1 else "A"
+            sentences.append(
+                f"{bound} difference below about {_points(found.metric, reach)} would be missed more often than one "
+                "time in five."
+            )
+    else:
+        sentences.append(f"{found.leader} has the best mean {found.metric.word}, {value}.")
+    return [*sentences, f"A verdict needs {FEWEST_SEEDS} seeds or more (--seeds {FEWEST_SEEDS})."]
+
+
+def _certainty(found: SceneVerdict, groups: Groups, reach: float) -> str:
+    reached = (
+        f"; differences from about {_points(found.metric, reach)} on are found four times in five"
+        if pd.notna(reach)
+        else ""
+    )
+    return f"Paired over {_design(groups[found.leader])}, p < {LEVEL:g} after Holm's correction{reached}."
+
+
+def _design(runs: Sequence[Run]) -> str:
+    """Returns how the runs of a method repeat it, in words."""
+    count = len(runs)
+    drawn = len({replicate_of(run).data_seed for run in runs})
+    return {
+        "one": "one run",
+        "redrawn": f"{count} seeds, each with a partition of its own",
+        "fixed": f"{count} seeds on one partition",
+        "nested": f"{count} runs on {drawn} partitions",
+    }[design_of(runs)]
+
+
+def overall_findings(verdicts: Mapping[str, SceneVerdict], matrix: SceneMatrix) -> list[str]:
+    """Returns sentences about several scenes together: whether one method leads in all of them."""
+    leaders: dict[str, list[str]] = {}
+    for scene, found in verdicts.items():
+        if len(found.estimates):
+            leaders.setdefault(found.leader, []).append(scene)
+    if not leaders:
+        return []
+    count = sum(map(len, leaders.values()))
+    first, where = max(leaders.items(), key=lambda item: len(item[1]))
+    if len(leaders) == 1:
+        sentences = [f"{first} has the best mean in all {count} scenes."]
+    else:
+        rest = [f"{leader} in {_quoted(scenes)}" for leader, scenes in leaders.items() if leader != first]
+        sentences = [
+            f"The scenes disagree: {first} has the best mean in {len(where)} of {count} ({_quoted(where)}), "
+            f"{_listed(rest)}."
+        ]
+    undecided = [scene for scene, found in verdicts.items() if not found.decided]
+    if undecided:
+        sentences.append(f"There is no verdict in {_quoted(undecided)}.")
+    else:
+        top = [set(_top(found)) for found in verdicts.values()]
+        always = [
+            label
+            for label in verdicts[next(iter(verdicts))].estimates["method"]
+            if all(label in t for t in top)
+        ]
+        if always:
+            sentences.append(
+                f"In every scene among those that cannot be told apart from the best: {_listed(always)}."
+            )
+        else:
+            sentences.append("No method is among the best in every scene.")
+    if matrix.ranking is not None:
+        ranking = matrix.ranking
+        verdict = "differ" if ranking.p_value < ranking.level else "are not told apart"
+        sentences.append(
+            f"By mean rank {ranking.ranks.index[0]} comes first ({ranking.ranks.iloc[0]:.2f} of {len(ranking.ranks)}); "
+            f"over {ranking.scenarios} scenes the methods {verdict} (Friedman, p = {ranking.p_value:.2g})."
+        )
+    return sentences
+
+
+def _top(found: SceneVerdict) -> list[str]:
+    others = found.against_leader()
+    return [found.leader, *others["other"][~(others["p_holm"] < LEVEL)]]
+
+
+def _interval(found: SceneVerdict, line: pd.Series) -> str:
+    if pd.isna(line["low"]):
+        return ""
+    return f" (95 % interval {found.metric.text(line['low'])} to {found.metric.text(line['high'])})"
+
+
+def _value(metric: JudgedMetric, value: float) -> str:
+    return metric.text(value) + (" %" if metric.is_share else "")
+
+
+def _points(metric: JudgedMetric, value: float) -> str:
+    return f"{metric.text(value)} points" if metric.is_share else metric.text(value)
+
+
+def _quoted(scenes: Iterable[str]) -> str:
+    return _listed(f'"{scene}"' for scene in scenes)
+
+
+def _listed(names: Iterable[str]) -> str:
+    """Returns names as a list in a sentence, the first few where there are many.
+
+    >>> _listed("ab"), _listed("abcdefg")
+    ('a and b', 'a, b, c, d and 3 others')
+    """
+    every = list(names)
+    if len(every) > MOST_NAMES + 1:
+        every = [*every[:MOST_NAMES], f"{len(every) - MOST_NAMES} others"]
+    return " and ".join(filter(None, [", ".join(every[:-1]), every[-1]])) if every else ""

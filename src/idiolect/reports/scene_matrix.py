@@ -1,0 +1,108 @@
+"""Methods against scenes: values, ranks within each scene, and mean ranks over scenes with their tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from idiolect import statistics
+from idiolect.reports.judged_metric import ABSENT, JudgedMetric
+from idiolect.reports.scene_verdict import SceneVerdict
+from idiolect.reports.text_tables import to_latex, to_markdown
+
+if TYPE_CHECKING:
+    from idiolect.statistics import Ranking
+
+__all__ = ["SceneMatrix", "matrix_rows", "matrix_table", "matrix_words", "scene_matrix"]
+
+FEWEST_METHODS = 3
+FEWEST_SCENES = 2
+
+
+class SceneMatrix(NamedTuple):
+    """Final values of all methods in all scenes.
+
+    Args:
+        values: the headline's mean over clients and seeds, methods as rows and scenes as columns; NaN where absent.
+        ranks: the rank within each scene among the methods that it has, 1 is best.
+        metrics: what each scene is judged by.
+        ranking: mean ranks and tests of the methods that every scene has; None with fewer than three methods or two
+            scenes.
+    """
+
+    values: pd.DataFrame
+    ranks: pd.DataFrame
+    metrics: dict[str, JudgedMetric]
+    ranking: Ranking | None
+
+
+def scene_matrix(scenes: Mapping[str, SceneVerdict]) -> SceneMatrix:
+    """Returns the matrix of several scenes; each may be judged by a metric of its own."""
+    metrics = {name: found.metric for name, found in scenes.items()}
+    labels = list(dict.fromkeys(label for found in scenes.values() for label in found.scores))
+    values = pd.DataFrame(
+        {name: found.estimates.set_index("method")["value"] for name, found in scenes.items()}
+    ).reindex(labels)
+    upwards = values * [1 if metrics[name].higher_is_better else -1 for name in values]
+    ranking, shared = None, upwards.dropna()
+    if len(shared) >= FEWEST_METHODS and len(values.columns) >= FEWEST_SCENES:
+        ranking = statistics.rank_methods(shared.T)
+    return SceneMatrix(values, upwards.rank(ascending=False), metrics, ranking)
+
+
+def matrix_rows(found: SceneMatrix) -> list[list[str]]:
+    """Returns the matrix as strings, the header first: the value and, in brackets, the rank; then the mean rank.
+
+    Methods come in the order of their mean ranks, those that a scene lacks last.
+    """
+    mean_ranks = found.ranking.ranks if found.ranking is not None else pd.Series(dtype=float)
+    order = [*mean_ranks.index, *(label for label in found.values.index if label not in mean_ranks.index)]
+    header = ["Method", *(_heading(name, metric) for name, metric in found.metrics.items())]
+    lines = []
+    for label in order:
+        cells = [_cell(found, label, name) for name in found.values]
+        mean = [f"{mean_ranks[label]:.2f}" if label in mean_ranks.index else ABSENT]
+        lines.append([str(label), *cells, *(mean if found.ranking is not None else [])])
+    return [[*header, *(["Mean rank"] if found.ranking is not None else [])], *lines]
+
+
+def _heading(name: str, metric: JudgedMetric) -> str:
+    shown = "" if metric.name == "accuracy" else f" {metric.word}"
+    return f"{name}{shown}{' %' if metric.is_share else ''}"
+
+
+def _cell(found: SceneMatrix, label: str, name: str) -> str:
+    value, rank = found.values.loc[label, name], found.ranks.loc[label, name]
+    return ABSENT if np.isnan(value) else f"{found.metrics[name].text(value)} ({rank:g})"
+
+
+def matrix_words(found: SceneMatrix) -> str:
+    """Returns what the tests of mean ranks say."""
+    if found.ranking is None:
+        return "Ranks within a scene are in brackets, 1 is best."
+    ranking = found.ranking
+    verdict = "differ" if ranking.p_value < ranking.level else "are not told apart"
+    return (
+        f"Ranks within a scene are in brackets, 1 is best. Mean ranks of {len(ranking.ranks)} methods over "
+        f"{ranking.scenarios} scenes: by Friedman's test the methods {verdict} (p = {ranking.p_value:.2g}); by "
+        f"Nemenyi's, two differ whose mean ranks are {ranking.distance:.2f} or more apart."
+    )
+
+
+def matrix_table(found: SceneMatrix, kind: str) -> str:
+    """Returns the matrix as `md`, `tex` or `csv`; the CSV holds unrounded values and ranks, one row each."""
+    if kind == "csv":
+        long = found.values.rename_axis("method").melt(
+            ignore_index=False, var_name="scene", value_name="value"
+        )
+        ranks = found.ranks.rename_axis("method").melt(
+            ignore_index=False, var_name="scene", value_name="rank"
+        )
+        return str(
+            long.assign(rank=ranks["rank"].to_numpy()).reset_index().to_csv(index=False, lineterminator="\n")
+        )
+    rows = matrix_rows(found)
+    return to_latex(rows) if kind == "tex" else f"{to_markdown(rows)}\n{matrix_words(found)}\n"

@@ -1,0 +1,79 @@
+"""How the methods of one scene compare: estimates, paired comparisons, and letters that same ones share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+import pandas as pd
+
+from idiolect import statistics
+from idiolect.reports.judged_metric import JudgedMetric, judged_by
+from idiolect.statistics import LAST, Groups, Reading, client_scores, replicate_of
+
+if TYPE_CHECKING:
+    from idiolect.statistics.comparisons import Values
+
+__all__ = ["LEVEL", "SceneVerdict", "scene_verdict"]
+
+LEVEL = 0.05
+
+
+class SceneVerdict(NamedTuple):
+    """How the methods of one scene compare.
+
+    Args:
+        scores: the final value by client of every method and replicate.
+        estimates: the mean of every method with its interval, the best first; see `statistics.mean_estimates`.
+        pairs: paired comparisons of all methods; see `statistics.paired_comparisons`.
+        letters: methods that share a letter do not differ significantly; empty texts without a verdict.
+    """
+
+    metric: JudgedMetric
+    reading: Reading
+    scores: Mapping[str, Values]
+    estimates: pd.DataFrame
+    pairs: pd.DataFrame
+    letters: dict[str, str]
+
+    @property
+    def leader(self) -> str:
+        return str(self.estimates["method"].iloc[0])
+
+    @property
+    def decided(self) -> bool:
+        """Whether any two methods could be tested."""
+        return bool(self.pairs["p_holm"].notna().any())
+
+    def against_leader(self) -> pd.DataFrame:
+        """Returns the comparisons of the leader with the others: `other`, `lead` (positive), `p_holm`, `detectable`."""
+        found, sign = self.pairs, 1 if self.metric.higher_is_better else -1
+        forward, backward = found[found["method"] == self.leader], found[found["other"] == self.leader]
+        swapped = backward.assign(other=backward["method"], difference=-backward["difference"])
+        both = pd.concat([forward, swapped])
+        order = {name: place for place, name in enumerate(self.estimates["method"])}
+        both = both.assign(lead=sign * both["difference"])
+        return both.sort_values("other", key=lambda names: names.map(order))
+
+
+def scene_verdict(
+    groups: Groups, reading: Reading = LAST, metric: JudgedMetric | None = None, *, paired: bool = True
+) -> SceneVerdict:
+    """Returns estimates, paired comparisons and letters of the methods of one scene.
+
+    Args:
+        metric: what is compared; without it what the runs are judged by.
+        paired: whether to compare every two methods, which takes time where there are many.
+    """
+    metric = metric or judged_by(run for runs in groups.values() for run in runs)
+    scores = {
+        label: {replicate_of(run): client_scores(run, metric=metric.name, reading=reading) for run in runs}
+        for label, runs in groups.items()
+    }
+    found = [{"method": label, **statistics.estimate(values)._asdict()} for label, values in scores.items()]
+    estimates = pd.DataFrame(found).dropna(subset="value")
+    estimates = estimates.sort_values("value", ascending=not metric.higher_is_better, kind="stable")
+    order = list(estimates["method"])
+    pairs = statistics.compare_scores({label: scores[label] for label in (order if paired else [])})
+    letters = statistics.letters(order, pairs, LEVEL)
+    return SceneVerdict(metric, reading, scores, estimates.reset_index(drop=True), pairs, letters)

@@ -174,7 +174,7 @@ def validated_round(run: Run) -> int:
     if points.empty:
         raise UserError(
             f"{run.manifest['name']} has no scores on validation data to choose a round by; make it with "
-            "--set score_valid=true, or read the last round"
+            "--set score_valid=True, or read the last round"
         )
     better = higher_is_better(run, primary_metric(run))
     return int(points.idxmax() if better else points.idxmin())

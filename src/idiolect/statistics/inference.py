@@ -79,7 +79,7 @@ def crossed_mean(table: npt.ArrayLike) -> MeanError:
 
     A component that comes out negative is 0, and its mean square leaves both formulas.  Satterthwaite's degrees of
     freedom have M = MS.  With three seeds MS_seed is often small by chance, the plain formula then takes the clients'
-    degrees of freedom, and the interval covers 92 % instead of 95 %; enlarging each mean square by its own relative
+    degrees of freedom, and the interval covers 92.3 % instead of 95 %; enlarging each mean square by its own relative
     variance 2 / f brings the worst case to 93.6 % (docs/evaluation.md has the table).
     """
     values = np.asarray(table, float)

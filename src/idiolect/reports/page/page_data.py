@@ -19,7 +19,7 @@ from idiolect.reports.figures.learning_curves import targets_data
 from idiolect.reports.figures.mixing_profile import profile_data
 from idiolect.reports.figures.style import Appearance, appearance
 from idiolect.reports.findings import overall_findings, scene_findings
-from idiolect.reports.judged_metric import JudgedMetric, metric_title
+from idiolect.reports.judged_metric import PAGE_DIGITS, JudgedMetric, metric_title
 from idiolect.reports.page.metric_numbers import costs_part, measured_part, rows_of
 from idiolect.reports.run_groups import SCENE, SEEDS, flat, scenes_of
 from idiolect.reports.scene_matrix import SceneMatrix, matrix_rows, matrix_words, scene_matrix
@@ -29,7 +29,6 @@ from idiolect.statistics import LAST, Groups, Reading, headline, higher_is_bette
 
 __all__ = ["as_json", "extras_part", "page_data"]
 
-DIGITS = 6  # significant digits of numbers in the document
 FIRST = ("accuracy", "top5", "macro_f1", "loss", "ece", "mce")  # after the one that the runs are judged by
 MOST_CLIENTS = 200  # clients shown of one partition
 MOST_CELLS = 6000  # numbers of all partitions of a scene
@@ -138,7 +137,7 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "tolist"):
         return _plain(value.tolist())
     if isinstance(value, float):
-        return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
+        return float(f"{value:.{PAGE_DIGITS}g}") if math.isfinite(value) else None
     return value
 
 

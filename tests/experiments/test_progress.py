@@ -197,3 +197,57 @@ def test_costly_end_is_announced_before_the_first_round_and_when_it_begins(tiny,
     assert sentences[3].startswith(
         "PersFL: the rounds are done and the stages at the end of the run begin, about "
     )
+
+
+@pytest.mark.parametrize("engine", ["loop", "cohort", pytest.param("pool", marks=pytest.mark.slow)])
+def test_end_of_a_run_has_progress_on_every_engine(engine, tiny, tmp_path):
+    told: list[tuple[int, int]] = []
+
+    class Ear(Silent):
+        def settle(self, done: int, total: int) -> None:
+            told.append((done, total))
+
+    run(replace(tiny, method=GRID), out=tmp_path, watcher=Ear(), engine=engine, device="cpu")
+    stages = told[-1][1] // 4  # of each of four clients: two students, and what is measured
+    assert stages >= 2 and told[-1] == (4 * stages, 4 * stages)
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    assert len({done for done, _ in told}) >= stages
+
+
+def test_end_of_a_run_is_written_with_the_time_left():
+    clock, written = Clock(), io.StringIO()
+    watcher = ProgressLines(written, clock)
+    watcher.expect(2)
+    watcher.begin("PersFL", rounds=2, done=0)
+    watcher.ending(8.0)
+    for done in (1, 2):
+        clock.seconds += 10
+        watcher.advance(done, {})
+    watcher.settle(0, 100)
+    for done in (25, 50):
+        clock.seconds += 30
+        watcher.settle(done, 100)
+    lines = written.getvalue().splitlines()
+    assert lines[0] == (
+        "PersFL (1/2): round 1/2, 10 s elapsed, about 1 min 30 s left, 3 min 10 s for all 2 runs"
+    )
+    assert lines[-1] == (
+        "PersFL (1/2): end of the run 50%, 1 min 20 s elapsed, about 1 min 0 s left, 3 min 20 s for all 2 runs"
+    )
+
+
+def test_bar_shows_rate_and_time_left_after_the_first_round_and_all_runs():
+    terminal, drawn = bar()
+    terminal.expect(3, side_by_side=2)
+    one, other = terminal.lane(0), terminal.lane(1)
+    one.begin("MAP", 4, 0)
+    other.begin("Local", 4, 0)
+    one.advance(1, {"loss": 1.0})
+    one.settle(1, 4)
+    terminal._progress.refresh()
+    shown = drawn.getvalue().splitlines()
+    assert any("MAP (1/3): end of the run" in line and "25%" in line and "left" in line for line in shown)
+    assert any("Local (2/3)" in line and "- rounds/s" in line for line in shown)
+    assert any("all runs" in line and "0/3" in line and "left" in line for line in shown)
+    one.end()
+    other.end()

@@ -180,9 +180,10 @@ def main(pipe: int, box: int) -> None:
 def _answer(asked: StartRun, pipe: Connection, inbox: _Inbox) -> Any:
     """Makes a run and returns what the parent is told at its end."""
     from idiolect.errors import UserError  # noqa: PLC0415
+    from idiolect.experiments.early_stopping import StoppedEarly  # noqa: PLC0415
     from idiolect.experiments.execution import Execution  # noqa: PLC0415
     from idiolect.experiments.identity import name_of  # noqa: PLC0415
-    from idiolect.experiments.run import StoppedEarly, make_run  # noqa: PLC0415
+    from idiolect.experiments.run import make_run  # noqa: PLC0415
 
     def judge(round: int, value: float) -> bool:
         pipe.send(Judged(round, value))

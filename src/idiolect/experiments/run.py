@@ -13,6 +13,7 @@ from typing import Any
 from idiolect.data import is_registered
 from idiolect.engines import EngineChoice, choose_engine, start_early
 from idiolect.errors import UserError
+from idiolect.experiments.early_stopping import Judge, StoppedEarly, validation_value
 from idiolect.experiments.end_stages import EndStages, end_stages
 from idiolect.experiments.execution import Execution, split_keywords
 from idiolect.experiments.finished_run import FinishedRun, open_run
@@ -40,9 +41,8 @@ from idiolect.records import (
     save_checkpoint,
 )
 
-__all__ = ["Judge", "StoppedEarly", "make_run", "run", "validation_value", "with_public_samples"]
+__all__ = ["make_run", "run", "with_public_samples"]
 
-Judge = Callable[[int, float], bool]  # (rounds done, validation metric) -> whether to stop
 LONG_END = 5.0  # seconds from which on the user is told that the end begins
 PUBLIC = 500  # samples of the server's test set, where a method trains on public data
 
@@ -115,18 +115,6 @@ def make_run(experiment: Experiment, execution: Execution, judge: Judge | None =
         shutil.rmtree(partial_folder(out, name), ignore_errors=True)
         raise
     return done
-
-
-class StoppedEarly(Exception):
-    """A judge has stopped a run.
-
-    Args:
-        round: the rounds that were done.
-    """
-
-    def __init__(self, round: int) -> None:
-        super().__init__(f"stopped after round {round}")
-        self.round = round
 
 
 def with_public_samples(experiment: Experiment, methods: Sequence[str]) -> Experiment:
@@ -238,26 +226,6 @@ def _train(
     simulation.participants.watch_end = partial(tell, execution.watcher, "settle")
     reported(simulation.finish)
     return _checkpoint(writer, simulation, last, meter)
-
-
-def validation_value(simulation: Simulation, known: int) -> float | None:
-    """Returns the mean over clients of what the method is judged by, on validation data; None if it was not measured.
-
-    A metric of which less is better changes its sign, so that higher is better.  A method whose headline predictor is
-    made at the end of the run has no such value before.
-
-    Args:
-        known: rows that were recorded before the last round.
-    """
-    setting = simulation.setting
-    rows = simulation.rows.table().slice(known).to_pandas()
-    name = simulation.picks.get(setting.headline, setting.headline)
-    wanted = {"split": "valid", "population": "all", "predictor": name, "metric": setting.primary_metric}
-    for column, value in wanted.items():
-        rows = rows[rows[column] == value]
-    found = rows["value"].dropna()
-    sign = 1 if setting.metrics[setting.primary_metric].higher_is_better else -1
-    return sign * float(found.mean()) if len(found) else None
 
 
 def _announce_end(watcher: Watcher, name: str, seconds: float, has_rate: bool) -> None:

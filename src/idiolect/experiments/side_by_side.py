@@ -25,6 +25,7 @@ import torch
 from idiolect.engines.pool.shared_memory import Mailbox
 from idiolect.engines.process_pickling import UNSENDABLE
 from idiolect.errors import UserError
+from idiolect.experiments.early_stopping import StoppedEarly
 from idiolect.experiments.execution import Execution
 from idiolect.experiments.identity import name_of
 from idiolect.experiments.job_process import (
@@ -41,7 +42,7 @@ from idiolect.experiments.job_process import (
 )
 from idiolect.experiments.progress_watcher import Watcher, for_several
 from idiolect.experiments.registered_names import registered_here
-from idiolect.experiments.run import StoppedEarly, make_run
+from idiolect.experiments.run import make_run
 from idiolect.experiments.spec import Experiment
 from idiolect.methods import label
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from idiolect.errors import UserError, refuse_unknown_choice
+from idiolect.experiments.early_stopping import StoppedEarly
 from idiolect.experiments.simulated_clients import Simulation
 from idiolect.records import Run
 from idiolect.reports import write_report
@@ -92,7 +93,7 @@ class Log:
         try:
             yield
             status = "finished"
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, StoppedEarly):
             status = "stopped"
             raise
         finally:

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from idiolect.reproduction.listing import ListedReproduction
+
 
 @pytest.mark.parametrize(
     ("words", "piece"),
@@ -40,3 +42,13 @@ def test_facts_beside_the_papers(idiolect, tmp_path):
 def test_drawing_needs_nothing(idiolect, tmp_path):
     answer = idiolect("reproduce", "map-fig1", "--out", tmp_path / "out")
     assert answer.code == 0 and "nothing is run for map-fig1" in answer.out
+
+
+def test_list_is_a_table_or_a_document_and_an_empty_call_names_it(idiolect, refused, monkeypatch):
+    refused(idiolect("reproduce"), "idiolect reproduce --list shows all")
+    one = ListedReproduction("a-fig1", "a", "Curves", ("mnist", "cifar10"), ("vgg8",), 12, 34000, ("mnist",))
+    monkeypatch.setattr("idiolect.cli.reproduce.list_reproductions", lambda data_dir: [one])
+    (found,) = json.loads(idiolect("reproduce", "--list", "--json").out)
+    assert found["datasets"] == ["mnist", "cifar10"] and (found["runs"], found["missing"]) == (12, ["mnist"])
+    answer = idiolect("reproduce", "--list")
+    assert answer.code == 0 and all(word in answer.out for word in ("a-fig1", "Curves", "34,000", "missing"))

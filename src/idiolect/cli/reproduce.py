@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 import typer
@@ -14,8 +15,10 @@ from idiolect.cli.app import app
 from idiolect.cli.options import Json, Precision, Preset, with_option_groups
 from idiolect.cli.settings import methods_in, names_in
 from idiolect.cli.terminal import console_of_output, print_line, print_table, watched
+from idiolect.errors import UserError
 from idiolect.experiments import Execution
 from idiolect.reproduction.compared_number import ComparedNumber
+from idiolect.reproduction.listing import ListedReproduction, list_reproductions
 from idiolect.reproduction.reproduce import Reproduction, reproduce
 from idiolect.reproduction.reproduction_result import ABSENT, number_text
 
@@ -66,12 +69,22 @@ class PaperOptions:
 @with_option_groups
 def reproduce_command(
     *,
-    id: Annotated[str, typer.Argument(help="A table or figure, such as map-table2 or fedphp-fig4.")],
+    id: Annotated[
+        str | None, typer.Argument(help="A table or figure, such as map-table2 or fedphp-fig4.")
+    ] = None,
+    listed: Annotated[
+        bool, typer.Option("--list", help="List all tables and figures: what each shows and needs.")
+    ] = False,
     asked: PaperOptions,
     execution: Execution,
     as_json: Json = False,
 ) -> None:
     """Make a paper's table or figure: run what is missing, and show our numbers beside the paper's."""
+    if listed:
+        _print_list(list_reproductions(execution.data_dir), as_json)
+        return
+    if id is None:
+        raise UserError("name a table or figure, such as map-table2; idiolect reproduce --list shows all")
     done = reproduce(
         id,
         columns=names_in(asked.column),
@@ -91,6 +104,23 @@ def reproduce_command(
         _print_reproduction(console_of_output(), done)
     if done.failures or (done.numbers and all(one.value is None for one in done.numbers)):
         sys.exit(2)
+
+
+def _print_list(found: Sequence[ListedReproduction], as_json: bool) -> None:
+    """Prints what every table and figure shows and needs."""
+    if as_json:
+        print(json.dumps([asdict(one) for one in found], indent=2))
+        return
+    rows = [["Id", "Shows", "Data", "Networks", "Runs", "Client rounds", "Here"]]
+    for one in found:
+        here = "missing" if one.missing else "present" if one.datasets else ABSENT
+        names = ["\n".join(words) or ABSENT for words in (one.datasets, one.models)]
+        rows.append([one.id, one.what, *names, f"{one.runs:,}", f"{one.client_rounds:,}", here])
+    print_table(console_of_output(), rows, words=4)
+    print_line(
+        "Runs are those of all seeds that the paper averages. Client rounds count the trainings of one client in one "
+        "round, for a study its epochs. --quick makes each on embedded data in a small fraction of them."
+    )
 
 
 def _print_reproduction(console: Console, done: Reproduction) -> None:

@@ -27,9 +27,9 @@ from idiolect.reproduction.points_from_runs import (
 from idiolect.reproduction.reproduction_result import Reproduction, write_reproduction
 from idiolect.reproduction.request import ReproductionRequest, refuse_unknown_names
 from idiolect.reproduction.studies.study_figures import STUDY_KINDS, reproduce_study_figure
-from idiolect.reproduction.tables import table_numbers
+from idiolect.reproduction.tables import choice_notes, table_numbers, table_requests
 
-__all__ = ["reproduce_figure"]
+__all__ = ["figure_requests", "reproduce_figure"]
 
 PERCENT = ("accuracy", "top5", "macro_f1")
 SCALED = ("value", "sd", "before", "after", "server")
@@ -47,9 +47,14 @@ def reproduce_figure(figure: PaperFigure, request: ReproductionRequest, executio
         return reproduce_study_figure(figure, request, execution)
     if figure.kind == "table":
         numbers = _numbers_of_tables(figure, request, execution)
-        points, notes = points_of_tables(numbers, figure.tables), list(figure.notes)
+        points = points_of_tables(numbers, figure.tables)
+        notes = list(dict.fromkeys(n for id in figure.tables for n in choice_notes(table(id), request)))
+        notes = [*figure.notes, *notes]
     else:
         numbers, points = _numbers_of_lines(figure, request, execution)
+        named = {one.column: request.shown_name(one.column, [one.column]) for one in numbers}
+        numbers = [replace(one, column=named[one.column]) for one in numbers]
+        points = points.assign(panel=points["panel"].map(named)) if len(points) else points
         notes = _notes(figure, request)
     done, folder = write_reproduction(figure.id, figure.caption, numbers, notes, request, execution.out)
     if len(points):
@@ -113,11 +118,7 @@ def _numbers_of_lines(
     lines = (*figure.lines, *figure.compared)
     refuse_unknown_names("method", request.methods, {line.method.partition("(")[0] for line in lines})
     request = replace(request, every_round=figure.kind in KINDS_OF_SINGLE_ROUNDS)
-    variants = [
-        variant
-        for variant in (*_own_variants(figure), *_compared_variants(figure))
-        if request.wants(variant.scenario, variant.method)
-    ]
+    variants = _chosen_variants(figure, request)
     outcomes = run_campaign(
         [one for variant in variants for one in _run_requests(figure, variant, request)], execution
     )
@@ -129,6 +130,21 @@ def _numbers_of_lines(
     numbers = [number for number, _ in found]
     numbers += _best_compared(figure, variants, numbers)
     return numbers, pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+
+
+def figure_requests(figure: PaperFigure, request: ReproductionRequest) -> list[RunRequest]:
+    """Returns a run request for everything that a figure needs to be run; studies and drawings need none."""
+    if figure.kind == "table":
+        asked = replace(request, columns=(figure.column,))
+        return [one for id in figure.tables for one in table_requests(table(id), asked)]
+    request = replace(request, every_round=figure.kind in KINDS_OF_SINGLE_ROUNDS)
+    variants = _chosen_variants(figure, request)
+    return [one for variant in variants for one in _run_requests(figure, variant, request)]
+
+
+def _chosen_variants(figure: PaperFigure, request: ReproductionRequest) -> list[LineVariant]:
+    every = (*_own_variants(figure), *_compared_variants(figure))
+    return [variant for variant in every if request.wants(variant.scenario, variant.method)]
 
 
 def _own_variants(figure: PaperFigure) -> Iterator[LineVariant]:

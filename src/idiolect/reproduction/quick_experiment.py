@@ -12,7 +12,7 @@ from idiolect.experiments.spec import Experiment
 from idiolect.option_parsing import parse_call, split_outside_brackets, write_call
 from idiolect.reproduction.papers import MetricReading
 
-__all__ = ["QUICK_NOTE", "quick_experiment", "quick_reading"]
+__all__ = ["QUICK_NOTE", "quick_experiment", "quick_model", "quick_reading"]
 
 QUICK_NOTE = "quick: embedded data, few clients, few rounds; not to be compared with the paper"
 DATASET = "fashion-mnist-12k"
@@ -43,7 +43,7 @@ def quick_experiment(experiment: Experiment) -> Experiment:
         dataset=DATASET,
         partition=_partition(experiment),
         clients=2 if demo else min(experiment.clients or CLIENTS, CLIENTS),
-        model=_model(experiment.model),
+        model=quick_model(experiment.model),
         rounds=min(experiment.rounds, ROUNDS),
         participation_rate=experiment.participation_rate if experiment.participation_rate == 1 else RATE,
         local_epochs=min(experiment.local_epochs, EPOCHS),
@@ -70,7 +70,7 @@ def _partition(experiment: Experiment) -> str:
     return experiment.partition
 
 
-def _model(model: str) -> str:
+def quick_model(model: str) -> str:
     """Returns the model, or LeNet in place of a large one."""
     name, options = parse_call(model)
     if name == "linear_base":

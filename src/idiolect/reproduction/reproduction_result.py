@@ -15,6 +15,7 @@ from idiolect.reproduction.request import ReproductionRequest
 __all__ = ["ABSENT", "Reproduction", "number_text", "write_files", "write_reproduction"]
 
 ABSENT = "-"
+NOT_MEASURED = ("not run", "refused")  # the notes that begin so say why
 CSV_COLUMNS = (
     *("row", "column", "value", "low", "high", "seeds", "spread", "paper", "paper_spread"),
     *("difference", "within", "unit", "ran_as", "rule", "missing", "failed", "quick"),
@@ -72,12 +73,12 @@ def _notes(
     if several:
         found.append("±: half the 95 % t interval of the mean over seeds")
     if request.grid:
-        found.append("the best of the authors' settings, chosen on test data as in the paper")
+        found.append("every number is the best of the authors' settings, chosen on test data as in the paper")
         found.append("a mean over several scenes is the mean of each scene's own best")
     found += given
     doubts = dict.fromkeys((one.column, one.note) for one in numbers if one.note and not request.quick)
     found += [f"{column}: {note}" for column, note in doubts]
-    for word, field in (("not run", "missing"), ("refused", "failed")):
+    for word, field in zip(NOT_MEASURED, ("missing", "failed"), strict=True):
         reasons: dict[str, list[str]] = {}
         for one in numbers:
             if getattr(one, field):
@@ -94,11 +95,13 @@ def write_files(folder: Path, done: Reproduction) -> None:
     """Writes ``<id>.md``, ``<id>.csv`` and ``<id>.tex``, each atomically."""
     folder.mkdir(parents=True, exist_ok=True)
     rows = _matrix(done.numbers, done.quick)
-    title = f"{done.id} (quick): {done.caption}" if done.quick else f"{done.id}: {done.caption}"
+    title = f"{done.id}: {done.caption}"
+    if done.quick:
+        title = f"{done.id} (quick stand-in on embedded data). The paper shows: {done.caption}"
     texts = {
         "md": _markdown(rows, title, done.notes),
         "csv": _csv(done.numbers, done.quick),
-        "tex": _latex(rows, title, done.notes),
+        "tex": _latex(rows, title, done),
     }
     for ending, text in texts.items():
         write_atomically(folder / f"{done.id}.{ending}", text)
@@ -132,9 +135,13 @@ def _markdown(rows: list[list[str]], title: str, notes: Sequence[str]) -> str:
     return f"**{title}**\n\n{to_markdown(rows)}\n{listed}"
 
 
-def _latex(rows: list[list[str]], title: str, notes: Sequence[str]) -> str:
-    caption = " ".join(f"{sentence}." for sentence in (title, *notes))
-    return to_latex(rows, booktabs=False, caption=caption)
+def _latex(rows: list[list[str]], title: str, done: Reproduction) -> str:
+    """Returns the table with what its reader should know; why this machine did not run something is no part of it."""
+    notes = [note for note in done.notes if not note.startswith(NOT_MEASURED)]
+    if any(one.value is None for one in done.numbers):
+        notes.append(f"{ABSENT}: not run")
+    caption = " ".join(f"{sentence[:1].upper()}{sentence[1:]}." for sentence in notes)
+    return to_latex(rows, booktabs=False, caption=f"{title}. {caption}")
 
 
 def _csv(numbers: Sequence[ComparedNumber], quick: bool) -> str:

@@ -10,7 +10,7 @@ from idiolect.errors import unknown_name
 from idiolect.experiments.spec import Experiment
 from idiolect.option_parsing import with_options
 from idiolect.reproduction.papers import MetricReading
-from idiolect.reproduction.quick_experiment import QUICK_NOTE, quick_experiment, quick_reading
+from idiolect.reproduction.quick_experiment import QUICK_NOTE, quick_experiment, quick_model, quick_reading
 from idiolect.reproduction.scenarios import find_scenario
 
 __all__ = ["ReproductionRequest", "refuse_unknown_names"]
@@ -63,6 +63,17 @@ class ReproductionRequest:
             return quick_experiment(experiment), (*notes, QUICK_NOTE)
         warning = found.warning_of(self.preset)
         return experiment, (*notes, *([f"warning: {warning}"] if warning else []))
+
+    def shown_name(self, name: str, scenarios: Iterable[str]) -> str:
+        """Returns the name of a column or panel; a quick one also names the networks that stand in for the paper's."""
+        if not self.quick:
+            return name
+        models: dict[str, None] = {}
+        for scenario in scenarios:
+            paper = find_scenario(scenario).experiment("fedavg", self.preset).model
+            if (small := quick_model(paper)) != paper:
+                models[small] = None
+        return f"{name} ({', '.join(models)} instead)" if models else name
 
     def reading(self, reading: MetricReading) -> MetricReading:
         """Returns the reading as it applies to the runs of this request."""

@@ -26,7 +26,14 @@ from idiolect.reproduction.papers.metric_reading import read_values
 from idiolect.reproduction.reproduction_result import Reproduction, write_reproduction
 from idiolect.reproduction.request import ReproductionRequest, refuse_unknown_names
 
-__all__ = ["cell_number", "cell_requests", "reproduce_table", "table_numbers"]
+__all__ = [
+    "cell_number",
+    "cell_requests",
+    "choice_notes",
+    "reproduce_table",
+    "table_numbers",
+    "table_requests",
+]
 
 SCALE = {"%": 100.0, "": 1.0}
 FROM_RUNS = ("run", "choice")
@@ -37,7 +44,20 @@ Outcomes = Mapping[Hashable, RunOutcome]
 def reproduce_table(table: PaperTable, request: ReproductionRequest, execution: Execution) -> Reproduction:
     """Makes the runs of a table, or of some of its columns and methods, and writes the table."""
     numbers = table_numbers(table, request, execution)
-    return write_reproduction(table.id, table.caption, numbers, table.notes, request, execution.out)[0]
+    scenarios = {cell.column: cell.scenarios for cell in table.cells}
+    named = {column: request.shown_name(column, names) for column, names in scenarios.items()}
+    numbers = [replace(one, column=named[one.column]) for one in numbers]
+    notes = [*table.notes, *choice_notes(table, request)]
+    return write_reproduction(table.id, table.caption, numbers, notes, request, execution.out)[0]
+
+
+def choice_notes(table: PaperTable, request: ReproductionRequest) -> list[str]:
+    """Returns what has to be said where the paper prints the best of several settings."""
+    if not table.choice or request.grid:
+        return []
+    return [
+        f"one setting of each method is run; the paper prints {table.choice} (best_of_grid runs them all)"
+    ]
 
 
 def table_numbers(
@@ -45,8 +65,7 @@ def table_numbers(
 ) -> list[ComparedNumber]:
     """Returns the numbers of the cells that are asked for."""
     cells = _chosen_cells(table, request)
-    from_runs = [cell for cell in cells if cell.reading.source in FROM_RUNS]
-    outcomes = run_campaign([one for cell in from_runs for one in cell_requests(cell, request)], execution)
+    outcomes = run_campaign(table_requests(table, request), execution)
     doubts = {column.id: column.note for column in table.columns}
     return [
         cell_number(cell, request, outcomes, doubts[cell.column])
@@ -54,6 +73,12 @@ def table_numbers(
         else _number_without_run(cell, request, execution)
         for cell in cells
     ]
+
+
+def table_requests(table: PaperTable, request: ReproductionRequest) -> list[RunRequest]:
+    """Returns a run request for everything that the cells that are asked for need to be run."""
+    cells = [cell for cell in _chosen_cells(table, request) if cell.reading.source in FROM_RUNS]
+    return [one for cell in cells for one in cell_requests(cell, request)]
 
 
 def _chosen_cells(table: PaperTable, request: ReproductionRequest) -> list[TableCell]:
@@ -146,7 +171,8 @@ def _result_of(
         return _SettingResult([scale * float(together.std(ddof=1))], None, ran_as)
     numbers = [scale * fmean(_single_number(series, cell.reading) for series in scenes) for scenes in by_seed]
     spread = None
-    if cell.spread is not None and cell.reading.population == "all" and len(cell.scenarios) == 1:
+    over_clients = cell.reading.population == "all" and cell.reading.split != "server"
+    if cell.spread is not None and over_clients and len(cell.scenarios) == 1:
         spread = scale * fmean(float(series.std(ddof=0)) for (series,) in by_seed)
     return _SettingResult(numbers, spread, ran_as)
 

@@ -31,6 +31,8 @@ __all__ = ["scatter_data", "scatter_figure", "settings_figure"]
 
 AXES = {"x": "aggregation", "y": "personalisation"}
 EDGE = 0.02  # x of methods without a global model, as a share of the width
+APART = 0.08  # share of the width that is left free for them
+LINE = 0.25  # inches of a line of the legend
 
 
 def scatter_data(runs: Iterable[Run], reading: Reading = LAST) -> pd.DataFrame:
@@ -40,7 +42,14 @@ def scatter_data(runs: Iterable[Run], reading: Reading = LAST) -> pd.DataFrame:
 
 
 def scatter_figure(
-    data: pd.DataFrame, methods: Iterable[str] = (), metric: JudgedMetric = ACCURACY
+    data: pd.DataFrame,
+    methods: Iterable[str] = (),
+    metric: JudgedMetric = ACCURACY,
+    labels: tuple[str, str] = (
+        "Global model on the server's test set",
+        "Personalised, mean over all clients",
+    ),
+    title: str = "",
 ) -> Figure:
     """Draws one mark for each method, with one SD over seeds where there are several.
 
@@ -50,10 +59,11 @@ def scatter_figure(
         data: the table of `scatter_data`.
         methods: all methods of the report in order, so that each has the same colour in every figure.
         metric: what the runs are judged by.
+        labels: what the two axes show, without its unit.
     """
     factor = metric.factor
     looks = appearances([*methods, *data["method"]])
-    figure, axes = make_figure((8.5, 4.9), 0.75 * min(3.5, sizes().width))
+    figure, axes = make_figure((8.5, max(4.9, LINE * (len(data) + 2))), 0.75 * min(3.5, sizes().width))
     marks = []
     for line in data.sort_values("personalisation", ascending=not metric.higher_is_better).to_dict("records"):
         look, whole = looks[line["method"]], not pd.isna(line["aggregation"])
@@ -74,12 +84,12 @@ def scatter_figure(
         else:
             axes.plot(EDGE, factor * line["personalisation"], transform=axes.get_yaxis_transform(), **style)
         marks.append(Line2D([], [], label=wrapped(line["method"]), **style))
-    axes.set_xlabel(
-        metric.in_brackets("Global model on the server's test set"), fontsize=sizes().label, color=INK
-    )
-    axes.set_ylabel(
-        metric.in_brackets("Personalised, mean over all clients"), fontsize=sizes().label, color=INK
-    )
+    axes.set_xlabel(metric.in_brackets(labels[0]), fontsize=sizes().label, color=INK)
+    axes.set_ylabel(metric.in_brackets(labels[1]), fontsize=sizes().label, color=INK)
+    if data["aggregation"].isna().any() and data["aggregation"].notna().any():
+        low, high = axes.get_xlim()
+        axes.set_xlim(low - APART * (high - low), high)
+    axes.set_title(title, loc="left", fontsize=sizes().label, color=INK)
     tidy(axes)
     hollow = "hollow: no global model" if data["aggregation"].isna().any() else None
     legend_beside(figure, marks, hollow, wide=True)

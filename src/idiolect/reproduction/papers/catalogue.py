@@ -43,7 +43,7 @@ PAPERS = ("fedper", "fedphp", "map", "persfl", "superfed")
 MISSING = "-"  # stands where a table prints no number
 
 CELL_KEYS = {"scenarios", "method", "official_method", "options", "unit"}
-TABLE_KEYS = {"id", "caption", "spread", "notes", "reading", "column", "row"} | CELL_KEYS
+TABLE_KEYS = {"id", "caption", "choice", "spread", "notes", "reading", "column", "row"} | CELL_KEYS
 COLUMN_KEYS = CELL_KEYS | READING_KEYS | {"id", "label", "note"}
 ROW_KEYS = CELL_KEYS | READING_KEYS | {"label", "values", "spreads"}
 
@@ -134,6 +134,7 @@ def _table(block: Block, paper: str) -> PaperTable:
         id=block["id"],
         paper=paper,
         caption=block["caption"],
+        choice=block.get("choice", ""),
         spread=block.get("spread", ""),
         notes=tuple(block.get("notes", ())),
         columns=tuple(TableColumn(c["id"], c["label"], c.get("note", "")) for c in columns),

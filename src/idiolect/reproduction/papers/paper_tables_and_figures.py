@@ -102,6 +102,7 @@ class PaperTable:
     """A table of a paper.
 
     Args:
+        choice: what the paper's numbers are chosen from, where it ran several settings; a reproduction may run one.
         spread: what the paper's ± is the SD over: ``settings`` of a method, ``clients``, or empty for none.
         notes: what a reader of the numbers should know.
     """
@@ -109,6 +110,7 @@ class PaperTable:
     id: str
     paper: str
     caption: str
+    choice: str
     spread: str
     notes: tuple[str, ...]
     columns: tuple[TableColumn, ...]

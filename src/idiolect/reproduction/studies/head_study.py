@@ -23,6 +23,8 @@ class Study:
     Args:
         observed: how many classes, counted from the first, the network is trained on; the others are missing.
         targets: numbers of first classes; the network is scored on the test samples of each such set.
+        live_start: draws the first values again until every feature is above zero on some samples; a ReLU that is
+            never above zero has no gradient, and a network of two features is then lost from the start.
     """
 
     dataset: str
@@ -35,6 +37,7 @@ class Study:
     weight_decay: float
     batch_size: int
     seed: int = 0
+    live_start: bool = False
 
 
 class FigureStudy(NamedTuple):
@@ -54,7 +57,7 @@ def studies_of(kind: str, scenarios: tuple[str, ...], seed: int, quick: bool) ->
             found += _subsets(name, base)
         elif kind == "features":
             for word, relu in (("with ReLU", True), ("without ReLU", False)):
-                study = replace(base, model=f"{base.model}(relu={relu})")
+                study = replace(base, model=f"{base.model}(relu={relu})", live_start=relu)
                 found.append(FigureStudy(name, f"{base.observed} classes {word}", study))
         else:
             found.append(FigureStudy(name, f"{base.observed} observed classes", base))

@@ -32,21 +32,47 @@ def reproduce_study_figure(
 ) -> Reproduction:
     """Runs the studies of a figure, or of some of its scenarios; writes numbers, points and picture."""
     refuse_unknown_names("scenario", request.columns, figure.scenarios)
-    points, missing = _points_of_figure(figure, request, execution)
+    points, missing, drawn = _points_of_figure(figure, request, execution)
     numbers = [*_line_numbers(figure.kind, points), *dict.fromkeys(missing)]
-    notes = [f"a line's number: {STUDY_KINDS[figure.kind]}", *figure.notes]
+    notes = [f"a line's number: {STUDY_KINDS[figure.kind]}", *figure.notes, *drawn]
+    if figure.kind == "features" and len(points):
+        points, dead = with_dead_features_named(points)
+        notes += dead
+        for note in dead:
+            execution.watcher.say(f"warning: {note}")
     done, folder = write_reproduction(figure.id, figure.caption, numbers, notes, request, execution.out)
     if len(points):
         write_figure_files(points, figure, folder, request)
     return done
 
 
+def with_dead_features_named(points: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Returns the points with panels that name dead features, and a note on each.
+
+    A feature is dead where it has the same value for all samples, as behind a ReLU that is never above zero; the
+    network then learns nothing through it.
+    """
+    titles, notes = points["panel"].copy(), []
+    for (panel, seed), here in points.groupby(["panel", "seed"], sort=False):
+        samples = here[here["what"] == "sample"]
+        dead = [axis for axis, name in enumerate("xy") if len(samples) and samples[name].nunique() == 1]
+        if not dead:
+            continue
+        titles[here.index] = f"{panel} (dead: {' and '.join(f'feature {axis}' for axis in dead)})"
+        what = "both features are" if len(dead) == 2 else f"feature {dead[0]} is"
+        follows = "the network has learnt nothing" if len(dead) == 2 else "the samples lie on a line"
+        notes.append(
+            f"{panel}, seed {seed}: {what} the same for all samples, so that {follows}; try more seeds"
+        )
+    return points.assign(panel=titles), notes
+
+
 def _points_of_figure(
     figure: PaperFigure, request: ReproductionRequest, execution: Execution
-) -> tuple[pd.DataFrame, list[ComparedNumber]]:
-    """Returns the points of all studies, and a number without value for each study whose data are missing."""
+) -> tuple[pd.DataFrame, list[ComparedNumber], list[str]]:
+    """Returns the points of all studies, a number without value for each whose data are missing, and their notes."""
     chosen = tuple(name for name in figure.scenarios if not request.columns or name in request.columns)
-    points, missing = [], []
+    points, missing, notes = [], [], []
     for seed in request.seeds:
         for one in studies_of(figure.kind, chosen, seed, request.quick):
             data = availability(one.study.dataset, execution.data_dir)
@@ -55,8 +81,9 @@ def _points_of_figure(
                 missing.append(ComparedNumber(one.label, one.scenario, missing=reason))
                 continue
             run = run_study(one.study, execution)
+            notes += [f"{one.label}, seed {seed}: {note}" for note in run.manifest["notes"]]
             points.append(POINTS_OF_STUDY[figure.kind](one, run).assign(scenario=one.scenario, seed=seed))
-    return pd.concat(points, ignore_index=True) if points else pd.DataFrame(), missing
+    return pd.concat(points, ignore_index=True) if points else pd.DataFrame(), missing, notes
 
 
 def _line_numbers(kind: str, points: pd.DataFrame) -> list[ComparedNumber]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -64,6 +64,8 @@ __all__ = ["Epoch", "StudyFederation", "run_study"]
 
 KIND = "study"
 CLIENT = 0  # the only one
+MOST_DRAWS, SEEDS_APART = 30, 1000  # of the first values of a study
+LIVE = 0.1  # share of samples on which a feature has to be above zero at first
 HEAD_GRADIENTS = "head_gradients"
 
 
@@ -71,25 +73,42 @@ def run_study(study: Study, execution: Execution) -> Run:
     """Trains and records a study and returns the record; a finished study is read instead."""
     spec = dataclasses.asdict(study)
     del spec["seed"]
+    if not study.live_start:
+        del spec["live_start"]
     name = run_name(f"{KIND}-{study.observed}-classes", study.dataset, "", spec_hash(spec), study.seed)
     out, watcher = execution.out, execution.watcher
     if finished(out, name):
         watcher.say(f"{name} is finished already: read, not run again")
         return read_run(finished_folder(out, name))
     data = load(study.dataset, execution.data_dir)
+    federation, notes = _live(study, data, execution.engine_choice())
     manifest = {
         **{"method": KIND, "kind": KIND, "label": name, "seed": study.seed, "headline": "head"},
         **{"dataset": study.dataset, "model": study.model, "spec": dataclasses.asdict(study)},
-        **{"spec_hash": spec_hash(spec), "source": dict(data.manifest), "notes": []},
+        **{"spec_hash": spec_hash(spec), "source": dict(data.manifest), "notes": notes},
     }
     rows, rounds = RowBuffer(), RoundBuffer()
     with RunWriter(out, name, manifest) as writer:
         watcher.begin(name, study.epochs, 0)
         try:
-            _train(StudyFederation.of(study, data, execution.engine_choice()), rows, rounds, watcher)
+            _train(federation, rows, rounds, watcher)
         finally:
             watcher.end()
         return read_run(writer.finish(rounds.table(), rows.table()))
+
+
+def _live(study: Study, data: Dataset, engine: EngineChoice) -> tuple[StudyFederation, list[str]]:
+    """Returns the study as a federation, and a note where its first values were drawn again."""
+    first = StudyFederation.of(study, data, engine)
+    if not study.live_start or first.responds():
+        return first, []
+    for draw in range(1, MOST_DRAWS):
+        again = StudyFederation.of(replace(study, seed=study.seed + SEEDS_APART * draw), data, engine)
+        if again.responds():
+            return again, [
+                f"first values drawn {draw + 1} times, until each feature was above zero somewhere"
+            ]
+    return first, [f"in {MOST_DRAWS} draws of first values, a feature was never above zero"]
 
 
 def _train(federation: StudyFederation, rows: RowBuffer, rounds: RoundBuffer, watcher: Watcher) -> None:
@@ -153,6 +172,12 @@ class StudyFederation:
         private = init_private(METHOD, initial, structure, setting.experiment.buffers)
         server = init_server(METHOD, initial, structure)
         return Epoch(server, private, float("nan"), _gradient_sum(private))
+
+    def responds(self) -> bool:
+        """Whether each feature is above zero on enough samples of the observed classes before training."""
+        features, _ = self.tested(self.start())
+        above = features[self.test_y < self.study.observed] > 0
+        return bool((above.double().mean(0) >= LIVE).all())
 
     def advance(self, epoch: int, before: Epoch) -> Epoch:
         """Returns the state after one round of the client and the server; epochs are counted from 0."""

@@ -13,7 +13,7 @@ from idiolect.records import load_checkpoint
 from .cases import METHODS, spelt
 from .sameness import assert_equal, assert_exact, numbers, privates, states
 from .test_resume import Interrupter
-from .tiny import experiment_of, finished_run
+from .tiny import experiment_of, finished_run, play
 
 ALL = (
     "label_noise(share=0.5)",
@@ -67,3 +67,15 @@ def test_resumed_run_with_uploads_on_the_way_is_the_uninterrupted_one(name: str,
     assert_exact(checkpoint[1]["server"], expected.server)
     assert_exact(checkpoint[1]["late"], expected.late.state())
     assert len(privates(expected)) == len(done.manifest["samples"])
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("ray_session")
+@pytest.mark.parametrize("name", ["fedper", "scamap"])
+def test_ray_is_exactly_loop_under_all_disturbances(name: str) -> None:
+    from .test_ray import on_ray  # noqa: PLC0415 - needs Ray
+
+    loop = finished_run(name, under=ALL, rounds=5)
+    found = play(loop.setting, on_ray(loop.setting))
+    assert_exact(states(found), states(loop))
+    assert numbers(found) == numbers(loop)

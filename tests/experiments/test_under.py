@@ -120,6 +120,32 @@ def test_uploads_are_ordered_by_client_and_then_by_age() -> None:
     assert late.deliver(4, [], {}, {}).clients == [2] and not late.waiting
 
 
+def test_costs_of_clients_add_up_to_those_of_rounds() -> None:
+    run = played(["dropout(rate=0.4)", "late(share=0.7)"])
+    costs, rounds = run.costs.table().to_pandas().set_index("client"), run.rounds.table().to_pandas()
+    assert costs["bytes_up"].sum() == rounds["bytes_up"].sum()
+    assert costs["bytes_down"].sum() == rounds["bytes_down"].sum()
+    model = costs["bytes_down"].max() // max(
+        sum(c in run.setting.selected(r) for r in range(4)) for c in costs.index
+    )
+    for client, line in costs.iterrows():
+        trained = sum(client in run.setting.cohort(round) for round in range(4))
+        waiting = sum(upload.client == client for upload in run.late.waiting)
+        assert line["rounds"] == trained and line["bytes_up"] == model * (trained - waiting)
+
+
+def test_samples_of_rows_follow_the_drift() -> None:
+    run = played("drift(at=0.5, share=1.0, kind=clients)", evaluate_every=1)
+    rows = run.rows.table().to_pandas()
+    tested = rows[(rows["split"] == "test") & (rows["population"] == "all")]
+    held = {
+        round: group.groupby("client")["samples"].first().to_dict()
+        for round, group in tested.groupby("round")
+    }
+    assert held[1] == held[2] != held[3] == held[4]
+    assert sorted(held[2].values()) == sorted(held[3].values())
+
+
 def test_drift_is_scored_on_the_data_of_its_time() -> None:
     settings = {"evaluate_every": 1, "learning_rate": 0.0, "participation_rate": 1.0}
     clean = played((), **settings).rows.table().to_pandas()

@@ -288,8 +288,8 @@ class ResultRecorder:
                 self.rows.extend(self.round, clients, kind, values, samples)
 
     def _samples(self, clients: list[int], split: str) -> list[int]:
-        """Returns by client the rows that a split holds; 0 where they lie at a site."""
-        federation = self.setting.federation
+        """Returns by client the rows that a split held in the last round; 0 where they lie at a site."""
+        federation = self.setting.federation.at(self.round - 1)
         if split == "server":
             return [len(federation.server_y)]
         held: list[int] = federation.clients.sizes(split)[clients].tolist()

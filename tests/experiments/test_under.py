@@ -117,7 +117,19 @@ def test_uploads_are_ordered_by_client_and_then_by_age() -> None:
     values, weights = arrived.messages["average"]
     assert values["w"].ravel().tolist() == [4, 40] and weights.tolist() == [104, 140]
     assert LateUploads.from_state(late.state()).waiting[0][:3] == (2, 1, 4)
-    assert late.deliver(4, [], {}, {}).clients == [2] and not late.waiting
+    arrived = late.deliver(4, [1, 5], sent(11, 55), {})
+    assert arrived.clients == [1, 2, 5] and not late.waiting
+    assert arrived.messages["average"][0]["w"].ravel().tolist() == [11, 20, 55]
+
+
+def test_scaffold_stays_the_mean_of_its_controls_when_clients_fail() -> None:
+    """c = mean_k c_k over all K clients, because the merge knows how many changes of the c_k it has."""
+    run = played(["dropout(rate=0.4)"], "scaffold", rounds=5)
+    assert any(len(run.setting.cohort(r)) < 3 for r in range(5))
+    own = [run.store.rows([client])[client]["slots"]["control_variates"] for client in range(6)]
+    for name, control in run.server["slots"]["control_variates"].items():
+        expected = torch.stack([one[name] for one in own]).mean(0)
+        torch.testing.assert_close(control, expected, rtol=1e-9, atol=1e-12)
 
 
 def test_costs_of_clients_add_up_to_those_of_rounds() -> None:

@@ -47,14 +47,22 @@ def test_plain_rows_show_the_sd_over_seeds(make_run) -> None:
     assert cells["Seeds"] == "2"
 
 
-def test_markdown_sets_the_best_in_bold_and_ties_alike(make_run) -> None:
-    levels = {"A": 0.80001, "B": 0.80002, "C": 0.7}
-    runs = [make_run(name, personal={(1, "after"): [value]}) for name, value in levels.items()]
+def test_markdown_sets_those_in_bold_that_cannot_be_told_apart_from_the_best(make_run) -> None:
+    levels = {"A": 0.80, "B": 0.801, "C": 0.7}
+    runs = [
+        make_run(name, seed, {(1, "after"): [value + 0.01 * seed * (-1) ** place, value]})
+        for place, (name, value) in enumerate(levels.items())
+        for seed in range(4)
+    ]
     lines = markdown_table(summarise(runs)).splitlines()
     rows = {line.split(" | ")[0].strip("| "): line for line in lines}
-    assert "**80.0**" in rows["A"]
-    assert "**80.0**" in rows["B"]
-    assert "**" not in rows["C"]
+    assert rows["A"].count("**") == rows["B"].count("**") == 2 and "**" not in rows["C"]
+    assert "cannot be told apart from the best are bold" in "\n".join(lines)
+
+
+def test_one_seed_has_nothing_in_bold(make_run) -> None:
+    runs = [make_run(name, 0, {(1, "after"): [value, 0.5]}) for name, value in (("A", 0.8), ("B", 0.2))]
+    assert "**" not in markdown_table(summarise(runs))
 
 
 def test_markdown_escapes_bars_and_prints_notes(make_run) -> None:

@@ -17,6 +17,7 @@ from idiolect.statistics import LAST, Groups, Reading, newcomer_table, user_tabl
 __all__ = [
     "certainty_of",
     "intervals_data",
+    "newcomer_rows",
     "newcomers_csv",
     "newcomers_data",
     "newcomers_latex",
@@ -180,7 +181,7 @@ def newcomers_markdown(table: pd.DataFrame, metric: JudgedMetric = ACCURACY) -> 
     """Returns one Markdown table per scene and an explanation."""
     parts = []
     for scene, here in table.groupby("scene", sort=False):
-        rows = _newcomer_cells(here, metric)
+        rows = newcomer_rows(here, metric)
         columns = "".join("l" if title in ("Method", "Predictor") else "r" for title in rows[0])
         parts.append(f"#### {scene}: newcomers\n\n{to_markdown(rows, columns)}")
     note = (
@@ -196,13 +197,14 @@ def newcomers_latex(table: pd.DataFrame, metric: JudgedMetric = ACCURACY) -> str
     """Returns one LaTeX `tabular` per scene."""
     parts = []
     for scene, here in table.groupby("scene", sort=False):
-        rows = _newcomer_cells(here, metric)
+        rows = newcomer_rows(here, metric)
         columns = "".join("l" if title in ("Method", "Predictor") else "r" for title in rows[0])
         parts.append(f"% {scene}: newcomers\n{to_latex(rows, columns)}")
     return "\n".join(parts)
 
 
-def _newcomer_cells(table: pd.DataFrame, metric: JudgedMetric) -> list[list[str]]:
+def newcomer_rows(table: pd.DataFrame, metric: JudgedMetric) -> list[list[str]]:
+    """Returns the table of newcomers of one scene as strings, the header first."""
     titles = {"arrival": "On arrival", "joined": "Joined"}
     header = ["Method", "Predictor", "Newcomers", "Seeds"]
     for title in titles.values():

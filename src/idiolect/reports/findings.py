@@ -11,14 +11,23 @@ import pandas as pd
 
 from idiolect.records import Run
 from idiolect.reports.judged_metric import JudgedMetric
-from idiolect.reports.scene_matrix import SceneMatrix
+from idiolect.reports.scene_matrix import SceneMatrix, scene_matrix
 from idiolect.reports.scene_verdict import LEVEL, SceneVerdict
 from idiolect.statistics import Groups, design_of, replicate_of
 
-__all__ = ["overall_findings", "scene_findings"]
+__all__ = ["findings_of", "overall_findings", "scene_findings"]
 
 MOST_NAMES = 4
 FEWEST_SEEDS = 3
+
+
+def findings_of(scenes: Mapping[str, Groups], verdicts: Mapping[str, SceneVerdict]) -> list[str]:
+    """Returns what a report found, a paragraph for all scenes together where there are several, and one for each."""
+    if len(scenes) == 1:
+        return [" ".join(scene_findings(verdicts[name], groups)) for name, groups in scenes.items()]
+    whole = " ".join(overall_findings(verdicts, scene_matrix(verdicts)))
+    each = [f"{name}: {' '.join(scene_findings(verdicts[name], groups))}" for name, groups in scenes.items()]
+    return [whole, *each]
 
 
 def scene_findings(found: SceneVerdict, groups: Groups) -> list[str]:

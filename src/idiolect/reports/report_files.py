@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -56,8 +57,11 @@ from idiolect.reports.figures.partition import partition_figure
 from idiolect.reports.figures.ranks import ranks_data, ranks_figure
 from idiolect.reports.figures.style import DPI, IMAGE_FORMATS, image
 from idiolect.reports.figures.tradeoff import scatter_data, scatter_figure
+from idiolect.reports.findings import findings_of
 from idiolect.reports.judged_metric import JudgedMetric, judged_by
-from idiolect.reports.run_groups import group_runs
+from idiolect.reports.run_groups import group_runs, scenes_of
+from idiolect.reports.scene_matrix import matrix_table, scene_matrix
+from idiolect.reports.scene_verdict import scene_verdict
 from idiolect.reports.summary_table import csv_table, latex_table, markdown_table, notes_of, summarise
 from idiolect.reports.text_tables import to_csv
 from idiolect.statistics import LAST, Reading, as_reading
@@ -72,6 +76,7 @@ __all__ = [
 ]
 
 TABLES = ("md", "csv", "tex")
+LONGEST_FOLDER = 60  # letters of a scene's folder
 FORMATS = (*IMAGE_FORMATS, *TABLES)
 Maker = Callable[[list[Run], Reading], pd.DataFrame]
 # takes the numbers, all methods for their colours, and what the runs are judged by
@@ -134,7 +139,8 @@ def write_report(
     Several methods add `scatter.png` and `scatter.csv`; `intervals.csv` has the interval of every mean, and `pairs.csv`
     compares methods on the same scene, seeds and clients.  Runs with newcomers add `newcomers.md` and `newcomers.csv`;
     methods with and without disturbances add `disturbances.md` and `disturbances.csv`.
-    Each file is written atomically.
+    `table.md` begins with what was found in words.  Runs of several scenes have their figures in a folder for each
+    scene, and `scenes.md`, `scenes.csv` and `ranks.png` beside the folders.  Each file is written atomically.
 
     Args:
         formats: formats of the figures (png, svg, pdf) and of the tables (md, csv, tex); csv also writes the numbers
@@ -156,21 +162,33 @@ def write_report(
     except OSError as error:
         raise UserError(f"cannot make the folder {folder}: {error.strerror}") from error
     with drawn_for(style, width):
-        pictures = _pictures(runs, formats, special, reading)
+        pictures = _pictures_by_scene(runs, formats, special, reading)
     contents = {**tables, **pictures, **_newcomers(runs, formats), **_disturbances(runs, formats, reading)}
     if special:
         contents |= _users(runs, formats, reading)
     if "csv" in formats:
         contents |= _certainty(runs, reading)
+    for name in contents:
+        (folder / name).parent.mkdir(exist_ok=True)
     return [write_atomically(folder / name, content) for name, content in contents.items()]
 
 
 def _tables(runs: list[Run], formats: tuple[str, ...], reading: Reading) -> dict[str, str]:
     summary, metric = summarise(runs, reading), judged_by(runs)
     notes = [*notes_of(runs, reading), *certainty_of(runs, reading)]
-    makers = {"md": lambda: markdown_table(summary, notes, metric), "csv": lambda: csv_table(summary)}
-    makers["tex"] = lambda: latex_table(summary, metric)
-    return {f"table.{name}": makers[name]() for name in TABLES if name in formats}
+    scenes = scenes_of(runs)
+    verdicts = {name: scene_verdict(groups, reading) for name, groups in scenes.items()}
+    found = "\n\n".join(findings_of(scenes, verdicts))
+    makers = {
+        "md": lambda: f"{found}\n\n{markdown_table(summary, notes, metric)}",
+        "csv": lambda: csv_table(summary),
+        "tex": lambda: latex_table(summary, metric),
+    }
+    tables = {f"table.{name}": makers[name]() for name in TABLES if name in formats}
+    if len(scenes) > 1:
+        matrix = scene_matrix(verdicts)
+        tables |= {f"scenes.{name}": matrix_table(matrix, name) for name in TABLES if name in formats}
+    return tables
 
 
 def _users(runs: list[Run], formats: tuple[str, ...], reading: Reading) -> dict[str, str]:
@@ -208,6 +226,25 @@ def _certainty(runs: list[Run], reading: Reading) -> dict[str, str]:
     return found
 
 
+def _pictures_by_scene(
+    runs: list[Run], formats: tuple[str, ...], special: bool, reading: Reading
+) -> dict[str, bytes | str]:
+    """Returns the pictures of one scene, or those of several in a folder each and their ranks beside the folders."""
+    scenes = scenes_of(runs)
+    if len(scenes) == 1:
+        return _pictures(runs, formats, special, reading)
+    found: dict[str, bytes | str] = {}
+    for place, (name, groups) in enumerate(scenes.items(), 1):
+        here = [run for group in groups.values() for run in group]
+        folder = f"{place}-{re.sub(r'[^A-Za-z0-9]+', '-', name).strip('-')[:LONGEST_FOLDER]}"
+        drawn = _pictures(here, formats, special, reading)
+        found |= {f"{folder}/{file}": content for file, content in drawn.items()}
+    with suppress(UserError):
+        data = ranks_data(runs, reading)
+        found |= _files({"ranks": ranks_figure(data, metric=judged_by(runs))}, {"ranks.csv": data}, formats)
+    return found
+
+
 def _pictures(
     runs: list[Run], formats: tuple[str, ...], special: bool, reading: Reading
 ) -> dict[str, bytes | str]:
@@ -229,6 +266,12 @@ def _pictures(
         pictures["partition"] = partition_figure(counted["class_counts"], title)
     for name, one in (special_pictures(runs, reading) if special else {}).items():
         pictures[name], numbers[f"{name}.csv"] = one.figure, one.data
+    return _files(pictures, numbers, formats)
+
+
+def _files(
+    pictures: dict[str, Figure], numbers: dict[str, pd.DataFrame], formats: tuple[str, ...]
+) -> dict[str, bytes | str]:
     contents: dict[str, bytes | str] = {}
     for name, figure in pictures.items():
         figure.set_dpi(sizes().dpi or DPI)

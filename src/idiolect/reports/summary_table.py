@@ -163,7 +163,7 @@ def plain_rows(summary: pd.DataFrame, metric: JudgedMetric = ACCURACY) -> list[l
 
 
 def markdown_table(summary: pd.DataFrame, notes: Iterable[str] = (), metric: JudgedMetric = ACCURACY) -> str:
-    """Returns one Markdown table per scene with the best value of each column in bold, an explanation and notes."""
+    """Returns one Markdown table per scene an explanation and notes; see `best_cells` for what is bold."""
     tables = []
     for scene, here in summary.groupby("scene", sort=False):
         rows = plain_rows(here, metric)
@@ -183,7 +183,7 @@ def explanation_of(summary: pd.DataFrame) -> str:
     if (summary["groups"] != "").any():
         text += (
             " Groups: methods that share a letter do not differ significantly (5 %, Holm's correction over the pairs "
-            "of the scene)."
+            "of the scene); those that cannot be told apart from the best are bold."
         )
     if (summary["never_trained"] > 0).any():
         text += f" {MARK}: clients that never trained count in the mean and not in the worst tenth."
@@ -191,7 +191,7 @@ def explanation_of(summary: pd.DataFrame) -> str:
 
 
 def latex_table(summary: pd.DataFrame, metric: JudgedMetric = ACCURACY) -> str:
-    """Returns one LaTeX `tabular` per scene, with the rules of booktabs and the best value of each column in bold."""
+    """Returns one LaTeX `tabular` per scene, with the rules of booktabs; see `best_cells` for what is bold."""
     tables = []
     for title, here in by_scene(summary):
         rows = plain_rows(here, metric)
@@ -208,20 +208,18 @@ def csv_table(summary: pd.DataFrame) -> str:
 def best_cells(
     summary: pd.DataFrame, header: list[str], metric: JudgedMetric = ACCURACY
 ) -> list[tuple[int, int]]:
-    """Returns row (0 is the header) and column of the best value of each column, as shown; none with one method.
+    """Returns row (0 is the header) and column of the personalised values that are bold.
+
+    They are those of the best method and of all that cannot be told apart from it; none where there is no verdict.
 
     Args:
         summary: the rows of one scene.
     """
-    found = []
-    best_of = max if metric.higher_is_better else min
-    for title, name in _values(metric).items():
-        shown = [metric.text(value) for value in summary[name]]
-        best = best_of((float(text) for text in shown if text != ABSENT), default=math.nan)
-        for row, text in enumerate(shown, 1):
-            if len(shown) > 1 and text != ABSENT and float(text) == best:
-                found.append((row, header.index(title)))
-    return found
+    title, name = list(_values(metric).items())[1]
+    order = summary[name].reset_index(drop=True).sort_values(ascending=not metric.higher_is_better)
+    letters = summary["groups"].reset_index(drop=True)
+    best = set(letters[order.index[0]]) if order.notna().any() else set()
+    return [(row, header.index(title)) for row, own in enumerate(letters, 1) if best & set(own)]
 
 
 def notes_of(runs: Iterable[Run], reading: Reading = LAST) -> list[str]:

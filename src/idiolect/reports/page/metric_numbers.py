@@ -44,7 +44,7 @@ def measured_part(groups: Groups, found: SceneVerdict, *, judges: bool) -> dict[
         found: how the methods compare by it.
         judges: whether the runs are judged by it, for which curves are finer.
     """
-    name, better = found.metric.name, found.metric.higher_is_better
+    name = found.metric.name
     scores = [list(found.scores[label].values()) for label in groups]
     curves = curves_part(groups, name, MOST_POINTS if judges else MOST_POINTS_BESIDE)
     return {
@@ -52,7 +52,7 @@ def measured_part(groups: Groups, found: SceneVerdict, *, judges: bool) -> dict[
         "curves": curves,
         "bytes": bytes_part(groups, curves),
         "clients": clients_part(groups, scores),
-        "spread": spread_part(scores, better),
+        "spread": spread_part(groups, scores, found.metric),
         "pairs": pairs_part(groups, found),
     }
 
@@ -143,13 +143,18 @@ def _with_data_seed(series: pd.Series, runs: Sequence[Run]) -> pd.Series:
     return pd.concat({replicate_of(runs[0]).data_seed: series}, names=["data_seed", "client"])
 
 
-def spread_part(scores: ClientScores, higher: bool) -> list[dict[str, Any]]:
-    """Returns by method the spread over clients within a seed, averaged over seeds; see `statistics.spread`."""
+def spread_part(groups: Groups, scores: ClientScores, metric: JudgedMetric) -> list[dict[str, Any]]:
+    """Returns by method the spread over clients within a seed, averaged over seeds; see `statistics.spread`.
+
+    `worst_tenth` is that of the leaderboard, over the clients that trained.
+    """
     lines = []
-    for found in scores:
-        line = pd.DataFrame([spread(values) for values in found]).mean(skipna=False)
-        line["worst_tenth"] = _mean(worst_tenth(values, higher) for values in found)
-        lines.append(line.to_dict())
+    for runs, found in zip(groups.values(), scores, strict=True):
+        each = [
+            {**spread(values), "worst_tenth": _worst(run, values, metric)}
+            for run, values in zip(runs, found, strict=True)
+        ]
+        lines.append({key: over_replicates(runs, [one[key] for one in each]).mean for key in each[0]})
     return lines
 
 

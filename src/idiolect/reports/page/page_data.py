@@ -21,6 +21,12 @@ from idiolect.reports.figures.style import Appearance, appearance
 from idiolect.reports.findings import overall_findings, scene_findings
 from idiolect.reports.judged_metric import PAGE_DIGITS, JudgedMetric, metric_title
 from idiolect.reports.page.metric_numbers import costs_part, measured_part, rows_of
+from idiolect.reports.page.recorded_parts import (
+    confusion_part,
+    newcomers_part,
+    reliability_part,
+    spending_part,
+)
 from idiolect.reports.run_groups import SCENE, SEEDS, flat, scenes_of
 from idiolect.reports.scene_matrix import SceneMatrix, matrix_rows, matrix_words, scene_matrix
 from idiolect.reports.scene_verdict import SceneVerdict, scene_verdict
@@ -103,6 +109,10 @@ def scene_part(name: str, groups: Groups, verdict: SceneVerdict) -> dict[str, An
             "percent": judged.is_share,
         },
         "findings": scene_findings(verdict, groups),
+        "reliability": reliability_part(groups),
+        "confusion": confusion_part(groups),
+        "spending": spending_part(groups, verdict),
+        "newcomers": newcomers_part(groups, verdict),
         "extras": extras_part(runs, list(groups)),
         "partitions": partitions_part(groups),
         "settings": settings_part(groups),

@@ -15,7 +15,7 @@ function fillControls() {
 }
 
 const FIRST = [leaderboard, curves];
-const MEASURED = [differences, heatMap, change, fairness, calibration, tradeoff, communication];
+const MEASURED = [differences, heatMap, change, fairness, newcomers, calibration, reliability, confusion, tradeoff, communication, spending];
 const RECORDED = [targets, degradation, profile, teachers, partition, provenance];
 let acrossDrawers = 0;
 

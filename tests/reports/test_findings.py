@@ -1,0 +1,129 @@
+"""What a report says it found, for every case that records can be in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from idiolect.records import Run
+from idiolect.reports import write_report
+from idiolect.reports.findings import findings_of
+from idiolect.reports.run_groups import scenes_of
+from idiolect.reports.scene_verdict import scene_verdict
+
+CLIENTS = 20
+
+
+def found(runs: list[Run]) -> list[str]:
+    scenes = scenes_of(runs)
+    return findings_of(scenes, {name: scene_verdict(groups) for name, groups in scenes.items()})
+
+
+@pytest.fixture
+def invent(make_run):
+    """Runs whose methods have the levels given, with little noise, so that verdicts are clear."""
+
+    def make(levels: dict[str, float], seeds: int = 4, noise: float = 0.004, **facts) -> list[Run]:
+        runs = []
+        for place, (label, level) in enumerate(levels.items()):
+            for seed in range(seeds):
+                people = np.random.default_rng([seed, 1]).normal(0, 0.05, CLIENTS)
+                own = np.random.default_rng([seed, place]).normal(0, noise, CLIENTS)
+                runs.append(make_run(label, seed, {(1, "after"): (level + people + own).tolist()}, **facts))
+        return runs
+
+    return make
+
+
+def test_leader_equals_and_worse_are_named(invent) -> None:
+    (text,) = found(invent({"MAP": 0.801, "Ditto": 0.8, "FedAvg": 0.7, "Local": 0.6}))
+    leader, equal = ("MAP", "Ditto") if text.startswith("MAP") else ("Ditto", "MAP")
+    assert text.startswith(f"{leader} leads with 8") and "% accuracy (95 % interval " in text
+    assert f"It cannot be told apart from {equal}." in text
+    assert "Clearly worse: FedAvg (by " in text and "Local (by " in text
+    assert "Paired over 4 seeds, each with a partition of its own, p < 0.05 after Holm's correction" in text
+    assert "points on are found four times in five." in text
+
+
+def test_a_leader_without_equals_is_better_than_all(invent) -> None:
+    (text,) = found(invent({"MAP": 0.8, "FedAvg": 0.7, "Local": 0.6}))
+    assert "MAP leads" in text and "It is better than every other method." in text
+    assert "told apart" not in text
+
+
+def test_fixed_partition_is_named(invent) -> None:
+    (text,) = found(invent({"MAP": 0.8, "FedAvg": 0.7}, data_seed=7))
+    assert "Paired over 4 seeds on one partition" in text
+
+
+def test_one_run_each_gives_no_verdict_and_says_what_is_needed(invent) -> None:
+    (text,) = found(invent({"MAP": 0.8, "FedAvg": 0.7}, seeds=1))
+    assert text.startswith("One run each: no verdict. MAP has the best mean accuracy, ")
+    assert "before FedAvg by " in text and "another seed may turn that round." in text
+    assert "Even if seeds did not vary, a difference below about " in text
+    assert text.endswith("A verdict needs 3 seeds or more (--seeds 3).")
+    assert "leads" not in text and "Clearly worse" not in text
+
+
+def test_two_seeds_give_no_verdict(invent) -> None:
+    (text,) = found(invent({"MAP": 0.8, "FedAvg": 0.7}, seeds=2))
+    assert text.startswith("2 seeds each: no verdict.") and "A verdict needs 3 seeds" in text
+
+
+def test_one_method_has_its_interval_alone(invent) -> None:
+    (text,) = found(invent({"MAP": 0.8}))
+    assert text.startswith("MAP has a mean accuracy of 8") and "(95 % interval " in text
+
+
+def test_methods_without_common_seeds_are_not_compared(invent, make_run) -> None:
+    runs = invent({"MAP": 0.8, "FedAvg": 0.7})
+    runs += [make_run("Ditto", 9, {(1, "after"): [0.5] * CLIENTS})]
+    (text,) = found(runs)
+    assert "Not compared for want of common seeds: Ditto." in text
+
+
+def test_lower_errors_lead(make_run) -> None:
+    metrics = {"accuracy": {"higher_is_better": False, "unit": "number"}}
+    runs = [
+        make_run(label, seed, {(1, "after"): [level + seed / 100, level]}, metrics=metrics)
+        for label, level in (("A", 3.0), ("B", 1.0))
+        for seed in range(3)
+    ]
+    (text,) = found(runs)
+    assert text.startswith("B leads with 1.005 accuracy") and "A (by 2)" in text
+
+
+def test_scenes_that_agree_and_scenes_that_do_not(invent) -> None:
+    levels = {"MAP": 0.8, "FedAvg": 0.7, "Local": 0.6}
+    agree, *each = found([*invent(levels, dataset="a"), *invent(levels, dataset="b")])
+    assert agree.startswith("MAP has the best mean in all 2 scenes.")
+    assert "In every scene among those that cannot be told apart from the best: MAP." in agree
+    assert "By mean rank MAP comes first (1.00 of 3); over 2 scenes" in agree
+    assert [text.partition(":")[0] for text in each] == ["a", "b"]
+    other = {"MAP": 0.7, "FedAvg": 0.8, "Local": 0.6}
+    disagree, *_ = found([*invent(levels, dataset="c"), *invent(other, dataset="d")])
+    assert disagree.startswith('The scenes disagree: MAP has the best mean in 1 of 2 ("c"), FedAvg in "d".')
+    assert "No method is among the best in every scene." in disagree
+
+
+def test_a_scene_without_verdict_is_named(invent) -> None:
+    levels = {"MAP": 0.8, "FedAvg": 0.7}
+    text, *_ = found([*invent(levels, dataset="a"), *invent(levels, seeds=1, dataset="b")])
+    assert 'There is no verdict in "b".' in text
+
+
+def test_table_begins_with_the_findings_and_bolds_the_best_group(invent, tmp_path: Path) -> None:
+    levels = {"MAP": 0.801, "Ditto": 0.8, "FedAvg": 0.7}
+    runs = [*invent(levels, dataset="a"), *invent(levels, seeds=1, dataset="b")]
+    write_report(runs, tmp_path / "report", ["md", "tex", "csv", "svg"])
+    text = (tmp_path / "report" / "table.md").read_text(encoding="utf-8")
+    assert text.splitlines()[0] == found(runs)[0]
+    decided, undecided = (part for part in text.split("#### ")[1:3])
+    assert decided.count("**") == 4 and "| FedAvg | - | 70" in decided
+    assert undecided.count("**") == 0
+    assert (tmp_path / "report" / "table.tex").read_text().count(r"\textbf") == 2
+    assert "| MAP | 8" in (tmp_path / "report" / "scenes.md").read_text()
+    assert {path.name for path in (tmp_path / "report").iterdir() if path.is_dir()} == {"1-a", "2-b"}
+    assert (tmp_path / "report" / "1-a" / "curves.svg").is_file()

@@ -7,12 +7,14 @@ import re
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import idiolect
 from idiolect.errors import UserError
 from idiolect.records import read_runs
 from idiolect.statistics import client_scores
+from idiolect.statistics.tidy_frame import is_final
 
 from ..small_records import write_run
 
@@ -135,3 +137,14 @@ def test_without_duckdb_the_extra_is_named(runs, monkeypatch):
     monkeypatch.setitem(sys.modules, "duckdb", None)
     with pytest.raises(UserError, match=r"needs the package duckdb; .*idiolect\[duckdb\]"):
         idiolect.connect(runs)
+
+
+def test_values_at_the_end_are_final_whatever_rounds_come_after():
+    same = {"split": "test", "population": "all", "predictor": "LU", "metric": "accuracy"}
+    rows = pd.DataFrame(
+        {"round": [2, 3, 3], "moment": ["end", "before", "after"], "value": [1.0, 2.0, 3.0], **same}
+    )
+    assert is_final(rows).tolist() == [True, False, False]
+    assert is_final(rows[1:]).tolist() == [False, True]
+    unmeasured = rows[1:].assign(value=[2.0, float("nan")])
+    assert is_final(unmeasured).tolist() == [True, False]

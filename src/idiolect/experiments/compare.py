@@ -99,6 +99,7 @@ def compare(
     folder = Path(execution.out) / name
     runs = _make_runs(tasks, replace(execution, out=folder))
     write_report(runs, folder)
+    open_log(execution.log, folder).keep_comparison(folder)
     return Comparison(folder, runs)
 
 

@@ -10,8 +10,8 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from idiolect.errors import UserError
-from idiolect.records import ROUND_SCHEMA, ROW_SCHEMA, FoundRun, find_runs
-from idiolect.records.tables import CLIENTS_FILE, ROUNDS_FILE
+from idiolect.records import FoundRun, find_runs
+from idiolect.records.tables import CLIENTS_FILE, COSTS_FILE, ROUNDS_FILE, SCHEMAS
 from idiolect.statistics.tidy_frame import differing_settings, facts_of_run
 
 if TYPE_CHECKING:
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["connect"]
 
-VIEWS = {"measurements": CLIENTS_FILE, "rounds": ROUNDS_FILE, "costs": "costs.parquet"}
-EXPECTED = {"measurements": ROW_SCHEMA.names, "rounds": ROUND_SCHEMA.names, "costs": ["client"]}
+VIEWS = {"measurements": CLIENTS_FILE, "rounds": ROUNDS_FILE, "costs": COSTS_FILE}
 FRONT = ("run", "method", "label", "seed", "data_seed", "scene", "dataset", "partition", "model")
 FINAL = """
 CREATE VIEW final AS SELECT m.* FROM measurements m JOIN runs r USING (run)
@@ -83,11 +82,11 @@ def _view(name: str, files: Sequence[str]) -> str:
     """Returns the statement that makes a view of one table of all runs; older records may lack columns."""
     front = ", ".join(f"r.{column}" for column in FRONT)
     if not files:
-        empty = ", ".join(f"NULL AS {column}" for column in EXPECTED[name])
+        empty = ", ".join(f"NULL AS {column}" for column in SCHEMAS[VIEWS[name]].names if column not in FRONT)
         return f"CREATE VIEW {name} AS SELECT {front}, {empty} FROM runs r WHERE false"
     present = dict.fromkeys(column for file in files for column in pq.read_schema(file).names)
     own = [f"m.{column}" for column in present if column not in FRONT]
-    own += [f"0 AS {column}" for column in EXPECTED[name] if column not in present]
+    own += [f"0 AS {column}" for column in SCHEMAS[VIEWS[name]].names if column not in {*present, *FRONT}]
     listed = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
     return (
         f"CREATE VIEW {name} AS SELECT {front}, {', '.join(own)} "

@@ -92,3 +92,13 @@ def test_figure_made_of_the_tables_takes_the_flag(tiny, monkeypatch, tmp_path):
         UserError, match="map-fig10 reports no best of several settings, only map-fig9, map-table1"
     ):
         reproduce("map-fig10", **asked)
+
+
+def test_spread_over_clients_is_that_within_a_seed():
+    """Clients of two seeds are not the same, so that their means over seeds belong to nobody."""
+    found = table("persfl-table2")
+    cell = next(one for one in found.cells if one.row == "SD")
+    ask = ReproductionRequest(seeds=(0, 1))
+    values = {0: pd.Series([0.1, 0.9]), 1: pd.Series([0.9, 0.1])}
+    outcomes = {task.key: RunOutcome(values[task.key[-1]]) for task in cell_requests(cell, ask)}
+    assert cell_number(cell, ask, outcomes).value == pytest.approx(100 * stdev([0.1, 0.9]))

@@ -136,7 +136,7 @@ def cell_number(
 
 
 class _SettingResult(NamedTuple):
-    """What one setting of the method gave: a number for each seed, or a single one over all of them."""
+    """What one setting of the method gave: a number for each seed, and the spread printed beside its mean."""
 
     numbers: list[float]
     spread: float | None
@@ -167,8 +167,7 @@ def _result_of(
     ]
     ran_as = request.experiment(cell.scenarios[0], method, request.seeds[0])[0].method
     if cell.reading.over == "sd":
-        together = pd.concat([series for (series,) in by_seed], axis=1).mean(axis=1)
-        return _SettingResult([scale * float(together.std(ddof=1))], None, ran_as)
+        return _SettingResult([scale * float(series.std(ddof=1)) for (series,) in by_seed], None, ran_as)
     numbers = [scale * fmean(_single_number(series, cell.reading) for series in scenes) for scenes in by_seed]
     spread = None
     over_clients = cell.reading.population == "all" and cell.reading.split != "server"

@@ -38,7 +38,7 @@ class MetricReading:
             ``federation``: sizes of the partition; ``setting``: a setting of the experiment.
         metric: the metric's name; for ``federation`` one of its sizes, for ``setting`` the setting's name.
         rounds: ``last``, ``last 10``, ``around 200`` or ``round 1``; the evaluated rounds in it are averaged.
-        over: ``mean`` over the clients, ``sd`` (n - 1) over the clients of their means over runs, or one ``client``.
+        over: ``mean`` over the clients, ``sd`` (n - 1) over the clients of a run, or one ``client``.
         client: the client's number, where ``over`` is ``client``.
         delta: for local degradation: against the client's next ``selection`` or the next ``round``.
     """

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from idiolect.records import Run
-from idiolect.reports import disturbances_data, write_report
+from idiolect.reports import disturbances_data, page_data, page_html, write_report
 
 from .conftest import MakeRun
 
@@ -56,6 +56,14 @@ def test_runs_without_a_clean_twin_are_left_out(make_run: MakeRun) -> None:
     assert disturbances_data([*clean, other]).empty
 
 
+def test_means_are_of_the_seeds_that_both_have(make_run: MakeRun) -> None:
+    runs = scenes(make_run)
+    few = [run for run in runs if not run.manifest["spec"]["under"] or run.manifest["seed"] == 2]
+    line = disturbances_data(few).set_index("method").loc["FedAvg"]
+    assert line["seeds"] == 1 and line["clean"] == pytest.approx(0.67)
+    assert line["disturbed"] - line["clean"] == pytest.approx(line["difference"])
+
+
 def test_runs_of_before_disturbances_are_clean_twins(make_run: MakeRun) -> None:
     old = make_run("FedAvg", 0, {(4, "before"): CLEAN}, spec={"rounds": 4})
     new = make_run("FedAvg", 0, {(4, "before"): CLEAN}, spec={"rounds": 4, "under": ["dropout(rate=0.1)"]})
@@ -74,3 +82,15 @@ def test_report_writes_the_table_in_all_formats(make_run: MakeRun, tmp_path: Pat
     clean = [run for run in scenes(make_run, seeds=1, local_epochs=3) if not run.manifest["spec"]["under"]]
     write_report(clean, tmp_path / "clean", ["md", "csv"])
     assert not (tmp_path / "clean" / "disturbances.md").exists()
+
+
+def test_page_shows_the_table(make_run: MakeRun) -> None:
+    runs = scenes(make_run)
+    found = page_data(runs)["disturbances"]
+    (table,) = found["tables"]
+    assert table["under"] == NOISE[0] and table["header"][3] == "Difference"
+    assert [method["label"] for method in table["methods"]] == ["FedAvg", "FedPer"]
+    assert table["text"][0][:4] == ["66.0", "59.0", "-7.0", "-7.5 to -6.5"]
+    assert len(found["rows"]) == 3
+    assert "function disturbances()" in page_html(runs)
+    assert page_data([run for run in runs if not run.manifest["spec"]["under"]])["disturbances"] is None

@@ -17,10 +17,12 @@ from idiolect.statistics import LAST, Reading, client_scores, holm, paired_compa
 
 __all__ = [
     "DISTURBANCE_COLUMNS",
+    "disturbance_cells",
     "disturbances_csv",
     "disturbances_data",
     "disturbances_latex",
     "disturbances_markdown",
+    "disturbances_note",
 ]
 
 DISTURBANCE_COLUMNS = [
@@ -139,21 +141,21 @@ def disturbances_csv(table: pd.DataFrame) -> str:
 def disturbances_markdown(table: pd.DataFrame, metric: JudgedMetric = ACCURACY) -> str:
     """Returns one Markdown table per scene and disturbance, and an explanation."""
     parts = [
-        f"#### {scene}: under {under}\n\n{to_markdown(_cells(here, metric))}"
+        f"#### {scene}: under {under}\n\n{to_markdown(disturbance_cells(here, metric))}"
         for (scene, under), here in table.groupby(["scene", "under"], sort=False)
     ]
-    return "\n".join([*parts, _note(table), ""])
+    return "\n".join([*parts, disturbances_note(table), ""])
 
 
 def disturbances_latex(table: pd.DataFrame, metric: JudgedMetric = ACCURACY) -> str:
     """Returns one LaTeX `tabular` per scene and disturbance."""
     return "\n".join(
-        f"% {scene}: under {under}\n{to_latex(_cells(here, metric))}"
+        f"% {scene}: under {under}\n{to_latex(disturbance_cells(here, metric))}"
         for (scene, under), here in table.groupby(["scene", "under"], sort=False)
     )
 
 
-def _cells(table: pd.DataFrame, metric: JudgedMetric) -> list[list[str]]:
+def disturbance_cells(table: pd.DataFrame, metric: JudgedMetric) -> list[list[str]]:
     """Returns the table as text; columns of single clients only where some are singled out."""
     singled = bool(table[["hit", "spared"]].notna().any(axis=None))
     header = ["Method", metric.heading("Clean"), metric.heading("Disturbed"), "Difference", "95 % interval"]
@@ -174,7 +176,8 @@ def _interval(low: float, high: float, metric: JudgedMetric) -> str:
     return ABSENT if math.isnan(low) else f"{_signed(low, metric)} to {_signed(high, metric)}"
 
 
-def _note(table: pd.DataFrame) -> str:
+def disturbances_note(table: pd.DataFrame) -> str:
+    """Returns what the columns of the tables mean."""
     note = (
         "Difference: disturbed minus clean, paired by seed and client; the interval counts what varies between seeds "
         "and is absent with fewer than three of them. "

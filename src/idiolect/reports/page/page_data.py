@@ -13,13 +13,14 @@ import pandas as pd
 from idiolect.errors import UserError
 from idiolect.records import Run, data_seed_of
 from idiolect.records.tables import FRONT_SCHEMA
+from idiolect.reports.disturbances import disturbance_cells, disturbances_data, disturbances_note
 from idiolect.reports.figures.clients import teachers_data
 from idiolect.reports.figures.degradation_between_rounds import degradation_data
 from idiolect.reports.figures.learning_curves import targets_data
 from idiolect.reports.figures.mixing_profile import profile_data
 from idiolect.reports.figures.style import Appearance, appearance
 from idiolect.reports.findings import overall_findings, scene_findings
-from idiolect.reports.judged_metric import PAGE_DIGITS, JudgedMetric, metric_title
+from idiolect.reports.judged_metric import PAGE_DIGITS, JudgedMetric, judged_by, metric_title
 from idiolect.reports.page.metric_numbers import costs_part, measured_part, rows_of
 from idiolect.reports.page.recorded_parts import (
     confusion_part,
@@ -53,7 +54,7 @@ def page_data(
     runs: Iterable[Run], passed_over: Iterable[str] = (), reading: Reading = LAST
 ) -> dict[str, Any]:
     """Returns the document that the page shows: `scenes`, each with one entry for each of its sections, and what
-    concerns all of them: `matrix`, `ranks`, `findings`, `reading`.
+    concerns all of them: `matrix`, `ranks`, `disturbances`, `findings`, `reading`.
 
     Args:
         passed_over: sentences about folders that the report leaves out.
@@ -62,6 +63,7 @@ def page_data(
     Raises:
         UserError: there is no run, or a method has a seed twice.
     """
+    runs = list(runs)
     scenes: dict[str, Groups] = {
         name: {label: [measured_rows(run) for run in group] for label, group in groups.items()}
         for name, groups in scenes_of(runs).items()
@@ -73,6 +75,7 @@ def page_data(
         "scenes": [scene_part(name, groups, verdicts[name]) for name, groups in scenes.items()],
         "matrix": matrix_part(matrix) if matrix else None,
         "ranks": ranks_part(matrix) if matrix else None,
+        "disturbances": disturbances_part(runs, reading) if matrix else None,
         "findings": overall_findings(verdicts, matrix) if matrix else [],
         "reading": reading.words,
         "passed_over": list(passed_over),
@@ -293,6 +296,31 @@ def matrix_part(found: SceneMatrix) -> dict[str, Any]:
         "ranks": found.ranks.loc[order].to_numpy().tolist(),
         "words": matrix_words(found),
     }
+
+
+def disturbances_part(runs: list[Run], reading: Reading) -> dict[str, Any] | None:
+    """Returns what disturbances cost: `tables` by scene and disturbance, the unrounded `rows`, and a `note`."""
+    try:
+        table, metric = disturbances_data(runs, reading), judged_by(runs)
+    except UserError:  # runs that are judged by different metrics
+        return None
+    if table.empty:
+        return None
+    tables = []
+    for (scene, under), here in table.groupby(["scene", "under"], sort=False):
+        header, *lines = disturbance_cells(here, metric)
+        looks = [{"label": label, **_look(appearance(label))} for label in here["method"]]
+        tables.append(
+            {
+                "scene": scene,
+                "under": under,
+                "header": header,
+                "methods": looks,
+                "text": [row[1:] for row in lines],
+            }
+        )
+    rows = [list(table.columns), *table.to_numpy().tolist()]
+    return {"tables": tables, "rows": rows, "note": disturbances_note(table)}
 
 
 def ranks_part(found: SceneMatrix) -> dict[str, Any] | None:

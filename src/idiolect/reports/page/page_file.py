@@ -34,6 +34,7 @@ SCRIPTS = (
     "scenes",
     "figure",
     "matrix",
+    "disturbances",
     "leaderboard",
     "curves",
     "differences",

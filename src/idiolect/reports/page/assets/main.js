@@ -65,6 +65,7 @@ function start() {
   addEventListener("scroll", hideTooltip, { passive: true });
   addEventListener("hashchange", follow);
   matrix();
+  disturbances();
   ranks();
   acrossDrawers = drawers.length;
   buildScene();

@@ -18,6 +18,7 @@ from idiolect.reports.run_groups import group_runs
 from idiolect.statistics import change_histogram, changes
 
 from .browser import CHROMIUM, Browser
+from .conftest import maker
 from .invented import METHODS, write_invented_runs
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
@@ -207,6 +208,65 @@ def test_ranks_appear_with_several_scenes(browser: Browser, make_run, tmp_path: 
     browser.move(*browser.middle_of("#ranks .mark"))
     assert browser.value("document.getElementById('tooltip').textContent") == "Amean rank 1.00"
     assert browser.complaints() == []
+
+
+@pytest.fixture(scope="module")
+def two_scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("two")
+    make, runs = maker(folder), []
+    for dataset, levels in (("digits", (0.9, 0.7, 0.5)), ("letters", (0.5, 0.8, 0.6))):
+        for label, level in zip("ABC", levels, strict=True):
+            for seed in range(3):
+                values = [level - 0.01 * seed + 0.001 * ord(label) * seed, level]
+                runs.append(make(label, seed, {(1, "after"): values}, dataset=dataset))
+    return write_page(runs, folder / "report.html")
+
+
+def test_every_section_follows_the_scene_of_the_address(browser: Browser, two_scenes: Path) -> None:
+    browser.open(two_scenes, 1280)
+    assert browser.value(CELLS % METHOD)[0] == "A"
+    assert browser.value("document.querySelectorAll('#matrix tbody tr').length") == 3
+    browser.value("location.hash = '#scene=letters&at=differences'")
+    browser.wait_for(
+        "document.getElementById('main').dataset.scene === 'letters' && document.body.dataset.drawn === 'all'"
+    )
+    assert browser.value(CELLS % METHOD)[0] == "B"
+    assert browser.value("document.getElementById('scene-title').textContent") == "letters"
+    assert browser.value("document.getElementById('scene').value") == "letters"
+    assert browser.value("Math.abs(document.getElementById('differences').getBoundingClientRect().top)") < 200
+    assert "Difference from B" in browser.value("document.querySelector('#differences svg').textContent")
+    links = browser.value("[...document.querySelectorAll('#contents a')].map(a => a.getAttribute('href'))")
+    assert "#scene=letters&at=curves" in links and len(links) == len(set(links)) > 8
+    choose(browser, "#scene", "digits")
+    browser.wait_for("document.getElementById('main').dataset.scene === 'digits'")
+    assert browser.value(CELLS % METHOD)[0] == "A"
+    words = browser.value("document.getElementById('findings').textContent")
+    assert "The scenes disagree" in words and "B leads with" in words
+    assert browser.complaints() == []
+
+
+def test_pictures_are_saved_as_svg_and_png(browser: Browser, two_scenes: Path) -> None:
+    browser.open(two_scenes, 1280)
+    text = browser.value("pictureOf(document.querySelector('#curves .body')).text")
+    assert (
+        text.startswith("<svg") and text.count("<svg") >= 5 and "var(--" not in text and "class=" not in text
+    )
+    address = browser.value("pngAddress(pictureOf(document.querySelector('#curves .body')))")
+    assert address.startswith("data:image/png;base64,") and len(address) > 5000
+    assert browser.complaints() == []
+
+
+def test_print_is_light_whole_and_without_controls(browser: Browser, two_scenes: Path) -> None:
+    browser.open(two_scenes, 1280, dark=True)
+    browser.call("Emulation.setEmulatedMedia", media="print")
+    style = "getComputedStyle(document.querySelector('%s')).%s"
+    assert browser.value(style % ("body", "backgroundColor")) == "rgb(255, 255, 255)"
+    assert (
+        browser.value(style % ("#controls", "display")) == browser.value(style % ("nav", "display")) == "none"
+    )
+    assert browser.value(style % ("#curves .beside", "display")) == "none"
+    assert browser.value("document.querySelector('#partition, #differences').offsetHeight") > 100
+    browser.call("Emulation.setEmulatedMedia", media="")
 
 
 def test_legend_hides_a_method_and_keeps_the_focus(browser: Browser, page: Path) -> None:

@@ -213,7 +213,9 @@ class _JobProcesses:
         self._watcher.expect(runs, execution.jobs)
 
     def __enter__(self) -> Jobs:
-        threads = max(1, torch.get_num_threads() // self._count)
+        threads = torch.get_num_threads()
+        if self._fields["engine"] != "pool":  # whose workers have one thread each; what else it computes is little
+            threads = max(1, threads // self._count)
         box = Mailbox()
         try:
             setup = JobSetup(_put_names(box), threads)

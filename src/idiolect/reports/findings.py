@@ -114,18 +114,19 @@ def overall_findings(verdicts: Mapping[str, SceneVerdict], matrix: SceneMatrix) 
     if not leaders:
         return []
     count = sum(map(len, leaders.values()))
-    first, where = max(leaders.items(), key=lambda item: len(item[1]))
+    first, led = max(leaders.items(), key=lambda item: len(item[1]))
     if len(leaders) == 1:
         sentences = [f"{first} has the best mean in all {count} scenes."]
     else:
         rest = [f"{leader} in {_quoted(scenes)}" for leader, scenes in leaders.items() if leader != first]
         sentences = [
-            f"The scenes disagree: {first} has the best mean in {len(where)} of {count} ({_quoted(where)}), "
+            f"The scenes disagree: {first} has the best mean in {len(led)} of {count} ({_quoted(led)}), "
             f"{_listed(rest)}."
         ]
     undecided = [scene for scene, found in verdicts.items() if not found.decided]
     if undecided:
-        sentences.append(f"There is no verdict in {_quoted(undecided)}.")
+        where = "any scene" if len(undecided) == len(verdicts) else _quoted(undecided)
+        sentences.append(f"There is no verdict in {where}.")
     else:
         top = [set(_top(found)) for found in verdicts.values()]
         always = [

@@ -186,7 +186,9 @@ def change_data(runs: Iterable[Run], reading: Reading = LAST) -> pd.DataFrame:
     factor, scenes, tables = judged_by(runs).factor, scenes_of(runs), []
     for scene, groups in scenes.items():
         named = (
-            label for label, group in groups.items() if group[0].manifest["method"].startswith(REFERENCE)
+            label
+            for label, group in groups.items()
+            if group[0].manifest["method"].partition("(")[0] == REFERENCE
         )
         reference = next(named, next(iter(groups)))
         where = f", {scene}" if len(scenes) > 1 else ""

@@ -37,7 +37,7 @@ PANELS = {
 MARKERS_PER_LINE = 6
 GUTTER_STEP = 0.045  # between two points at the end of the run, as a share of the x axis
 STEPS = 24  # targets between the lowest and the highest value
-COSTS = ("Rounds", "Megabytes down", "Megabytes up")
+COSTS = ("Rounds", "Megabytes down", "Megabytes up", "Gigaflops")
 
 
 def curves_data(runs: Iterable[Run]) -> pd.DataFrame:
@@ -171,9 +171,9 @@ def _draw_ends(axes: Axes, ends: pd.DataFrame, looks: dict[str, Appearance]) -> 
 
 
 def targets_data(runs: Iterable[Run], targets: Sequence[float] | None = None) -> pd.DataFrame:
-    """Returns rounds and bytes to a target: `panel`, `line` (the method), `x` (the target), `value`.
+    """Returns rounds, bytes and operations to a target: `panel`, `line` (the method), `x` (the target), `value`.
 
-    Targets that are shares are in percent.  The headline's mean over all clients has to reach the target, and values
+    Operations have rows only where runs counted them.  Targets that are shares are in percent.  The headline's mean over all clients has to reach the target, and values
     are means over seeds.  A target that a seed never reaches has no row; a model that exists only at the end of the run
     costs the whole run.
 
@@ -200,18 +200,23 @@ def targets_data(runs: Iterable[Run], targets: Sequence[float] | None = None) ->
             lines += [
                 (panel, label, metric.factor * target, float(value))
                 for panel, value in zip(COSTS, found, strict=True)
+                if not np.isnan(value)
             ]
     return pd.DataFrame(lines, columns=["panel", "line", "x", "value"])
 
 
 def _cost(
     points: pd.Series, rounds: pd.DataFrame, target: float, metric: JudgedMetric
-) -> tuple[float, float, float] | None:
-    """Returns rounds, megabytes down and megabytes up until a target, or None where it is never reached."""
+) -> tuple[float, float, float, float] | None:
+    """Returns rounds, megabytes down and up and gigaflops until a target, or None where it is never reached.
+
+    Operations are NaN where the run has not counted them.
+    """
     cost = cost_to_target(points, rounds, target, higher_is_better=metric.higher_is_better)
     if cost.round is None or cost.bytes_down is None or cost.bytes_up is None:
         return None
-    return cost.round, cost.bytes_down / 1e6, cost.bytes_up / 1e6
+    flops = np.nan if cost.flops is None else cost.flops / 1e9
+    return cost.round, cost.bytes_down / 1e6, cost.bytes_up / 1e6, flops
 
 
 def targets_figure(

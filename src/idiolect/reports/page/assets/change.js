@@ -33,7 +33,7 @@ function verdict(method, reference) {
 
 function change() {
   const toward = metric().higher ? 1 : -1, scores = measured().leaderboard.map((line) => (isNumber(line.personal) ? toward * line.personal : -Infinity));
-  const avg = report.methods.findIndex((method) => method.method.startsWith("fedavg"));
+  const avg = report.methods.findIndex((method) => /^fedavg(\(|$)/.test(method.method));
   const view = { reference: Math.max(0, avg), method: 0 };
   view.method = scores.map((_, i) => i).filter((i) => i !== view.reference || scores.length === 1).reduce((a, b) => (scores[b] > scores[a] ? b : a));
   const pick = (label, key) => {

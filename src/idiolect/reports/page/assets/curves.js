@@ -2,6 +2,8 @@
 // Learning curves with bands of one SD over seeds; ringed marks stand for the end of the run.
 const PANELS = [["global", "Global model on the server's test set"], ["personal", "Personalised, mean over all clients"]];
 
+const STRONG = 12; // methods come best first; lines of those that follow are faint
+
 function bandOf(curve, sx, sy) {
   const upper = curve.round.map((round, i) => [sx(round), sy(curve.value[i] + curve.sd[i])]);
   const lower = curve.round.map((round, i) => [sx(round), sy(curve.value[i] - curve.sd[i])]).reverse();
@@ -17,11 +19,11 @@ function curveLines(place, round, value, sd, extra = []) {
 function drawLine(root, place, curve, at, sx, sy) {
   if (!curve.round.length) return [];
   if (curve.sd.some(isNumber) && at === curve.round) root.append(svg("path", { d: bandOf(curve, sx, sy), fill: colourOf(place), opacity: Math.min(.16, .6 / shown().length) }));
-  const points = at.map((x, i) => [sx(x), sy(curve.value[i])]);
-  root.append(svg("path", { d: pathOf(points), fill: "none", stroke: colourOf(place), "stroke-width": 2, "stroke-dasharray": dashOf(place), class: "line" }));
+  const points = at.map((x, i) => [sx(x), sy(curve.value[i])]), strong = shown().indexOf(place) < STRONG;
+  root.append(svg("path", { d: pathOf(points), fill: "none", stroke: colourOf(place), "stroke-width": strong ? 2 : 1, opacity: strong ? 1 : .3, "stroke-dasharray": dashOf(place), class: "line" }));
   const every = Math.max(1, Math.round(points.length / 6));
   points.forEach(([x, y], i) => {
-    if (i % every === place % every || points.length === 1) root.append(marker(place, x, y, 4.5));
+    if (strong && i % every === place % every || points.length === 1) root.append(marker(place, x, y, 4.5));
   });
   return points.map(([x, y], i) => ({ x, y, i }));
 }
@@ -58,7 +60,7 @@ function curvesRows() {
 }
 
 function curves() {
-  const body = section("curves", "Learning curves", "Mean over seeds; a band is one SD over seeds. A ringed mark is a measurement at the end of the run.");
+  const body = section("curves", "Learning curves", "Mean over seeds; a band is one SD over seeds. A ringed mark is a measurement at the end of the run." + (report.methods.length > STRONG ? ` Of the methods shown, the best ${STRONG} are strong and the others faint; filter, or press names below, to see others.` : ""));
   drawn(body, (width) => {
     const all = shown().flatMap((place) => Object.values(measured().curves[place]));
     const values = all.flatMap((curve) => curve.value.flatMap((value, i) => [value - (curve.sd[i] || 0), value + (curve.sd[i] || 0)]));

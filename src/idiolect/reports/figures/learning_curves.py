@@ -173,8 +173,8 @@ def _draw_ends(axes: Axes, ends: pd.DataFrame, looks: dict[str, Appearance]) -> 
 def targets_data(runs: Iterable[Run], targets: Sequence[float] | None = None) -> pd.DataFrame:
     """Returns rounds, bytes and operations to a target: `panel`, `line` (the method), `x` (the target), `value`.
 
-    Operations have rows only where runs counted them.  Targets that are shares are in percent.  The headline's mean over all clients has to reach the target, and values
-    are means over seeds.  A target that a seed never reaches has no row; a model that exists only at the end of the run
+    Operations have rows only where runs counted them.  Targets that are shares are in percent.  The headline's mean
+    over all clients has to reach the target, and values are means over seeds.  A target that a seed never reaches has no row; a model that exists only at the end of the run
     costs the whole run.
 
     Args:

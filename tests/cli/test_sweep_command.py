@@ -45,3 +45,19 @@ def test_sweep_as_json(idiolect, small, tmp_path):
 def test_mistake_is_refused_in_one_sentence(words, piece, idiolect, refused, tmp_path):
     refused(idiolect("sweep", *words, "--out", tmp_path / "out"), piece)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_sweep_by_bayes_side_by_side_and_the_comparison_of_its_best(idiolect, small, tmp_path):
+    pytest.importorskip("optuna")
+    search = ["--search", "bayes", "--trials", "3", "--early-stop", "median", "--jobs", "2"]
+    axes = ["--vary", "learning_rate=0.01..0.2:log", "--vary", "fedrs.alpha=0.1..0.9"]
+    answer = idiolect("sweep", "--methods", "fedrs,fedavg", *axes, *search, *small, "--out", tmp_path / "out")
+    assert answer.code == 0, answer.err
+    assert "Equal budget: 3 trials of each method, in 6 rounds." in answer.out
+    words = ["--from-sweep", tmp_path / "out", "--engine", "loop", "--out", tmp_path / "compared", "--json"]
+    answer = idiolect("compare", *words)
+    assert answer.code == 0, answer.err
+    found = json.loads(answer.out)
+    assert len(found["methods"]) == 2 and "-s1" in found["folder"]
+    assert sum("setting from sweep-" in note for note in found["notes"]) == 2

@@ -214,7 +214,9 @@ class _JobProcesses:
 
     def __enter__(self) -> Jobs:
         threads = torch.get_num_threads()
-        if self._fields["engine"] != "pool":  # whose workers have one thread each; what else it computes is little
+        if (
+            self._fields["engine"] != "pool"
+        ):  # whose workers have one thread each; what else it computes is little
             threads = max(1, threads // self._count)
         box = Mailbox()
         try:

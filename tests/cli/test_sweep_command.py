@@ -60,4 +60,4 @@ def test_sweep_by_bayes_side_by_side_and_the_comparison_of_its_best(idiolect, sm
     assert answer.code == 0, answer.err
     found = json.loads(answer.out)
     assert len(found["methods"]) == 2 and "-s1" in found["folder"]
-    assert sum("setting from sweep-" in note for note in found["notes"]) == 2
+    assert any("setting from sweep-" in note for note in found["notes"])

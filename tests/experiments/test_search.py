@@ -137,9 +137,7 @@ def test_comparison_from_a_sweep_runs_the_best_settings_on_other_seeds(tiny, tmp
         assert spec["learning_rate"] == best.varied["learning_rate"] and spec["rounds"] == tiny.rounds
         assert spec["method"] == best.method
         (note,) = [
-            note
-            for note in run.manifest["notes"]
-            if note.startswith(f"{name}: setting from {done.folder.name}")
+            note for note in run.manifest["notes"] if note.startswith(f"setting from {done.folder.name}")
         ]
         assert f"trial {best.number + 1} of " in note and "with seed 3" in note
     (tuned,) = compare(["ditto"], from_sweep=done.folder, seeds=[3], out=tmp_path / "d", **LOOP).runs

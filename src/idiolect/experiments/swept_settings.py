@@ -99,7 +99,7 @@ def _swept(folder: str, found: dict[str, Any], best: dict[str, Any]) -> SweptMet
     trial = (
         f"trial {best['trial'] + 1} of {best['trials']} ({found['search']} search, {best['rounds']} rounds)"
     )
-    note = f"{best['name']}: setting from {folder}, {trial}, best on validation data with {word} {seeds}"
+    note = f"setting from {folder}, {trial}, best on validation data with {word} {seeds}"
     return SweptMethod(best["name"], Experiment(**{**spec, "score_valid": False}), note)
 
 

@@ -174,8 +174,8 @@ def targets_data(runs: Iterable[Run], targets: Sequence[float] | None = None) ->
     """Returns rounds, bytes and operations to a target: `panel`, `line` (the method), `x` (the target), `value`.
 
     Operations have rows only where runs counted them.  Targets that are shares are in percent.  The headline's mean
-    over all clients has to reach the target, and values are means over seeds.  A target that a seed never reaches has no row; a model that exists only at the end of the run
-    costs the whole run.
+    over all clients has to reach the target, and values are means over seeds.  A target that a seed never reaches has
+    no row; a model that exists only at the end of the run costs the whole run.
 
     Args:
         targets: shares in [0, 1] or other values; without them, equal steps from the lowest to the highest measured.

@@ -69,6 +69,7 @@ WORST: dict[str, Any] = {
 }
 GAIN, LOSS = COLOURS[0], COLOURS[1]
 REFERENCE = "fedavg"
+ROOMY = 2.0  # inches of a panel in a paper whose bars show their numbers
 
 
 def clients_data(runs: Iterable[Run], reading: Reading = LAST) -> pd.DataFrame:
@@ -229,19 +230,17 @@ def change_figure(
 def _histogram(axes: Axes, values: pd.Series, bins: int, higher_is_better: bool) -> None:
     found = change_histogram(values, bins)
     width = found.edges[1] - found.edges[0]
+    grid = axes.get_gridspec()
+    roomy = not sizes().width or grid is None or sizes().width / grid.ncols > ROOMY
     for edge, count in zip(found.edges[:-1], found.counts, strict=True):
         if count:
             colour = LOSS if (edge < -width / 2) == higher_is_better else GAIN
             axes.bar(edge, count, width, align="edge", color=colour, edgecolor="white")
-            axes.text(
-                edge + width / 2,
-                count,
-                str(count),
-                ha="center",
-                va="bottom",
-                fontsize=sizes().small - (2 if sizes().width else 0),
-                color=INK,
-            )
+            if roomy:
+                size = sizes().small - (2 if sizes().width else 0)
+                axes.text(
+                    edge + width / 2, count, str(count), ha="center", va="bottom", fontsize=size, color=INK
+                )
     axes.axvline(0, color=INK, linewidth=1)
     axes.margins(y=0.15)
 

@@ -32,6 +32,9 @@ from idiolect.reports import (
     write_report,
 )
 from idiolect.reports.figures.clients import change_figure
+from idiolect.reports.findings import findings_of
+from idiolect.reports.run_groups import scenes_of
+from idiolect.reports.scene_verdict import scene_verdict
 
 RMSE = JudgedMetric("rmse", higher_is_better=False, is_share=False)
 DESCRIBED = {
@@ -66,6 +69,12 @@ def errors() -> list[Run]:
     return [judged("rmse", label, values) for label, values in ERRORS.items()]
 
 
+def scene_findings_of(runs):
+    scenes = scenes_of(runs)
+    (text,) = findings_of(scenes, {name: scene_verdict(groups) for name, groups in scenes.items()})
+    return text
+
+
 def test_table_names_the_metric_and_the_lowest_error_is_best(errors):
     summary = summarise(errors)
     rows = plain_rows(summary, judged_by(errors))
@@ -73,8 +82,9 @@ def test_table_names_the_metric_and_the_lowest_error_is_best(errors):
     assert summary["personal_rmse"].tolist() == [np.mean(values) for values in ERRORS.values()]
     assert summary["worst_tenth"].tolist() == [25.0, 11.0]  # of the two largest of eleven
     text = markdown_table(summary, metric=judged_by(errors))
-    assert (
-        "**9.273**" in text and "**11**" in text and "**25**" not in text and "%" not in text.splitlines()[0]
+    assert "9.273" in text and "**" not in text and "%" not in text.splitlines()[0]
+    assert scene_findings_of(errors).startswith(
+        "One run each: no verdict. Ditto has the best mean RMSE, 9.273,"
     )
 
 

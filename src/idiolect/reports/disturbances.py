@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from idiolect import statistics
 from idiolect.records import Run, scene_settings
 from idiolect.reports.judged_metric import ABSENT, ACCURACY, JudgedMetric
 from idiolect.reports.run_groups import scenes_of, settings_of_run
 from idiolect.reports.text_tables import to_csv, to_latex, to_markdown
-from idiolect.statistics import LAST, Reading, client_scores, holm, paired_comparisons, replicate_of
+from idiolect.statistics import LAST, Reading, client_scores, replicate_of
 
 __all__ = [
     "DISTURBANCE_COLUMNS",
@@ -66,7 +67,7 @@ def disturbances_data(runs: Iterable[Run], reading: Reading = LAST) -> pd.DataFr
     lines = [_compared(twins, reading) for twins in _twins(list(runs))]
     table = pd.DataFrame(lines, columns=DISTURBANCE_COLUMNS)
     for _, here in table.groupby(["scene", "under"], sort=False):
-        table.loc[here.index, "p_holm"] = holm(here["p"].to_numpy(float))
+        table.loc[here.index, "p_holm"] = statistics.holm(here["p"].to_numpy(float))
     return table
 
 
@@ -108,7 +109,7 @@ def _without_disturbances(run: Run) -> str:
 
 def _compared(twins: Twins, reading: Reading) -> dict[str, Any]:
     groups = {"disturbed": twins.disturbed, "clean": twins.clean}
-    pairs = paired_comparisons(groups, baseline="clean", reading=reading)
+    pairs = statistics.paired_comparisons(groups, baseline="clean", reading=reading)
     found: dict[str, Any] = pairs.iloc[0].to_dict() if len(pairs) else {}
     means = {
         name: float(pd.Series([client_scores(run, reading=reading).mean() for run in group]).mean())

@@ -292,5 +292,5 @@ class ResultRecorder:
         federation = self.setting.federation.at(self.round - 1)
         if split == "server":
             return [len(federation.server_y)]
-        held: list[int] = federation.clients.sizes(split)[clients].tolist()
-        return held
+        held = federation.clients.sizes(split)
+        return [int(held[client]) if client < len(held) else 0 for client in clients]  # a site may come later

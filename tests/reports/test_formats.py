@@ -19,7 +19,7 @@ def test_every_picture_comes_in_every_format_named(comparison: list[Run], tmp_pa
     pictures = {"curves", "clients", "scatter", "partition"}
     assert {p.name for p in written} == {n + kind for n in pictures for kind in SIGNS} | {"table.tex"}
     for path in written:
-        assert path.read_bytes().startswith(SIGNS.get(path.suffix, b"% needs"))
+        assert path.read_bytes().startswith(SIGNS.get(path.suffix, b"% digits"))
     again = write_report(comparison[:6], tmp_path / "b", ["svg", "pdf", "png", "tex"])
     assert [path.read_bytes() for path in again] == [path.read_bytes() for path in written]
 

@@ -172,7 +172,7 @@ def test_records_that_name_no_metric_give_the_same_tables_and_figures(
     assert before == after
     assert b"Personalised %" in before["table.md"]
     assert before["table.csv"].startswith(
-        b"method,seeds,predictor,clients,global_accuracy,personal_accuracy,"
+        b"scene,method,seeds,design,predictor,reading,clients,never_trained,global_accuracy,personal_accuracy,"
     )
     assert set(special_pictures(old)) == set(special_pictures(new))
 

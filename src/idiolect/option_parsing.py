@@ -90,13 +90,16 @@ def _value(text: str, option: str, node: ast.expr) -> Any:
 def literal_or_text(text: str) -> Any:
     """Returns the value of a Python literal, or the text itself: a word, or a call such as ``label_k(k=2)``.
 
-    >>> literal_or_text("0.5"), literal_or_text(" kd "), literal_or_text("(1, 2)")
-    (0.5, 'kd', (1, 2))
+    ``true`` and ``false`` are read as in a config file.
+
+    >>> literal_or_text("0.5"), literal_or_text(" kd "), literal_or_text("(1, 2)"), literal_or_text("true")
+    (0.5, 'kd', (1, 2), True)
     """
+    words = {"true": True, "false": False}
     try:
         return ast.literal_eval(text.strip())
     except (ValueError, SyntaxError):
-        return text.strip()
+        return words.get(text.strip(), text.strip())
 
 
 def _unreadable(text: str) -> UserError:

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from idiolect.records import Run
-from idiolect.reports.run_groups import scenes_of
+from idiolect.reports.run_groups import scenes_of, without_repeated_clients
 
 SPEC = {"dataset": "digits", "partition": "iid", "model": "mlpnet"}
 
@@ -38,3 +38,15 @@ def test_other_settings_of_training_stay_in_one_scene() -> None:
 def test_disturbed_scene_stands_beside_the_clean_one() -> None:
     runs = [_run("fedavg"), _run("fedavg", under=["drift(at=0.5)"])]
     assert list(scenes_of(runs)) == ["undisturbed", "under drift(at=0.5)"]
+
+
+def test_disturbed_versions_of_a_scene_are_no_scenes_of_their_own() -> None:
+    scenes = scenes_of(
+        [
+            _run("fedavg", under=["drift(at=0.5)"]),
+            _run("fedavg"),
+            _run("fedavg", partition="label_k(k=2)", under=["drift(at=0.5)"]),
+        ]
+    )
+    firsts = {name: groups["fedavg"][0] for name, groups in scenes.items()}
+    assert without_repeated_clients(firsts) == list(scenes)[1:]

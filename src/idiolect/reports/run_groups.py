@@ -10,7 +10,15 @@ from idiolect.errors import UserError
 from idiolect.records import Run, scene_of, scene_settings
 from idiolect.statistics import Replicate, replicate_of
 
-__all__ = ["SCENE", "SEEDS", "flat", "group_runs", "scenes_of", "settings_of_run"]
+__all__ = [
+    "SCENE",
+    "SEEDS",
+    "flat",
+    "group_runs",
+    "scenes_of",
+    "settings_of_run",
+    "without_repeated_clients",
+]
 
 SCENE = ("dataset", "partition", "model")
 SEEDS = ("seed", "seeds", "data_seed")
@@ -65,6 +73,25 @@ def _scene_names(firsts: Mapping[str, Run]) -> dict[str, str]:
     }
     clear = len(set(names.values())) == len(names) and all(names.values())
     return names if clear else {scene: scene for scene in names}
+
+
+def without_repeated_clients(firsts: Mapping[str, Run]) -> list[str]:
+    """Returns the scenes that have clients of their own: of a scene and its disturbed versions, the undisturbed one.
+
+    Tests over scenes count each as one independent observation, which versions of one scene are not.
+
+    Args:
+        firsts: one run of each scene, by the scene's name.
+    """
+    chosen: dict[str, tuple[bool, str]] = {}
+    for name, run in firsts.items():
+        settings = scene_settings(run.manifest)
+        disturbed = bool(settings.pop("under"))
+        key = json.dumps(settings, sort_keys=True)
+        if key not in chosen or (chosen[key][0] and not disturbed):
+            chosen[key] = disturbed, name
+    kept = {name for _, name in chosen.values()}
+    return [name for name in firsts if name in kept]
 
 
 def _scene_text(name: str, value: Any) -> str:

@@ -10,6 +10,7 @@ import pandas as pd
 
 from idiolect import statistics
 from idiolect.reports.judged_metric import ABSENT, JudgedMetric
+from idiolect.reports.run_groups import without_repeated_clients
 from idiolect.reports.scene_verdict import SceneVerdict
 from idiolect.reports.text_tables import to_latex, to_markdown
 
@@ -29,8 +30,8 @@ class SceneMatrix(NamedTuple):
         values: the headline's mean over clients and seeds, methods as rows and scenes as columns; NaN where absent.
         ranks: the rank within each scene among the methods that it has, 1 is best.
         metrics: what each scene is judged by.
-        ranking: mean ranks and tests of the methods that every scene has; None with fewer than three methods or two
-            scenes.
+        ranking: mean ranks and tests of the methods that every scene has, over scenes with clients of their own; None
+            with fewer than three methods or two such scenes.
     """
 
     values: pd.DataFrame
@@ -47,8 +48,9 @@ def scene_matrix(scenes: Mapping[str, SceneVerdict]) -> SceneMatrix:
         {name: found.estimates.set_index("method")["value"] for name, found in scenes.items()}
     ).reindex(labels)
     upwards = values * [1 if metrics[name].higher_is_better else -1 for name in values]
-    ranking, shared = None, upwards.dropna()
-    if len(shared) >= FEWEST_METHODS and len(values.columns) >= FEWEST_SCENES:
+    apart = without_repeated_clients({name: found.first for name, found in scenes.items()})
+    ranking, shared = None, upwards[apart].dropna()
+    if len(shared) >= FEWEST_METHODS and len(apart) >= FEWEST_SCENES:
         ranking = statistics.rank_methods(shared.T)
     return SceneMatrix(values, upwards.rank(ascending=False), metrics, ranking)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pandas as pd
 
 from idiolect import statistics
+from idiolect.records import Run
 from idiolect.reports.judged_metric import JudgedMetric, judged_by
 from idiolect.statistics import LAST, Groups, Reading, client_scores, replicate_of
 
@@ -27,6 +28,7 @@ class SceneVerdict(NamedTuple):
         estimates: the mean of every method with its interval, the best first; see `statistics.mean_estimates`.
         pairs: paired comparisons of all methods; see `statistics.paired_comparisons`.
         letters: methods that share a letter do not differ significantly; empty texts without a verdict.
+        first: one run of the scene, whose manifest describes it.
     """
 
     metric: JudgedMetric
@@ -35,6 +37,7 @@ class SceneVerdict(NamedTuple):
     estimates: pd.DataFrame
     pairs: pd.DataFrame
     letters: dict[str, str]
+    first: Run
 
     @property
     def leader(self) -> str:
@@ -76,4 +79,5 @@ def scene_verdict(
     order = list(estimates["method"])
     pairs = statistics.compare_scores({label: scores[label] for label in (order if paired else [])})
     letters = statistics.letters(order, pairs, LEVEL)
-    return SceneVerdict(metric, reading, scores, estimates.reset_index(drop=True), pairs, letters)
+    first = next(iter(groups.values()))[0]
+    return SceneVerdict(metric, reading, scores, estimates.reset_index(drop=True), pairs, letters, first)

@@ -18,7 +18,7 @@ from idiolect.records import Run
 from idiolect.reports.comparison import heading, heading_text
 from idiolect.reports.gain_over_local import gains_over_local
 from idiolect.reports.judged_metric import ABSENT, ACCURACY, JudgedMetric, judged_by
-from idiolect.reports.run_groups import group_runs, scenes_of
+from idiolect.reports.run_groups import scenes_of
 from idiolect.reports.text_tables import to_csv, to_latex, to_markdown
 from idiolect.statistics import (
     LAST,
@@ -228,14 +228,15 @@ def notes_of(runs: Iterable[Run], reading: Reading = LAST) -> list[str]:
     A note that not all methods share names its methods.
     """
     runs = list(runs)
-    groups = group_runs(runs)
+    labels: set[str] = set()
     owners: dict[str, list[str]] = {}
-    for label, group in groups.items():
-        written = [note for run in group for note in (*run.manifest.get("notes", []), *_undefined(run))]
-        for note in dict.fromkeys(written):
-            owners.setdefault(note, []).append(label)
-    everyone = len(groups)
-    notes = [note if len(who) == everyone else f"{', '.join(who)}: {note}" for note, who in owners.items()]
+    for groups in scenes_of(runs).values():
+        labels |= groups.keys()
+        for label, group in groups.items():
+            for note in (n for run in group for n in (*run.manifest.get("notes", []), *_undefined(run))):
+                who = owners.setdefault(note, [])
+                who += [label] * (label not in who)
+    notes = [note if set(who) == labels else f"{', '.join(who)}: {note}" for note, who in owners.items()]
     return [*notes, *gains_over_local(runs, reading)]
 
 

@@ -15,7 +15,7 @@ from idiolect.records import Run
 from idiolect.reports.figures.paper_style import sizes
 from idiolect.reports.figures.style import INK, appearances, make_figure, set_title
 from idiolect.reports.judged_metric import ACCURACY, JudgedMetric, judged_by
-from idiolect.reports.run_groups import scenes_of
+from idiolect.reports.run_groups import scenes_of, without_repeated_clients
 from idiolect.statistics import LAST, Reading
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ GREY = "#999999"
 def ranks_data(runs: Iterable[Run], reading: Reading = LAST) -> pd.DataFrame:
     """Returns the headline's value, mean over clients and seeds, with scenes as rows and methods as columns.
 
-    A method that is missing in a scene is left out.
+    A method that is missing in a scene is left out, and so are disturbed versions of a scene that is there.
 
     Raises:
         UserError: there are fewer than two scenes, or fewer than three methods in all of them, or runs are judged by
@@ -39,7 +39,9 @@ def ranks_data(runs: Iterable[Run], reading: Reading = LAST) -> pd.DataFrame:
     """
     runs = list(runs)
     metric = judged_by(runs)
-    groups = scenes_of(runs) if runs else {}
+    every = scenes_of(runs) if runs else {}
+    apart = without_repeated_clients({name: next(iter(g.values()))[0] for name, g in every.items()})
+    groups = {name: every[name] for name in apart}
     shared = [label for label in next(iter(groups.values()), {}) if all(label in g for g in groups.values())]
     if len(groups) < 2 or len(shared) < 3:
         raise UserError(f"ranks need three methods in each of two scenes, got {len(shared)} in {len(groups)}")

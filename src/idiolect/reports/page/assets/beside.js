@@ -6,9 +6,10 @@ function csvCell(value) {
 }
 const csvOf = (rows) => `${rows.map((row) => row.map(csvCell).join(",")).join("\r\n")}\r\n`;
 
-function tableOf([head, ...rows]) {
+// The table is shown whole, or in a box of its own height that scrolls.
+function tableOf([head, ...rows], boxed = true) {
   const line = (name, row) => html("tr", {}, ...row.map((cell) => html(name, {}, cell === null || cell === undefined ? "" : String(cell))));
-  return html("div", { class: "scroll wide" }, html("table", {}, html("thead", {}, line("th", head)), html("tbody", {}, ...rows.map((row) => line("td", row)))));
+  return html("div", { class: boxed ? "scroll wide" : "wide" }, html("table", {}, html("thead", {}, line("th", head)), html("tbody", {}, ...rows.map((row) => line("td", row)))));
 }
 
 // `picture` is false below a table, which has no drawing to save.

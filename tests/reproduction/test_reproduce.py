@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from idiolect.errors import UserError
-from idiolect.experiments import campaign
+from idiolect.experiments import campaign, side_by_side
 from idiolect.records import read_runs
 from idiolect.reproduction import pictures, request
 from idiolect.reproduction.compared_number import ComparedNumber
@@ -49,14 +49,14 @@ def stand_in(tiny, monkeypatch):
 def counted(monkeypatch):
     """The experiments that were really started, by method."""
     started: list[str] = []
-    honest = campaign.run
+    honest = side_by_side.make_run
 
-    def run(experiment, **how):
-        done = honest(experiment, **how)
+    def make_run(experiment, *how):
+        done = honest(experiment, *how)
         started.append(experiment.method)
         return done
 
-    monkeypatch.setattr(campaign, "run", run)
+    monkeypatch.setattr(side_by_side, "make_run", make_run)
     return started
 
 
@@ -127,11 +127,11 @@ def test_refused_cell_is_listed_and_the_others_go_on(stand_in, counted, tmp_path
 def test_run_options_reach_every_run(stand_in, monkeypatch, tmp_path):
     made = []
 
-    def run(experiment, execution):
+    def make_run(experiment, execution, judge):
         made.append(execution)
         raise UserError("not run in this test")
 
-    monkeypatch.setattr(campaign, "run", run)
+    monkeypatch.setattr(side_by_side, "make_run", make_run)
     options = {"store": "host", "checkpoint_every": 3, "engine": "pool", "workers": 1, "device": "cpu"}
     done = reproduce("map-table2", columns=["fa-lenet"], methods=["fedavg", "map"], out=tmp_path, **options)
     assert len(made) == 2 and done.failures == ["not run in this test"]

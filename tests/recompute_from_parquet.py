@@ -53,14 +53,18 @@ class Record:
             rows = rows[rows[column] == wanted]
         return rows[~rows["value"].isna()]
 
-    def clients(self) -> dict[int, float]:
-        """The final value of every client: of the end of the run, or else the latest moment of the last round."""
+    def final(self) -> pd.DataFrame:
+        """The rows of the final values: of the end of the run, or else the latest moment of the last round."""
         rows = self.values(self.headline, "test", "all")
         if "end" in set(rows["moment"]):
             rows = rows[rows["moment"] == "end"]
         rows = rows[rows["round"] == rows["round"].max()]
         latest = max(rows["moment"], key=MOMENTS.index)
-        rows = rows[rows["moment"] == latest]
+        return rows[rows["moment"] == latest]
+
+    def clients(self) -> dict[int, float]:
+        """The final value of every client."""
+        rows = self.final()
         return {
             int(client): float(value) for client, value in zip(rows["client"], rows["value"], strict=True)
         }
@@ -68,8 +72,7 @@ class Record:
     def numbers(self) -> dict[str, float]:
         final = self.clients()
         values = np.array(list(final.values()))
-        samples = self.values(self.headline, "test", "all").groupby("client")["samples"].max()
-        weights = np.array([samples[client] for client in final], float)
+        weights = self.final()["samples"].to_numpy(float)
         idle = set()
         if len(self.costs):
             idle = set(

@@ -73,6 +73,18 @@ def test_weighted_mean_weighs_clients_by_their_test_rows(make_run) -> None:
     assert summarise([counted])["personal_accuracy"].item() == pytest.approx(0.5)
 
 
+def test_weights_are_the_test_rows_of_the_evaluations_that_are_read(make_run) -> None:
+    run, rows = make_run("A", 0, {(1, "after"): [0.2, 0.8]}), RowBuffer()
+    for number, moment, samples in ((1, "after", [90, 10]), (2, "before", [70, 10]), (2, "after", [10, 30])):
+        rows.extend(
+            number, [0, 1], RowKind("test", "companion", moment, "all", "accuracy"), [0.2, 0.8], samples
+        )
+    drifted = run._replace(rows=rows.table().to_pandas())
+    assert run_numbers(drifted).weighted == pytest.approx((0.2 * 10 + 0.8 * 30) / 40)
+    both = run_numbers(drifted, reading=as_reading("mean(2)"))
+    assert both.weighted == pytest.approx((0.2 * 50 + 0.8 * 20) / 70)
+
+
 def test_who_loses_is_counted_in_every_seed_where_seeds_redraw_the_clients(make_run) -> None:
     local = [make_run("Local", seed, {(4, "after"): [0.5, 0.5]}) for seed in range(3)]
     other = [

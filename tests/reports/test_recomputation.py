@@ -22,7 +22,10 @@ CLIENTS, NEWCOMERS, IDLE = 12, 4, (3, 7)
 
 
 def write_record(folder: Path, label: str, seed: int, data_seed: int, partition: str) -> None:
-    """Writes a run of invented numbers: two evaluations, a value at the end for PersFL, newcomers, two idle clients."""
+    """Writes a run of invented numbers: two evaluations with test data that shrink, newcomers, two idle clients.
+
+    PersFL has a value at the end, on test data that shrank once more.
+    """
     random = np.random.default_rng([list(METHODS).index(label), seed, data_seed, len(partition)])
     people = 0.5 + 0.2 * np.random.default_rng([data_seed, 9]).random(CLIENTS)
     headline, rows, rounds = METHODS[label], RowBuffer(), RoundBuffer()
@@ -33,13 +36,13 @@ def write_record(folder: Path, label: str, seed: int, data_seed: int, partition:
         )
         for split, shift in (("test", 0.0), ("valid", 0.01)):
             kind = RowKind(split, headline, "before", "all", "accuracy")
-            rows.extend(number, range(CLIENTS), kind, level + shift, samples[:CLIENTS])
+            rows.extend(number, range(CLIENTS), kind, level + shift, samples[:CLIENTS] // number + 1)
         if label != "Local":
             rows.add(number, -1, RowKind("server", "global", "before", "all", "accuracy"), level.mean(), 100)
         rounds.add(number, 1.0, 5, 1000 * number, 10 * number, 0.5)
     if label == "PersFL":
         kind = RowKind("test", headline, "end", "all", "accuracy")
-        rows.extend(4, range(CLIENTS), kind, level + 0.1, samples[:CLIENTS])
+        rows.extend(4, range(CLIENTS), kind, level + 0.1, samples[:CLIENTS] % 7 + 1)
     for moment, shift in (("before", 0.0), ("after", 0.2)):
         kind = RowKind("test", headline, moment, "new", "accuracy")
         values = 0.4 + shift + 0.1 * random.random(NEWCOMERS)

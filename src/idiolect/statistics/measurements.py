@@ -79,6 +79,13 @@ def measured(
         predictor: None is the method's headline.
         moment: None takes the latest of each round.
     """
+    return _wanted_rows(run, predictor, metric, population, split, moment)[COLUMNS].reset_index(drop=True)
+
+
+def _wanted_rows(
+    run: Run, predictor: str | None, metric: str | None, population: str, split: str, moment: str | None = None
+) -> pd.DataFrame:
+    """Returns the rows behind `measured`, with all columns of the record."""
     name = predictor or headline(run)
     if population == "selected":
         name = run.manifest.get("choices", {}).get(name, name)
@@ -91,7 +98,7 @@ def measured(
     if rows["moment"].nunique() > 1:
         order = rows["moment"].map(ORDER)
         rows = rows[order == order.groupby(rows["round"]).transform("max")]
-    return rows[COLUMNS].reset_index(drop=True)
+    return rows
 
 
 def curve(
@@ -129,22 +136,39 @@ def client_scores(
     Raises:
         UserError: the reading is `validated` and the run has no scores on validation data.
     """
-    found = measured(run, predictor, metric=metric, population=population, split=split)
-    if (found["moment"] == "end").any():
-        found = found[found["moment"] == "end"]
-        found = found[found["round"] == found["round"].max()]
-    kept = found[found["round"].isin(read_rounds(run, found["round"], reading))]
+    kept = _final_rows(run, predictor, metric, population, split, reading)
     return kept.groupby("client")["value"].mean().astype(float)
 
 
-def client_samples(run: Run, *, metric: str | None = None, population: str = "all") -> pd.Series:
-    """Returns by client the rows of test data behind its values; empty where none are on record."""
-    rows = run.rows
-    if "samples" not in rows:
+def client_samples(
+    run: Run,
+    predictor: str | None = None,
+    *,
+    metric: str | None = None,
+    population: str = "all",
+    reading: Reading = LAST,
+) -> pd.Series:
+    """Returns by client the rows of test data behind its final value; clients without such a count are left out.
+
+    They are those of the evaluations that `client_scores` reads, because a client's test data may change while a run
+    goes on; where a reading takes several, they are averaged.
+    """
+    kept = _final_rows(run, predictor, metric, population, "test", reading)
+    if "samples" not in kept:
         return pd.Series(dtype=float)
-    wanted = (rows["population"] == population) & (rows["split"] == "test")
-    wanted &= (rows["metric"] == (metric or primary_metric(run))) & (rows["samples"] > 0)
-    return rows[wanted].groupby("client")["samples"].max()
+    counted = kept.groupby("client")["samples"].agg(["min", "mean"])
+    return counted["mean"][counted["min"] > 0].astype(float)
+
+
+def _final_rows(
+    run: Run, predictor: str | None, metric: str | None, population: str, split: str, reading: Reading
+) -> pd.DataFrame:
+    """Returns the rows that final values are read from: of the end of the run, else by the rule of `reading`."""
+    found = _wanted_rows(run, predictor, metric, population, split)
+    if (found["moment"] == "end").any():
+        found = found[found["moment"] == "end"]
+        found = found[found["round"] == found["round"].max()]
+    return found[found["round"].isin(read_rounds(run, found["round"], reading))]
 
 
 def read_rounds(run: Run, rounds: pd.Series, reading: Reading) -> list[int]:

@@ -63,7 +63,7 @@ def run_numbers(run: Run, metric: str | None = None, *, reading: Reading = LAST)
         clients=len(values),
         shared=global_score(run, name, reading=reading),
         personal=float(values.mean()),
-        weighted=weighted_mean(values, client_samples(run, metric=name)),
+        weighted=weighted_mean(values, client_samples(run, metric=name, reading=reading)),
         sd_clients=float(values.std(ddof=1)),
         worst_tenth=worst_tenth(values.drop(idle, errors="ignore"), higher_is_better(run, name)),
         never_trained=never_trained(run),

@@ -88,13 +88,22 @@ def test_manifest_lists_what_the_partition_dropped(tiny, tmp_path):
     assert run(tiny, out=tmp_path, **LOOP).manifest["dropped"]["dropped"] == {}
 
 
-def test_clients_never_selected_are_counted_in_a_note(tiny, tmp_path):
+def test_clients_that_never_trained_are_counted_in_a_note(tiny, tmp_path):
     manifest = run(tiny, rounds=1, participation_rate=0.25, out=tmp_path, **LOOP).manifest
     assert manifest["never_selected"] == 3
-    assert any(note.startswith("3 clients were never selected") for note in manifest["notes"])
+    assert any(note.startswith("3 clients never trained;") for note in manifest["notes"])
     everyone = run(tiny, rounds=1, out=tmp_path, **LOOP).manifest
     assert everyone["never_selected"] == 0
-    assert not any("never selected" in note for note in everyone["notes"])
+    assert not any("never trained" in note for note in everyone["notes"])
+
+
+def test_clients_that_are_selected_and_fail_never_trained(tiny, tmp_path):
+    found = run(tiny, rounds=1, under=["dropout(rate=0.7)"], out=tmp_path, **LOOP)
+    trained = found.costs.query("population == 'all' and rounds > 0")["client"].nunique()
+    count = found.manifest["never_selected"]  # the key of older versions: clients that never trained
+    assert 0 < count == 4 - trained
+    (note,) = [note for note in found.manifest["notes"] if "private state is scored" in note]
+    assert "never trained" in note and "selected" not in note
 
 
 def test_choice_is_recorded_beside_its_oracle(tiny, tmp_path):

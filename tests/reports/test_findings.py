@@ -72,6 +72,23 @@ def test_two_seeds_give_no_verdict(invent) -> None:
     assert text.startswith("2 seeds each: no verdict.") and "A verdict needs 3 seeds" in text
 
 
+def test_without_a_verdict_the_unit_that_is_lacking_is_named(invent, make_run) -> None:
+    nested = []
+    for data_seed in (7, 8):
+        nested += invent({"MAP": 0.8, "FedAvg": 0.7}, seeds=2, data_seed=data_seed, dataset="nested")
+    (text,) = found(nested)
+    assert text.startswith("Runs on 2 partitions: no verdict.") and "Even if seeds" not in text
+    assert text.endswith("A verdict needs 3 partitions or more (--data-seed), which are the units here.")
+    runs = invent({"MAP": 0.8, "FedAvg": 0.7}, seeds=5)
+    few = [run for run in runs if run.manifest["label"] == "MAP" or run.manifest["seed"] > 2]
+    (text,) = found([run for run in few if run.manifest["label"] == "FedAvg" or run.manifest["seed"] < 4])
+    assert text.startswith("One seed in common: no verdict. MAP has the best mean")
+    assert text.endswith("A verdict needs 3 seeds or more that the methods share.")
+    apart = [run for run in runs if (run.manifest["label"] == "MAP") == (run.manifest["seed"] < 3)]
+    (text,) = found(apart)
+    assert text.startswith("No two methods have seeds and clients in common: no verdict.")
+
+
 def test_one_method_has_its_interval_alone(invent) -> None:
     (text,) = found(invent({"MAP": 0.8}))
     assert text.startswith("MAP has a mean accuracy of 8") and "(95 % interval " in text

@@ -207,6 +207,18 @@ def test_letters_say_exactly_which_pairs_differ(data) -> None:
         assert bool(set(shown[one]) & set(shown[other])) == (p >= 0.05)
 
 
+@pytest.mark.parametrize("count", [40, 90])
+def test_every_group_has_a_letter_of_one_character(count: int) -> None:
+    names = [f"m{number:02}" for number in range(count)]
+    beside = dict.fromkeys(itertools.pairwise(names), 0.5)
+    p_values = {pair: beside.get(pair, 0.001) for pair in itertools.combinations(names, 2)}
+    shown = letters(names, table_of(p_values))
+    assert len(set("".join(shown.values()))) == count - 1 and len(shown[names[1]]) == 2
+    assert all(
+        bool(set(shown[one]) & set(shown[other])) == (p > 0.05) for (one, other), p in p_values.items()
+    )
+
+
 def test_no_letters_without_a_test() -> None:
     assert letters(["A", "B"], table_of({("A", "B"): math.nan})) == {"A": "", "B": ""}
 

@@ -90,6 +90,21 @@ def test_run_that_lies_there_twice_counts_once_and_older_tables_are_read(tmp_pat
     assert found.fetchall() == [(folder.name, 0, 27)] and duckdb
 
 
+def test_views_hold_nothing_for_what_older_records_did_not_count(tmp_path):
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    pytest.importorskip("duckdb", reason="the extra duckdb is not installed")
+    folder = write_run(tmp_path / "old", "fedavg")
+    for file, columns in (("rounds.parquet", ["steps", "flops"]), ("clients.parquet", ["samples"])):
+        pq.write_table(pq.read_table(folder / file).drop_columns(columns), folder / file)
+    query = "SELECT DISTINCT steps, flops FROM rounds WHERE seed = 0"
+    assert idiolect.connect(tmp_path).sql(query).fetchall() == [(None, None)]
+    write_run(tmp_path / "new", "fedavg", 1)
+    database = idiolect.connect(tmp_path)
+    assert database.sql(query).fetchall() == [(None, None)]
+    assert database.sql("SELECT DISTINCT samples FROM measurements WHERE seed = 0").fetchall() == [(0,)]
+
+
 def test_wrong_metric_folder_or_table_is_one_sentence(runs, tmp_path):
     with pytest.raises(UserError, match="unknown metric 'acuracy'; did you mean accuracy"):
         idiolect.load(runs, metric="acuracy")
@@ -113,7 +128,7 @@ def test_queries_of_the_documentation_answer_what_they_ask(runs):
     ]
     ((_, _, _, clients, mean, share),) = gain
     assert (clients, share) == (4, 0.5) and mean == pytest.approx(0.6 - 0.58)
-    assert {(line[0], line[2], line[3]) for line in target} == {("MAP", 1, 2.0), ("FedAvg", 1, 2.0)}
+    assert {(line[0], line[2], line[3]) for line in target} == {("MAP", 1, 2.0), ("FedAvg", 3, 6.0)}
     assert worst[0][2:4] == (0, pytest.approx(0.54)) and len(worst) == 5
 
 

@@ -260,8 +260,8 @@ def _outcome(simulation: Simulation, seconds: float, given: Sequence[str]) -> di
         notes.append(f"{setting.headline} is picked on test data: valid=0 leaves no validation data for it")
     idle = setting.federation.population - len(simulation.selected)
     if idle:
-        who = "1 client was" if idle == 1 else f"{idle} clients were"
-        notes.append(f"{who} never selected; private state is scored as it was at first")
+        who = "1 client" if idle == 1 else f"{idle} clients"
+        notes.append(f"{who} never trained; private state is scored as it was at first")
     if waiting := len(simulation.late.waiting):
         what = "1 upload was" if waiting == 1 else f"{waiting} uploads were"
         notes.append(f"{what} still on the way after the last round and not merged")

@@ -1,6 +1,7 @@
 """What a report found and how sure it is, in words made from its numbers.
 
-A verdict needs three seeds: with fewer the paragraph says so, and what difference could have been found at all.
+A verdict needs three independent units, seeds or partitions: with fewer the paragraph says so, and what difference
+could have been found at all.
 """
 
 from __future__ import annotations
@@ -13,12 +14,11 @@ from idiolect.records import Run
 from idiolect.reports.judged_metric import JudgedMetric
 from idiolect.reports.scene_matrix import SceneMatrix, scene_matrix
 from idiolect.reports.scene_verdict import LEVEL, SceneVerdict
-from idiolect.statistics import Groups, design_of, replicate_of
+from idiolect.statistics import FEWEST_UNITS, Groups, design_of, replicate_of
 
 __all__ = ["findings_of", "overall_findings", "scene_findings"]
 
 MOST_NAMES = 4
-FEWEST_SEEDS = 3
 
 
 def findings_of(scenes: Mapping[str, Groups], verdicts: Mapping[str, SceneVerdict]) -> list[str]:
@@ -63,9 +63,8 @@ def scene_findings(found: SceneVerdict, groups: Groups) -> list[str]:
 def _undecided(found: SceneVerdict, groups: Groups, value: str) -> list[str]:
     """Returns what can be said without a test: the order of the means, and what a verdict would need."""
     others = found.against_leader()
-    seeds = max(len(runs) for runs in groups.values())
-    start = "One run each: no verdict." if seeds == 1 else f"{seeds} seeds each: no verdict."
-    sentences = [start]
+    repeated, needed = _repeated_and_needed(found, groups)
+    sentences = [f"{repeated}: no verdict."]
     if len(others):
         second = others.iloc[0]
         sentences.append(
@@ -74,14 +73,34 @@ def _undecided(found: SceneVerdict, groups: Groups, value: str) -> list[str]:
         )
         reach = others["detectable"].median()
         if pd.notna(reach):
-            bound = "Even if seeds did not vary, a" if seeds == 1 else "A"
+            bound = "Even if seeds did not vary, a" if (found.pairs["design"] == "one").all() else "A"
             sentences.append(
                 f"{bound} difference below about {_points(found.metric, reach)} would be missed more often than one "
                 "time in five."
             )
     else:
         sentences.append(f"{found.leader} has the best mean {found.metric.word}, {value}.")
-    return [*sentences, f"A verdict needs {FEWEST_SEEDS} seeds or more (--seeds {FEWEST_SEEDS})."]
+    return [*sentences, f"A verdict needs {FEWEST_UNITS} {needed}."]
+
+
+def _repeated_and_needed(found: SceneVerdict, groups: Groups) -> tuple[str, str]:
+    """Returns what the methods have in common that repeats them, and what a verdict needs three of."""
+    pairs, most = found.pairs, max(len(runs) for runs in groups.values())
+    if pairs.empty:
+        return "No two methods have seeds and clients in common", "seeds or more that the methods share"
+    if (pairs["design"] == "nested").any():
+        both = [found.scores[one].keys() & found.scores[other].keys() for one, other in _names(pairs)]
+        drawn = max(len({replicate.data_seed for replicate in common}) for common in both)
+        return f"Runs on {drawn} partitions", "partitions or more (--data-seed), which are the units here"
+    common = int(pairs["seeds"].max())
+    if common < most:
+        shared = "One seed" if common == 1 else f"{common} seeds"
+        return f"{shared} in common", "seeds or more that the methods share"
+    return "One run each" if most == 1 else f"{most} seeds each", f"seeds or more (--seeds {FEWEST_UNITS})"
+
+
+def _names(pairs: pd.DataFrame) -> Iterable[tuple[str, str]]:
+    return zip(pairs["method"], pairs["other"], strict=True)
 
 
 def _certainty(found: SceneVerdict, groups: Groups, reach: float) -> str:

@@ -163,7 +163,7 @@ def plain_rows(summary: pd.DataFrame, metric: JudgedMetric = ACCURACY) -> list[l
 
 
 def markdown_table(summary: pd.DataFrame, notes: Iterable[str] = (), metric: JudgedMetric = ACCURACY) -> str:
-    """Returns one Markdown table per scene an explanation and notes; see `best_cells` for what is bold."""
+    """Returns one Markdown table per scene, an explanation and notes; see `best_cells` for what is bold."""
     tables = []
     for scene, here in summary.groupby("scene", sort=False):
         rows = plain_rows(here, metric)

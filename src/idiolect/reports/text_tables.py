@@ -38,6 +38,10 @@ __all__ = ["latex_text", "markdown_text", "to_csv", "to_latex", "to_markdown"]
 
 MARKDOWN_ESCAPES = {"|": r"\|", "\n": " "}
 MARKDOWN_RULES = {"l": ":---", "r": "---:", "-": "---"}
+GREEK = (
+    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi "
+    "pi rho sigma tau upsilon phi chi psi omega"
+)
 LATEX_ESCAPES = {
     "\\": r"\textbackslash{}",
     "{": r"\{",
@@ -56,6 +60,7 @@ LATEX_ESCAPES = {
     "±": r"$\pm$",
     "†": r"$\dagger$",
     "\n": " ",
+    **{letter: rf"$\{name}$" for letter, name in zip("αβγδεζηθικλμνξπρστυφχψω", GREEK.split(), strict=True)},
 }
 BOOKTABS = (r"\toprule", r"\midrule", r"\bottomrule")
 PLAIN_RULES = (r"\hline", r"\hline", r"\hline")
@@ -78,6 +83,8 @@ def latex_text(text: str) -> str:
 
     >>> print(latex_text("a_b & 5 % {c} \\"))
     a\_b \& 5 \% \{c\} \textbackslash{}
+    >>> print(latex_text("aβ ω"))
+    a$\beta$ $\omega$
     """
     return "".join(LATEX_ESCAPES.get(sign, sign) for sign in text)
 

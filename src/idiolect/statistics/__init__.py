@@ -49,7 +49,7 @@ from idiolect.statistics.measurements import (
 )
 from idiolect.statistics.mixing_profile import alpha_profile
 from idiolect.statistics.reading import LAST, Reading, as_reading
-from idiolect.statistics.replicates import Replicate, design_of, over_replicates, replicate_of
+from idiolect.statistics.replicates import FEWEST_UNITS, Replicate, design_of, over_replicates, replicate_of
 from idiolect.statistics.run_numbers import (
     RunNumbers,
     global_score,
@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "FEWEST_UNITS",
     "LAST",
     "Calibration",
     "ChangeHistogram",

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from idiolect.errors import UserError
 from idiolect.records import FoundRun, find_runs
-from idiolect.records.tables import CLIENTS_FILE, COSTS_FILE, ROUNDS_FILE, SCHEMAS
+from idiolect.records.tables import ADDED_LATER, CLIENTS_FILE, COSTS_FILE, ROUNDS_FILE, SCHEMAS
 from idiolect.statistics.tidy_frame import differing_settings, facts_of_run
 
 if TYPE_CHECKING:
@@ -85,11 +85,23 @@ def _view(name: str, files: Sequence[str]) -> str:
         empty = ", ".join(f"NULL AS {column}" for column in SCHEMAS[VIEWS[name]].names if column not in FRONT)
         return f"CREATE VIEW {name} AS SELECT {front}, {empty} FROM runs r WHERE false"
     present = dict.fromkeys(column for file in files for column in pq.read_schema(file).names)
-    own = [f"m.{column}" for column in present if column not in FRONT]
-    own += [f"0 AS {column}" for column in SCHEMAS[VIEWS[name]].names if column not in {*present, *FRONT}]
+    own = [_column(column) for column in present if column not in FRONT]
+    lacking = [column for column in SCHEMAS[VIEWS[name]].names if column not in {*present, *FRONT}]
+    own += [f"{_value_in_older_records(column)} AS {column}" for column in lacking]
     listed = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
     return (
         f"CREATE VIEW {name} AS SELECT {front}, {', '.join(own)} "
         f"FROM read_parquet([{listed}], union_by_name = true, filename = true) m "
         f"JOIN runs r ON parse_dirpath(m.filename) = r.folder"
     )
+
+
+def _column(name: str) -> str:
+    """Returns a column of the files; rows of those that lack it hold what the reader of records puts there."""
+    later = _value_in_older_records(name)
+    return f"m.{name}" if later == "NULL" else f"coalesce(m.{name}, {later}) AS {name}"
+
+
+def _value_in_older_records(name: str) -> str:
+    value = ADDED_LATER.get(name)
+    return "NULL" if value is None else str(value)

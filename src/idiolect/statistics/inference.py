@@ -13,12 +13,15 @@ with the degrees of freedom of Satterthwaite (Biometrics Bulletin 1946), see `cr
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from string import ascii_lowercase, ascii_uppercase
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from scipy import optimize, stats
+
+from idiolect.statistics.replicates import FEWEST_UNITS
 
 __all__ = [
     "FEWEST_FOR_BOOTSTRAP",
@@ -37,9 +40,10 @@ __all__ = [
 Array = npt.NDArray[np.float64]
 LEVEL = 0.95
 POWER = 0.8
-FEWEST_UNITS = 3  # a variance of two numbers says next to nothing, and a verdict needs it
 FEWEST_FOR_BOOTSTRAP = 10
 RESAMPLES = 2000
+LETTERS = ascii_lowercase + ascii_uppercase + "αβγδεζηθικλμνξπρστυφχψω"
+FURTHER_LETTERS = 0x4E00  # the first of 20,000 ideographs
 
 
 class MeanError(NamedTuple):
@@ -189,7 +193,7 @@ def letters(order: Sequence[str], pairs: pd.DataFrame, level: float = 0.05) -> d
     Piepho, Journal of Computational and Graphical Statistics 2004 (insert and absorb)
 
     Args:
-        order: the methods, the best first, which gets the letter `a`.
+        order: the methods, the best first, which gets the letter `a`; a letter is always one character.
         pairs: the table of `paired_comparisons`.
     """
     if not pairs["p_holm"].notna().any():
@@ -210,4 +214,7 @@ def letters(order: Sequence[str], pairs: pd.DataFrame, level: float = 0.05) -> d
 
 
 def _letter(number: int) -> str:
-    return chr(ord("a") + number) if number < 26 else f"({number + 1})"
+    """Returns one character for a group: `a` to `z`, `A` to `Z`, Greek letters, then ideographs."""
+    if number < len(LETTERS):
+        return LETTERS[number]
+    return chr(FURTHER_LETTERS + number - len(LETTERS))

@@ -83,7 +83,12 @@ def measured(
 
 
 def _wanted_rows(
-    run: Run, predictor: str | None, metric: str | None, population: str, split: str, moment: str | None = None
+    run: Run,
+    predictor: str | None,
+    metric: str | None,
+    population: str,
+    split: str,
+    moment: str | None = None,
 ) -> pd.DataFrame:
     """Returns the rows behind `measured`, with all columns of the record."""
     name = predictor or headline(run)

@@ -9,9 +9,18 @@ import pandas as pd
 
 from idiolect.records import Run, data_seed_of
 
-__all__ = ["DESIGNS", "OverReplicates", "Replicate", "design_of", "over_replicates", "replicate_of"]
+__all__ = [
+    "DESIGNS",
+    "FEWEST_UNITS",
+    "OverReplicates",
+    "Replicate",
+    "design_of",
+    "over_replicates",
+    "replicate_of",
+]
 
 DESIGNS = ("one", "redrawn", "fixed", "nested")
+FEWEST_UNITS = 3  # a variance of two numbers says next to nothing, and a verdict needs it
 
 
 class Replicate(NamedTuple):

@@ -39,7 +39,7 @@ def label_noise(share: float = 0.3, rate: float = 0.5, kind: str = "uniform") ->
 
     Args:
         share: of the clients, drawn by the seed of the data; above 0 and at most 1.
-        rate: probability that a label is replaced, above 0 and at most 1.
+        rate: probability that a label is replaced, at least 0 and at most 1.
         kind: ``uniform`` draws another class, ``pair`` takes the next one.
     """
     refuse_share("share of label_noise", share)

@@ -36,6 +36,9 @@ function sorted(rows, key, descending) {
 const written = (row, key) => (row.text[key] === "-" || !(key in row.text) ? "–" : row.text[key]);
 const unit = (column) => (metric().percent && (column.scored || column.interval || column.metric) ? " %" : "");
 
+// Groups are named a to z, then A to Z, then by Greek letters; "{" comes after z and before those.
+const letterKey = (letter) => (/[A-Z]/.test(letter) ? `{${letter}` : letter);
+
 // One column for each letter, so that a letter's methods form a bar when the table is sorted by value.
 function lettersCell(row, all) {
   if (!all.length) return html("td", { class: "words" }, "no verdict");
@@ -70,7 +73,7 @@ function leaderboard() {
     const rows = sorted(leaderboardRows(), order.key, down());
     if (!rows.length) return [nothing("No method passes the filter.")];
     const all = measured().leaderboard, scores = all.map((line) => line.personal).filter(isNumber);
-    const letters = [...new Set(all.flatMap((line) => [...line.letters]))].sort();
+    const letters = [...new Set(all.flatMap((line) => [...line.letters]))].sort((a, b) => (letterKey(a) < letterKey(b) ? -1 : 1));
     const best = (metric().higher ? Math.max : Math.min)(...scores);
     const leader = all.find((line) => line.personal === best)?.letters;
     const heads = columns.map((column) => {

@@ -8,15 +8,17 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
+import torch
 from torch import nn
 
 import idiolect
 from idiolect.engines import EngineChoice
 from idiolect.errors import UserError
-from idiolect.experiments import Execution, Silent, compare, sweep
+from idiolect.experiments import Execution, Silent, compare, side_by_side, sweep
 from idiolect.experiments.time_left import RunTimes
 from idiolect.methods.catalogue import METHODS
 from idiolect.models.registered_models import REGISTERED
@@ -68,6 +70,35 @@ def test_own_data_model_and_method_give_the_same_rows_side_by_side(tmp_path, no_
         del METHODS["twice"], REGISTERED["narrow"]
     found = tables(tmp_path / "2")
     assert len(found) == 2 and repr(found) == repr(tables(tmp_path / "1"))  # repr, because NaN is not NaN
+
+
+def test_job_has_the_threads_of_a_run_alone(monkeypatch):
+    start = Mock(return_value=Mock(task=None))
+    monkeypatch.setattr(side_by_side, "_start_job", start)
+    before = torch.get_num_threads()
+    torch.set_num_threads(before + 3)
+    try:
+        for engine in ("loop", "cohort", "pool"):
+            with side_by_side.open_jobs(Execution(engine=engine, device="cpu", jobs=2), runs=2):
+                pass
+    finally:
+        torch.set_num_threads(before)
+    assert [call.args[0].threads for call in start.call_args_list] == [before + 3] * 6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["loop", "cohort"])
+def test_rows_do_not_depend_on_the_number_of_jobs(engine, tmp_path, no_report):
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        for jobs in (1, 2):
+            settings = {"rounds": 3, "clients": 6, "engine": engine, "device": "cpu", "jobs": jobs}
+            compare(["fedavg", "fedper"], out=tmp_path / str(jobs), **settings)
+    finally:
+        torch.set_num_threads(before)
+    found = tables(tmp_path / "2")
+    assert len(found) == 2 and repr(found) == repr(tables(tmp_path / "1"))
 
 
 @pytest.mark.slow

@@ -115,10 +115,20 @@ def test_resumed_run_estimates_from_its_own_rounds():
 
 
 def test_closed_log_stops_no_run():
-    written = io.StringIO()
+    class FullDisk(io.StringIO):
+        lost = 0
+
+        def write(self, text: str) -> int:
+            if self.lost < 2:
+                self.lost += 1
+                raise (OSError if self.lost == 1 else ValueError)("no space, or closed")
+            return super().write(text)
+
+    written = FullDisk()
     watcher = ProgressLines(written)
-    written.close()
-    watcher.say("resumed from round 3")
+    for number in range(3):
+        watcher.say(f"sentence {number}")
+    assert written.lost == 2 and written.getvalue() == "sentence 2\n"
 
 
 def test_bar_is_for_terminals_and_lines_for_files(monkeypatch):

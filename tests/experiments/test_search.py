@@ -26,12 +26,16 @@ from idiolect.reports import ACCURACY, JudgedMetric
 
 from ..child_process import child_process
 
-pytest.importorskip("optuna")
 LOOP = {"engine": "loop", "device": "cpu", "quiet": True}
 AXES = [
     parse_axis(text)
     for text in ("learning_rate=0.001..1.0:log", "batch_size=4..16", "fedprox.weight=0.1,1.0")
 ]
+
+
+@pytest.fixture
+def optuna() -> None:
+    pytest.importorskip("optuna")
 
 
 def _known(count: int, seed: int = 0) -> list[KnownTrial]:
@@ -44,6 +48,7 @@ def _known(count: int, seed: int = 0) -> list[KnownTrial]:
     return found
 
 
+@pytest.mark.usefixtures("optuna")
 def test_suggestion_depends_on_the_trials_and_its_number_alone():
     known = _known(12)
     assert suggest(AXES, 1, known, 12, 0) == suggest(AXES, 1, [replace(one) for one in known], 12, 0)
@@ -55,11 +60,13 @@ def test_suggestion_depends_on_the_trials_and_its_number_alone():
         assert one.point["fedprox.weight"] in (0, 1)
 
 
+@pytest.mark.usefixtures("optuna")
 def test_search_learns_from_its_trials():
     late = [abs(math.log10(one.point["learning_rate"]) + 1) for one in _known(40)[20:]]
     assert sum(late) / len(late) < 0.6  # 0.83 if nothing were learnt
 
 
+@pytest.mark.usefixtures("optuna")
 @pytest.mark.parametrize("rule", ["median", "halving"])
 def test_trial_that_falls_behind_is_stopped_and_a_good_one_goes_on(rule):
     for value, stops in ((0.1, True), (0.99, False)):
@@ -174,6 +181,7 @@ def _outcome(out: Path) -> tuple[list[dict[str, str]], object, object]:
     )
 
 
+@pytest.mark.usefixtures("optuna")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("search", "early_stop", "jobs"), [("bayes", "median", 1), ("bayes", "halving", 1), ("random", "none", 2)]

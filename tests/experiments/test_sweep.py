@@ -11,14 +11,17 @@ import pytest
 
 from idiolect.errors import UserError
 from idiolect.experiments.sweep import TrialResult, best_rows, sweep, trial_rows, trial_scores, with_best
-from idiolect.experiments.sweep_axes import parse_axis, trials_of
-from idiolect.records import Run, read_runs
+from idiolect.experiments.sweep_axes import parse_axis, spaces_of
+from idiolect.experiments.swept_settings import read_sweep
+from idiolect.records import SCENE_SETTINGS, Run, read_runs
 
 LOOP = {"engine": "loop", "device": "cpu"}
 
 
-def _trials(methods, *texts, **more):
-    return trials_of(methods, [parse_axis(text) for text in texts], more.pop("tried", {}), **more)
+def _trials(methods, *texts, tried=None, draws=0, seed=0):
+    spaces = spaces_of(methods, [parse_axis(text) for text in texts], tried or {}, draws > 0)
+    found = [space.drawn_trials(draws, seed) if draws else space.all_trials() for space in spaces]
+    return [trial for trials in found for trial in trials]
 
 
 def test_grid_is_every_combination_of_a_methods_own_axes_and_the_scenes():
@@ -94,16 +97,43 @@ def test_axis_that_cannot_be_read_is_refused(text, piece):
         (["fedavg"], ["map.alpha=0.5"], "map.alpha varies map, which is not among the methods: fedavg"),
         (["map"], ["map.alpha=0.1..0.9"], "has a range, which only a random sweep draws from"),
         (["map"], ["map.alpha=0.1", "map.alpha=0.9"], "the same key is varied twice"),
-        (
-            ["map"],
-            [f"learning_rate={','.join(['0.1'] * 101)}", f"momentum={','.join(['0.1'] * 100)}"],
-            "10100 trials",
-        ),
     ],
 )
 def test_trials_that_make_no_sense_are_refused(methods, texts, piece):
     with pytest.raises(UserError, match=piece):
         _trials(methods, *texts)
+
+
+@pytest.mark.parametrize("key", ["method", "seed", "data_seed", "score_valid", *SCENE_SETTINGS])
+def test_nothing_that_changes_data_seeds_or_network_is_varied(key):
+    with pytest.raises(UserError, match=f"^{key} cannot be varied in a sweep"):
+        parse_axis(f"{key}=1,2")
+
+
+def test_sweep_of_too_many_trials_is_refused(tmp_path):
+    vary = [f"learning_rate={','.join(['0.1'] * 101)}", f"momentum={','.join(['0.1'] * 100)}"]
+    with pytest.raises(UserError, match="10100 trials, more than 10000"):
+        sweep(["map"], vary=vary, out=tmp_path, **LOOP)
+    assert not list(tmp_path.iterdir())
+
+
+def test_variants_of_a_method_have_a_name_a_budget_and_a_best_each(tiny, tmp_path):
+    names = ["local", "ditto(weight=0.1)", "ditto(weight=1.0)"]
+    rates = ["learning_rate=0.01,0.1"]
+    done = sweep(names, vary=rates, experiment=tiny, out=tmp_path, quiet=True, **LOOP)
+    assert list(done.best) == names and [row[0] for row in best_rows(done.tried)[1:]] == names
+    assert "Equal budget: 2 trials of each method, in 4 rounds." in (done.folder / "sweep.md").read_text()
+    found = read_sweep(done.folder)
+    assert [one.name for one in found.methods] == names
+    (one,) = found.chosen(["ditto(weight=1.0)"])
+    assert one.experiment.method == "ditto(weight=1.0)" and "of 2 (grid search, 4 rounds)" in one.note
+    assert one.experiment.learning_rate == done.best["ditto(weight=1.0)"].varied["learning_rate"]
+
+
+def test_method_given_twice_is_refused(tmp_path):
+    with pytest.raises(UserError, match=r"^map and map\(\) are one method; give it once"):
+        sweep(["map", "map()"], vary=["momentum=0.0,0.9"], out=tmp_path, **LOOP)
+    assert not list(tmp_path.iterdir())
 
 
 def test_best_is_the_highest_on_validation_whatever_the_test_says():

@@ -11,7 +11,7 @@ from idiolect.engines import start_early
 from idiolect.errors import UserError, list_of
 from idiolect.experiments.execution import Execution, split_keywords
 from idiolect.experiments.finished_run import FinishedRun, open_run
-from idiolect.experiments.identity import hash_of, name_of
+from idiolect.experiments.identity import hash_of, name_of, refuse_repeated
 from idiolect.experiments.own_data import with_own_data
 from idiolect.experiments.private_state_placement import place_private_state
 from idiolect.experiments.run import with_public_samples
@@ -84,7 +84,7 @@ def compare(
     entries = _swept_entries(swept, methods, chosen) if swept else _entries(methods, experiment, chosen)
     methods = [entry.method for entry in entries]
     bases = [_with_needed_data(entry.base, methods, "valid" in chosen) for entry in entries]
-    _refuse_repeated(methods, [hash_of(base) for base in bases])
+    refuse_repeated(methods, bases)
     if beside_clean:
         bases, entries = [*_undisturbed(bases), *bases], [*entries, *entries]
     hashes = [hash_of(base) for base in bases]
@@ -157,14 +157,6 @@ def _prepared(experiments: Sequence[Experiment], execution: Execution) -> Execut
         place_private_state(setting, out, execution)
     chosen = execution.engine_choice()
     return replace(execution, engine=chosen.engine, device=chosen.device)
-
-
-def _refuse_repeated(methods: Sequence[str], hashes: Sequence[str]) -> None:
-    first: dict[str, str] = {}
-    for method, hash in zip(methods, hashes, strict=True):
-        if hash in first:
-            raise UserError(f"{first[hash]} and {method} are one method; give it once")
-        first[hash] = method
 
 
 def _undisturbed(bases: Sequence[Experiment]) -> list[Experiment]:

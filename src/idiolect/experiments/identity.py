@@ -7,7 +7,7 @@ It leaves out settings with a neutral value, so that a setting that is added lat
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -20,7 +20,7 @@ from idiolect.experiments.spec import NEUTRAL, Experiment
 from idiolect.option_parsing import parse_call
 from idiolect.records import run_name, spec_hash
 
-__all__ = ["architecture", "family_of", "hash_of", "identity", "name_of"]
+__all__ = ["architecture", "family_of", "hash_of", "identity", "name_of", "refuse_repeated"]
 
 WITH_OPTIONS: dict[str, Callable[[str], tuple[str, dict[str, Any]]]] = {
     "optimiser": resolved_optimiser,
@@ -33,6 +33,15 @@ def name_of(experiment: Experiment) -> str:
     """Returns the name of a run, the same for every spelling of its method."""
     method = methods.shortest(experiment.method)
     return run_name(method, experiment.dataset, experiment.partition, hash_of(experiment), experiment.seed)
+
+
+def refuse_repeated(methods: Sequence[str], experiments: Sequence[Experiment]) -> None:
+    """Refuses methods of which two are the same in another spelling, or in the same one."""
+    first: dict[str, str] = {}
+    for method, hash in zip(methods, map(hash_of, experiments), strict=True):
+        if hash in first:
+            raise UserError(f"{first[hash]} and {method} are one method; give it once")
+        first[hash] = method
 
 
 def hash_of(experiment: Experiment) -> str:

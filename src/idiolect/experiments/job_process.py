@@ -29,7 +29,7 @@ class JobSetup(NamedTuple):
 
     Args:
         parcel: of the names that were registered in the parent.
-        threads: intra-op threads of PyTorch.
+        threads: intra-op threads of PyTorch, as many as the parent has.
     """
 
     parcel: Any

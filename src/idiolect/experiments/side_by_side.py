@@ -1,13 +1,13 @@
 """Runs side by side: ``--jobs N`` processes make whole runs, and one process with ``--jobs 1``.
 
-Both ways have one interface, ``Jobs``: a task is started, and the next result is waited for.  The numbers do not depend
-on it.  An interrupt, or an error in one run, stops all runs as Ctrl-C stops a single one: what they have saved stays.
+Both ways have one interface, ``Jobs``: a task is started, and the next result is waited for.  On a CPU the rows are the
+same bit for bit: a job has the threads of a run alone, because PyTorch's sums depend on their number.  An interrupt, or
+an error in one run, stops all runs as Ctrl-C stops a single one: what they have saved stays.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import os
 import subprocess
 import sys
 import time
@@ -50,7 +50,6 @@ __all__ = ["Jobs", "RunResult", "RunTask", "open_jobs", "run_tasks"]
 
 GPU_FLOOR = 2 << 30  # bytes of a GPU that must be free before another run starts on it
 PATIENCE = 30.0  # seconds that a stopped job has to save and end
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 class RunTask(NamedTuple):
@@ -82,9 +81,8 @@ class RunResult(NamedTuple):
     stopped: int = 0
 
 
-TaskJudge = Callable[
-    [Hashable, int, float], bool
-]  # (key of the task, rounds done, validation metric) -> stop
+# (key of the task, rounds done, validation metric) -> stop
+TaskJudge = Callable[[Hashable, int, float], bool]
 
 
 def _never(key: Hashable, round: int, value: float) -> bool:
@@ -213,14 +211,9 @@ class _JobProcesses:
         self._watcher.expect(runs, execution.jobs)
 
     def __enter__(self) -> Jobs:
-        threads = torch.get_num_threads()
-        if (
-            self._fields["engine"] != "pool"
-        ):  # whose workers have one thread each; what else it computes is little
-            threads = max(1, threads // self._count)
         box = Mailbox()
         try:
-            setup = JobSetup(_put_names(box), threads)
+            setup = JobSetup(_put_names(box), torch.get_num_threads())
             for number in range(self._count):
                 self._jobs.append(_start_job(setup, box, self._watcher.lane(number)))
         except BaseException:
@@ -339,7 +332,6 @@ def _start_job(setup: JobSetup, box: Mailbox, watcher: Watcher) -> _Job:
             [sys.executable, "-c", START.format(path=sys.path, pipe=theirs.fileno(), box=box.file)],
             pass_fds=[theirs.fileno(), box.file],
             stdin=subprocess.DEVNULL,
-            env={**os.environ, **dict.fromkeys(THREADS, str(setup.threads))},
             process_group=0,  # Ctrl-C goes to the parent alone, which then stops the jobs
         )
     ours.send(setup)

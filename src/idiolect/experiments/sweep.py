@@ -14,7 +14,7 @@ from typing import Any
 from idiolect.data.availability import availability
 from idiolect.errors import UserError, list_of, refuse_outside
 from idiolect.experiments.execution import Execution, split_keywords
-from idiolect.experiments.identity import hash_of
+from idiolect.experiments.identity import hash_of, refuse_repeated
 from idiolect.experiments.own_data import with_own_data
 from idiolect.experiments.parameter_grids import grid
 from idiolect.experiments.spec import Experiment, with_settings
@@ -129,6 +129,7 @@ def sweep(
     if plan.search != "bayes":
         refuse_too_many(sum(len(one.fixed) for one in searches) if not plan.budget else 0)
     bases = [_experiment(one.space.method, {}, experiment, chosen) for one in searches]
+    refuse_repeated(methods, bases)
     _refuse_missing_data(bases, execution)
     folder = Path(execution.out) / f"sweep-{_identity(searches, bases, axes, plan)[:8]}"
     runs = TrialRuns(searches, plan, execution, folder)

@@ -8,6 +8,7 @@ uniformly, or uniformly on a logarithmic scale when ``:log`` follows; whole numb
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
@@ -20,24 +21,12 @@ from idiolect.experiments.parameter_grids import combinations
 from idiolect.experiments.spec import Experiment, unknown_setting
 from idiolect.methods.catalogue import identifier
 from idiolect.option_parsing import literal_or_text, split_outside_brackets, with_options
+from idiolect.records import SCENE_SETTINGS
 
-__all__ = ["Axis", "MethodSpace", "Trial", "parse_axis", "refuse_too_many", "spaces_of", "trials_of"]
+__all__ = ["Axis", "MethodSpace", "Trial", "parse_axis", "refuse_too_many", "spaces_of"]
 
 MOST = 10_000  # trials of a sweep
-FIXED = (
-    "method",
-    "seed",
-    "dataset",
-    "partition",
-    "clients",
-    "pool",
-    "client_test",
-    "valid",
-    "test",
-    "public",
-    "public_in_test",
-    "score_valid",
-)
+FIXED = ("method", "seed", "data_seed", "score_valid", *SCENE_SETTINGS)  # not varied in a sweep
 SETTINGS = [field.name for field in fields(Experiment) if field.name not in FIXED]
 
 
@@ -92,7 +81,7 @@ def parse_axis(text: str) -> Axis:
         raise UserError(f"cannot read {text!r}; write key=a,b,c, method.option=a,b,c or key=low..high")
     if not dot and key in FIXED:
         raise UserError(
-            f"{key} cannot be varied in a sweep: its trials are compared on the same data and seeds"
+            f"{key} cannot be varied in a sweep: its trials are compared on the same data and seeds, with one network"
         )
     if not dot and key not in SETTINGS:
         raise unknown_setting(key)
@@ -117,7 +106,7 @@ class Trial(NamedTuple):
     """One combination of values.
 
     Args:
-        name: the method's name without options; a composition keeps its text.
+        name: what the method is called in the sweep.
         method: the method with its options in this trial.
         options: options that are varied, by key.
         settings: settings of the scene that are varied, by key.
@@ -133,21 +122,18 @@ class MethodSpace(NamedTuple):
     """What a sweep varies of one method.
 
     Args:
+        name: what the method is called in the sweep, without a second of that name.
         names: of the method and of the parts added to it.
         method: as it was given.
         axes: those that concern it.
         known: settings known beforehand, such as a paper's; each is combined with the axes.
     """
 
+    name: str
     names: list[str]
     method: str
     axes: list[Axis]
     known: list[dict[str, Any]]
-
-    @property
-    def name(self) -> str:
-        """The method's name without options; a composition keeps its text."""
-        return self.names[0] if len(self.names) == 1 else self.method
 
     def all_trials(self) -> list[Trial]:
         """Returns every known setting with every combination of the axes."""
@@ -187,32 +173,21 @@ def spaces_of(
     _refuse_axes(axes, methods, terms, drawn)
     return [
         MethodSpace(
-            names, method, [axis for axis in axes if axis.method in ("", *names)], tried.get(names[0], [{}])
+            name,
+            names,
+            method,
+            [axis for axis in axes if axis.method in ("", *names)],
+            tried.get(names[0], [{}]),
         )
-        for names, method in zip(terms, methods, strict=True)
+        for name, names, method in zip(_called(methods, terms), terms, methods, strict=True)
     ]
 
 
-def trials_of(
-    methods: Sequence[str],
-    axes: Sequence[Axis],
-    tried: Mapping[str, list[dict[str, Any]]],
-    draws: int = 0,
-    seed: int = 0,
-) -> list[Trial]:
-    """Returns all trials of a grid or of a random search, method by method.
-
-    Args:
-        tried: settings of methods known beforehand, such as a paper's; each is combined with the axes.
-        draws: number of random trials of each method; 0 makes all combinations.
-        seed: of the random draws.
-    """
-    spaces = spaces_of(methods, axes, tried, draws > 0)
-    found = [
-        one for space in spaces for one in (space.drawn_trials(draws, seed) if draws else space.all_trials())
-    ]
-    refuse_too_many(len(found))
-    return found
+def _called(methods: Sequence[str], terms: Sequence[Sequence[str]]) -> list[str]:
+    """Returns a name of each method: without options, but the whole text of compositions and of several variants."""
+    first = [names[0] if len(names) == 1 else method for names, method in zip(terms, methods, strict=True)]
+    counts = Counter(first)
+    return [name if counts[name] == 1 else method for name, method in zip(first, methods, strict=True)]
 
 
 def refuse_too_many(trials: int) -> None:

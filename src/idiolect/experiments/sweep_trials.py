@@ -77,10 +77,9 @@ class TrialRuns:
 
     def run(self) -> list[TrialResult]:
         """Runs the sweep to its end and returns all trials, method by method."""
-        open_log(
-            self._execution.log, self._execution.out
-        )  # refused before the first run, if it cannot be opened
-        for search in self._searches:  # a setting that makes no sense is refused before the first run, too
+        # what cannot be opened or makes no sense is refused before the first run
+        open_log(self._execution.log, self._execution.out)
+        for search in self._searches:
             for trial in search.fixed[:1]:
                 name_of(search.experiment(trial))
         self._book = TrialBook.open(self._folder)
@@ -111,8 +110,6 @@ class TrialRuns:
             if not jobs.is_busy:
                 return
             self._take(jobs.next())
-
-    # Trials
 
     def _continue_booked(self) -> None:
         """Takes up the trials of an interrupted sweep: finished runs are read, and all that is missing is run again."""
@@ -186,8 +183,6 @@ class TrialRuns:
         key = _RunKey(booked.method, booked.number, seed)
         return RunTask(key, replace(self._trial(booked)[1], seed=seed), judged=judged)
 
-    # Results
-
     def _read_finished(self, task: RunTask) -> bool:
         """Takes the result of a run that is finished already, or of a trial that is over; returns whether it was."""
         key = cast("_RunKey", task.key)
@@ -202,9 +197,8 @@ class TrialRuns:
         """Books a value of a running trial, and decides whether it stops; both are on disk before the run goes on."""
         place, number, _ = cast("_RunKey", key)
         booked, known = self._book.find(place, number), self._book.of(place)
-        earlier = {
-            done: found for done, found in booked.curve.items() if done < round
-        }  # later ones are run again
+        # a resumed run makes later rounds again
+        earlier = {done: found for done, found in booked.curve.items() if done < round}
         booked.curve = {**earlier, round: value}
         rounds = self._trial(booked)[1].rounds
         if should_stop(self._plan.early_stop, known, booked, max(1, rounds // WARM_UP)):

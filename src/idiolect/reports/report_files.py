@@ -153,9 +153,8 @@ def write_report(
     """
     runs, formats, reading = list(runs), tuple(formats), as_reading(reading)
     refuse_unknown_formats(formats)
-    tables = _tables(
-        runs, formats, reading
-    )  # first, since it refuses what cannot be read, before a folder is made
+    # first, since it refuses what cannot be read, before a folder is made
+    tables = _tables(runs, formats, reading)
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -179,13 +179,20 @@ def recompute(folder: Path) -> dict[str, pd.DataFrame]:
         for label, records in methods.items():
             line = {"scene": scene, "method": label}
             own = interval({record.seeds: record.clients() for record in records})
-            tables["table"].append(line | summary(records, own))
+            found = line | summary(records, own)
+            tables["table"].append(found if one_machine(methods) else found | {"seconds": math.nan})
             tables["intervals"].append(line | {k: v for k, v in own.items() if k not in ("p", "detectable")})
             if (joined := newcomers(records)) is not None:
                 tables["newcomers"].append(line | joined)
         tables["pairs"] += [{"scene": scene, **line} for line in pairs(methods)]
         tables["users"] += [{"scene": scene, **line} for line in users(methods)]
     return {name: pd.DataFrame(lines) for name, lines in tables.items()}
+
+
+def one_machine(methods: dict[str, list[Record]]) -> bool:
+    """Whether the seconds of a scene can be compared."""
+    told = [record.manifest.get("hardware") for records in methods.values() for record in records]
+    return len(told) == 1 or (told[0] is not None and all(machine == told[0] for machine in told))
 
 
 def summary(records: list[Record], own: dict[str, float]) -> dict[str, Any]:

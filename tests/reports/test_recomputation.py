@@ -58,6 +58,7 @@ def write_record(folder: Path, label: str, seed: int, data_seed: int, partition:
         "model": "mlp",
         "metrics": METRICS,
         "seconds": 12.5 + seed,
+        "hardware": {"cores": 2 if partition == "iid" else 2 + seed},
         "never_selected": len(IDLE),
         "notes": [],
         "spec": {"partition": partition, "newcomers": NEWCOMERS, "method": label},

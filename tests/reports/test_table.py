@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import io
+import math
 
 import pandas as pd
 import pytest
 
-from idiolect.reports import csv_table, markdown_table, notes_of, plain_rows, summarise
+from idiolect.reports import (
+    csv_table,
+    latex_table,
+    markdown_table,
+    notes_of,
+    page_data,
+    plain_rows,
+    summarise,
+)
 from idiolect.reports.summary_table import human_bytes
 
 
@@ -85,3 +94,21 @@ def test_notes_name_their_method_unless_common(make_run) -> None:
 def test_csv_keeps_every_digit(make_run) -> None:
     summary = summarise([make_run("A", personal={(1, "after"): [1 / 3]})])
     assert pd.read_csv(io.StringIO(csv_table(summary)))["personal_accuracy"][0] == 1 / 3
+
+
+@pytest.mark.parametrize("second", ["one", "two", None])
+def test_seconds_stand_only_where_all_runs_come_from_one_machine(make_run, second: str | None) -> None:
+    machines = {"A": {"cpu": "one"}, "B": {"cpu": second} if second else None}
+    runs = [
+        make_run(label, 0, {(1, "after"): [0.5, 0.6]}, seconds=3.0, hardware=machine)
+        for label, machine in machines.items()
+    ]
+    summary = summarise(runs)
+    together = second == "one"
+    header, row, _ = plain_rows(summary)
+    assert row[header.index("Seconds")] == ("3.0" if together else "-")
+    assert pd.read_csv(io.StringIO(csv_table(summary)))["seconds"].notna().all() == together
+    assert ("Seconds are left out" in markdown_table(summary)) is not together
+    assert ("Seconds are left out" in latex_table(summary)) is not together
+    seconds = page_data(runs)["scenes"][0]["costs"][0]["seconds"]
+    assert seconds == 3.0 if together else math.isnan(seconds)

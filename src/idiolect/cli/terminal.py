@@ -16,7 +16,7 @@ from idiolect.cli.options import RUN_OPTIONS
 from idiolect.experiments import Execution
 from idiolect.experiments.tracking import open_log
 from idiolect.records import Run
-from idiolect.reports import by_scene, certainty_of, judged_by, notes_of, plain_rows, summarise
+from idiolect.reports import NO_SECONDS, by_scene, certainty_of, judged_by, notes_of, plain_rows, summarise
 
 __all__ = ["console_of_output", "print_line", "print_runs", "print_table", "print_trackers", "watched"]
 
@@ -39,6 +39,7 @@ def print_line(sentence: str) -> None:
 def print_runs(runs: Sequence[Run], folder: Path, as_json: bool) -> None:
     """Prints a table of runs, or a JSON document, and the folder that holds their files."""
     summary, notes = summarise(runs), [*notes_of(runs), *certainty_of(runs)]
+    notes += [NO_SECONDS] * bool(summary["seconds"].isna().any())
     if as_json:
         lines = json.loads(summary.to_json(orient="records"))
         print(json.dumps({"folder": str(folder), "methods": lines, "notes": notes}, indent=2))

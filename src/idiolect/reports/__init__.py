@@ -41,6 +41,7 @@ from idiolect.reports.report_files import (
 )
 from idiolect.reports.run_discovery import gather
 from idiolect.reports.summary_table import (
+    NO_SECONDS,
     by_scene,
     csv_table,
     latex_table,
@@ -54,6 +55,7 @@ from idiolect.reports.text_tables import to_csv, to_latex, to_markdown
 __all__ = [
     "ACCURACY",
     "IMAGE_FORMATS",
+    "NO_SECONDS",
     "JudgedMetric",
     "bars_figure",
     "before_after_data",

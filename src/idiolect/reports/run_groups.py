@@ -8,11 +8,12 @@ from typing import Any
 
 from idiolect.errors import UserError
 from idiolect.records import Run, scene_of, scene_settings
-from idiolect.statistics import Replicate, replicate_of
+from idiolect.statistics import Replicate, on_one_machine, replicate_of
 
 __all__ = [
     "SCENE",
     "SEEDS",
+    "comparable_seconds",
     "flat",
     "group_runs",
     "scenes_of",
@@ -43,6 +44,12 @@ def group_runs(runs: Iterable[Run]) -> dict[str, list[Run]]:
     for group in ordered:
         _refuse_repeated_seed(group)
     return dict(zip(_labels([group[0] for group in ordered]), ordered, strict=True))
+
+
+def comparable_seconds(runs: Iterable[Run]) -> bool:
+    """Returns whether the seconds of runs can stand in one table: there is one run, or all come from one machine."""
+    runs = list(runs)
+    return len(runs) == 1 or on_one_machine(runs)
 
 
 def scenes_of(runs: Iterable[Run]) -> dict[str, dict[str, list[Run]]]:

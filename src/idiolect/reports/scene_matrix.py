@@ -12,7 +12,7 @@ from idiolect import statistics
 from idiolect.reports.judged_metric import ABSENT, JudgedMetric
 from idiolect.reports.run_groups import without_repeated_clients
 from idiolect.reports.scene_verdict import SceneVerdict
-from idiolect.reports.text_tables import to_latex, to_markdown
+from idiolect.reports.text_tables import to_csv, to_latex, to_markdown
 
 if TYPE_CHECKING:
     from idiolect.statistics import Ranking
@@ -29,6 +29,8 @@ class SceneMatrix(NamedTuple):
     Args:
         values: the headline's mean over clients and seeds, methods as rows and scenes as columns; NaN where absent.
         ranks: the rank within each scene among the methods that it has, 1 is best.
+        leading: whether a method belongs to the leader's group of a scene, those that cannot be told apart from the
+            best; none does where the scene has no verdict.
         metrics: what each scene is judged by.
         ranking: mean ranks and tests of the methods that every scene has, over scenes with clients of their own; None
             with fewer than three methods or two such scenes.
@@ -36,6 +38,7 @@ class SceneMatrix(NamedTuple):
 
     values: pd.DataFrame
     ranks: pd.DataFrame
+    leading: pd.DataFrame
     metrics: dict[str, JudgedMetric]
     ranking: Ranking | None
 
@@ -52,7 +55,13 @@ def scene_matrix(scenes: Mapping[str, SceneVerdict]) -> SceneMatrix:
     ranking, shared = None, upwards[apart].dropna()
     if len(shared) >= FEWEST_METHODS and len(apart) >= FEWEST_SCENES:
         ranking = statistics.rank_methods(shared.T)
-    return SceneMatrix(values, upwards.rank(ascending=False), metrics, ranking)
+    leading = pd.DataFrame({name: _leading(found, labels) for name, found in scenes.items()}, index=labels)
+    return SceneMatrix(values, upwards.rank(ascending=False), leading, metrics, ranking)
+
+
+def _leading(found: SceneVerdict, labels: list[str]) -> list[bool]:
+    best = set(found.letters[found.leader]) if found.decided and len(found.estimates) else set()
+    return [bool(best & set(found.letters.get(label, ""))) for label in labels]
 
 
 def matrix_rows(found: SceneMatrix) -> list[list[str]]:
@@ -82,29 +91,50 @@ def _cell(found: SceneMatrix, label: str, name: str) -> str:
 
 
 def matrix_words(found: SceneMatrix) -> str:
-    """Returns what the tests of mean ranks say."""
+    """Returns what is in brackets and what is bold, and what the tests of mean ranks say."""
+    if found.leading.to_numpy().any():
+        bold = (
+            f"In each scene, the methods that cannot be told apart from the best are bold{_undecided(found)}."
+        )
+    else:
+        bold = "Nothing is bold, because no scene has a verdict: that takes at least three seeds."
+    before = f"Ranks within a scene are in brackets, 1 is best. {bold}"
     if found.ranking is None:
-        return "Ranks within a scene are in brackets, 1 is best."
+        return before
     ranking = found.ranking
     verdict = "differ" if ranking.p_value < ranking.level else "are not told apart"
     return (
-        f"Ranks within a scene are in brackets, 1 is best. Mean ranks of {len(ranking.ranks)} methods over "
+        f"{before} Mean ranks of {len(ranking.ranks)} methods over "
         f"{ranking.scenarios} scenes: by Friedman's test the methods {verdict} (p = {ranking.p_value:.2g}); by "
         f"Nemenyi's, two differ whose mean ranks are {ranking.distance:.2f} or more apart."
     )
 
 
+def _undecided(found: SceneMatrix) -> str:
+    return "" if found.leading.any().all() else "; where none is bold, the scene has no verdict"
+
+
+def _bold(found: SceneMatrix, rows: list[list[str]]) -> list[tuple[int, int]]:
+    """Returns row (0 is the header) and column of the cells of the leaders' groups."""
+    return [
+        (row, column)
+        for row, (label, *_) in enumerate(rows[1:], 1)
+        for column, name in enumerate(found.values, 1)
+        if found.leading.loc[label, name]
+    ]
+
+
 def matrix_table(found: SceneMatrix, kind: str) -> str:
-    """Returns the matrix as `md`, `tex` or `csv`; the CSV holds unrounded values and ranks, one row each."""
+    """Returns the matrix as `md`, `tex` or `csv`; the CSV has a row for each unrounded value."""
     if kind == "csv":
-        long = found.values.rename_axis("method").melt(
-            ignore_index=False, var_name="scene", value_name="value"
-        )
-        ranks = found.ranks.rename_axis("method").melt(
-            ignore_index=False, var_name="scene", value_name="rank"
-        )
-        return str(
-            long.assign(rank=ranks["rank"].to_numpy()).reset_index().to_csv(index=False, lineterminator="\n")
-        )
-    rows = matrix_rows(found)
-    return to_latex(rows) if kind == "tex" else f"{to_markdown(rows)}\n{matrix_words(found)}\n"
+        parts = {"value": found.values, "rank": found.ranks, "leading": found.leading}
+        long = [
+            part.rename_axis("method").melt(ignore_index=False, var_name="scene", value_name=name)
+            for name, part in parts.items()
+        ]
+        together = long[0].assign(rank=long[1]["rank"].to_numpy(), leading=long[2]["leading"].to_numpy())
+        return to_csv(together.reset_index())
+    rows, words = matrix_rows(found), matrix_words(found)
+    if kind == "tex":
+        return f"% {words}\n{to_latex(rows, bold=_bold(found, rows))}"
+    return f"{to_markdown(rows, bold=_bold(found, rows))}\n{words}\n"

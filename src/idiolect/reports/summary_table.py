@@ -18,7 +18,7 @@ from idiolect.records import Run
 from idiolect.reports.comparison import heading, heading_text
 from idiolect.reports.gain_over_local import gains_over_local
 from idiolect.reports.judged_metric import ABSENT, ACCURACY, JudgedMetric, judged_by
-from idiolect.reports.run_groups import scenes_of
+from idiolect.reports.run_groups import comparable_seconds, scenes_of
 from idiolect.reports.text_tables import to_csv, to_latex, to_markdown
 from idiolect.statistics import (
     LAST,
@@ -33,6 +33,7 @@ from idiolect.statistics import (
 )
 
 __all__ = [
+    "NO_SECONDS",
     "WORDS",
     "best_cells",
     "by_scene",
@@ -56,6 +57,9 @@ EXPLANATION = (
     "Worst tenth: mean of the worst ceil(10 %) of the clients that trained at least once. "
     "Down and up: bytes per round, all clients together. Seconds: the whole run, evaluation included."
 )
+NO_SECONDS = (
+    "Seconds are left out where the runs of a scene come from different machines or do not name theirs."
+)
 
 
 def summarise(runs: Iterable[Run], reading: Reading = LAST) -> pd.DataFrame:
@@ -67,7 +71,8 @@ def summarise(runs: Iterable[Run], reading: Reading = LAST) -> pd.DataFrame:
     over all clients), `personal_low` and `personal_high` (its 95 % interval, NaN below three seeds), `groups` (methods
     of the scene that share a letter do not differ significantly), `weighted_accuracy` (clients weighted by their test
     rows), `sd_clients` (SD over clients within a seed, n - 1), `worst_tenth` (mean of the worst ceil(10 %) of the
-    clients that trained), `bytes_down` and `bytes_up` per round, `seconds` of the whole run; and
+    clients that trained), `bytes_down` and `bytes_up` per round, `seconds` of the whole run (NaN unless all runs of the
+    scene come from one machine); and
     `global_accuracy_sd_seeds`, `personal_accuracy_sd_seeds`, `worst_tenth_sd_seeds` (n - 1, NaN for one seed).
     Accuracies lie in [0, 1]; what was not measured is NaN.  Columns of runs that are judged by another metric are named
     after it, as `global_rmse`; a client for whom it is not defined counts nowhere.
@@ -86,6 +91,8 @@ def _scene_summary(scene: str, groups: Groups, metric: JudgedMetric, reading: Re
         [_summary_row(label, list(group), metric, reading) for label, group in groups.items()]
     )
     table.insert(0, "scene", scene)
+    if not comparable_seconds(run for group in groups.values() for run in group):
+        table["seconds"] = math.nan
     letters = dict.fromkeys(groups, "")
     if len(groups) > 1:
         pairs = statistics.paired_comparisons(groups, reading=reading)
@@ -185,6 +192,8 @@ def explanation_of(summary: pd.DataFrame) -> str:
             " Groups: methods that share a letter do not differ significantly (5 %, Holm's correction over the pairs "
             "of the scene); those that cannot be told apart from the best are bold."
         )
+    if summary["seconds"].isna().any():
+        text += f" {NO_SECONDS}"
     if (summary["never_trained"] > 0).any():
         text += f" {MARK}: clients that never trained count in the mean and not in the worst tenth."
     return text
@@ -196,7 +205,8 @@ def latex_table(summary: pd.DataFrame, metric: JudgedMetric = ACCURACY) -> str:
     for title, here in by_scene(summary):
         rows = plain_rows(here, metric)
         columns = "".join("l" if heading in WORDS else "r" for heading in rows[0])
-        tables.append(f"% {title}\n{to_latex(rows, columns, bold=best_cells(here, rows[0], metric))}")
+        note = f"% {NO_SECONDS}\n" if here["seconds"].isna().any() else ""
+        tables.append(f"% {title}\n{note}{to_latex(rows, columns, bold=best_cells(here, rows[0], metric))}")
     return "\n".join(tables)
 
 

@@ -11,6 +11,7 @@ import pandas as pd
 
 from idiolect.records import Run
 from idiolect.reports.judged_metric import JudgedMetric
+from idiolect.reports.run_groups import comparable_seconds
 from idiolect.reports.scene_verdict import SceneVerdict
 from idiolect.statistics import (
     Groups,
@@ -107,14 +108,18 @@ def leaderboard_part(groups: Groups, verdict: SceneVerdict) -> list[dict[str, An
 def costs_part(groups: Groups) -> list[dict[str, Any]]:
     """Returns by method bytes `down` and `up` per round and `seconds` of the whole run, as means over seeds.
 
-    `never` is how many clients never trained, NaN where nobody counted.
+    `never` is how many clients never trained, NaN where nobody counted.  Seconds are NaN unless all runs come from one
+    machine.
     """
+    timed = comparable_seconds(run for runs in groups.values() for run in runs)
     return [
         {
             "down": _mean(float(run.rounds["bytes_down"].mean()) for run in runs),
             "up": _mean(float(run.rounds["bytes_up"].mean()) for run in runs),
             "never": over_replicates(runs, [never_trained(run) for run in runs]).mean,
-            "seconds": _mean(float(run.manifest.get("seconds", run.rounds["seconds"].sum())) for run in runs),
+            "seconds": _mean(float(run.manifest.get("seconds", run.rounds["seconds"].sum())) for run in runs)
+            if timed
+            else math.nan,
         }
         for runs in groups.values()
     ]

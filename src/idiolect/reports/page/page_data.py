@@ -133,7 +133,10 @@ def _metric_part(groups: Groups, metric: JudgedMetric, judged: SceneVerdict) -> 
         if judges
         else scene_verdict(groups, judged.reading, metric, paired=len(groups) <= MOST_COMPARED)
     )
-    return measured_part(groups, found, judges=judges)
+    return {
+        **measured_part(groups, found, judges=judges),
+        "compared": judges or len(groups) <= MOST_COMPARED,
+    }
 
 
 def as_json(document: Any) -> str:
@@ -284,7 +287,7 @@ def _panel(title: Any, here: pd.DataFrame, labels: list[str]) -> dict[str, Any]:
 
 
 def matrix_part(found: SceneMatrix) -> dict[str, Any]:
-    """Returns `methods` against `scenes`: `values` and `ranks` by method and scene, `text` as tables write them."""
+    """Returns `methods` against `scenes`: `values`, `ranks` and `leading` by method and scene, `text` as in tables."""
     rows = matrix_rows(found)
     order = [row[0] for row in rows[1:]]
     return {
@@ -294,6 +297,7 @@ def matrix_part(found: SceneMatrix) -> dict[str, Any]:
         "text": [row[1:] for row in rows[1:]],
         "values": found.values.loc[order].to_numpy().tolist(),
         "ranks": found.ranks.loc[order].to_numpy().tolist(),
+        "leading": found.leading.loc[order].to_numpy().tolist(),
         "words": matrix_words(found),
     }
 

@@ -26,6 +26,7 @@ function changesOf(method, reference) {
 // What a paired test over clients says of the two, corrected for the number of pairs.
 function verdict(method, reference) {
   const found = pairOf(method, reference);
+  if (!measured().compared) return " This metric is not compared where there are so many methods.";
   if (!found) return "";
   const reach = isNumber(found.detectable) ? ` A mean difference below ${points(found.detectable)} would be missed more often than one time in five.` : "";
   return isNumber(found.p) ? ` Paired over seeds and clients, corrected for all pairs (Holm): ${chance(found.p)}.` : ` There are too few seeds for a verdict; three are needed.${reach}`;

@@ -21,7 +21,7 @@ function differences() {
   const pick = choice("Compared with", [["best", "the best"], ...methodOptions()], (value) => { view.reference = value; redraw(); });
   const body = section("differences", "Paired differences", "The method less the reference, on the same seeds and clients; a line is the 95 % interval (not corrected). A filled mark differs significantly (p < 0.05 after Holm's correction over all pairs), a hollow one does not, or there are too few seeds for a verdict.", [pick]);
   drawn(body, (width) => {
-    if (!measured().pairs.length) return [nothing("This metric is not compared where there are so many methods; choose the one that the runs are judged by.")];
+    if (!measured().compared) return [nothing("This metric is not compared where there are so many methods; choose the one that the runs are judged by.")];
     const reference = view.reference === "best" ? bestPlace() : Number(view.reference);
     const found = shown().filter((place) => place !== reference).map((place) => ({ place, ...pairOf(place, reference) })).filter((line) => isNumber(line.difference));
     if (!found.length) return [nothing("No method has seeds in common with the reference.")];

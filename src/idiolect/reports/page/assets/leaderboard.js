@@ -41,7 +41,7 @@ const letterKey = (letter) => (/[A-Z]/.test(letter) ? `{${letter}` : letter);
 
 // One column for each letter, so that a letter's methods form a bar when the table is sorted by value.
 function lettersCell(row, all) {
-  if (!all.length) return html("td", { class: "words" }, "no verdict");
+  if (!all.length) return html("td", { class: "words" }, measured().compared ? "no verdict" : "not compared");
   const signs = all.map((letter) => html("span", { class: row.letters.includes(letter) ? "letter" : "no letter" }, row.letters.includes(letter) ? letter : " "));
   return html("td", { class: "words letters", "aria-label": row.letters || "not compared" }, ...signs);
 }
@@ -61,7 +61,7 @@ function leaderboardCell(column, row, letters, leader) {
 }
 
 function leaderboardAbout() {
-  return `Final values: ${everything.reading}. Personalised: the named predictor, mean over all clients; ± is the SD over seeds, the interval counts seeds and clients. Methods that share a letter cannot be told apart; those that cannot be told apart from the best are bold. Global: the shared model on the server's test set. Worst tenth: mean of the worst 10 % of the clients${report.costs.some((cost) => isNumber(cost.never)) ? " that trained" : ""}. Press a heading to sort.`;
+  return `Final values: ${everything.reading}. Personalised: the named predictor, mean over all clients; ± is the SD over seeds, the interval counts seeds and clients. Methods that share a letter cannot be told apart; those that cannot be told apart from the best are bold. Global: the shared model on the server's test set. Worst tenth: mean of the worst 10 % of the clients${report.costs.some((cost) => isNumber(cost.never)) ? " that trained" : ""}.${report.costs.some((cost) => !isNumber(cost.seconds)) ? " Seconds are left out: the runs come from different machines or do not name theirs." : ""} Press a heading to sort.`;
 }
 
 function leaderboard() {

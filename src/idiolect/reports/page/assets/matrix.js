@@ -13,12 +13,12 @@ function matrix() {
       const cells = found.text[row].map((text, i) => {
         const rank = found.ranks[row][i], share = isNumber(rank) ? Math.max(0, 1 - (rank - 1) / Math.max(1, found.methods.length - 1)) : 0;
         const tint = i < found.scenes.length ? `background:color-mix(in srgb, var(--accent) ${Math.round(34 * share)}%, transparent)` : null;
-        return html("td", { style: tint, class: rank === 1 ? "first" : null }, text === "-" ? "–" : text);
+        return html("td", { style: tint, class: found.leading[row][i] ? "best" : null }, text === "-" ? "–" : text);
       });
       const name = html("td", {}, swatch(method), method.label);
       return html("tr", {}, name, ...cells);
     });
-    const rows = () => [["method", "scene", "value", "rank"], ...found.methods.flatMap((method, row) => found.scenes.map((scene, i) => [method.label, scene, found.values[row][i], found.ranks[row][i]]))];
+    const rows = () => [["method", "scene", "value", "rank", "leading"], ...found.methods.flatMap((method, row) => found.scenes.map((scene, i) => [method.label, scene, found.values[row][i], found.ranks[row][i], found.leading[row][i]]))];
     return [html("div", { class: "wide" }, html("table", {}, html("thead", {}, html("tr", {}, ...heads)), html("tbody", {}, ...lines))), beside("scenes", rows, false)];
   });
 }

@@ -141,6 +141,6 @@ def test_table_begins_with_the_findings_and_bolds_the_best_group(invent, tmp_pat
     assert decided.count("**") == 4 and "| FedAvg | - | 70" in decided
     assert undecided.count("**") == 0
     assert (tmp_path / "report" / "table.tex").read_text().count(r"\textbf") == 2
-    assert "| MAP | 8" in (tmp_path / "report" / "scenes.md").read_text()
+    assert "| MAP | **8" in (tmp_path / "report" / "scenes.md").read_text()
     assert {path.name for path in (tmp_path / "report").iterdir() if path.is_dir()} == {"1-a", "2-b"}
     assert (tmp_path / "report" / "1-a" / "curves.svg").is_file()

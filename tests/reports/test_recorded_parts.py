@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pandas as pd
 import pytest
 
@@ -55,7 +57,7 @@ def test_counts_become_a_diagram_a_matrix_and_costs(pair: list[Run]) -> None:
         10,
         5e9,
     )
-    assert [front["key"] for front in scene["spending"]["fronts"]] == ["bytes", "flops", "seconds"]
+    assert [front["key"] for front in scene["spending"]["fronts"]] == ["bytes", "bytes_up", "flops"]
     assert scene["spending"]["fronts"][0]["front"] == [1, 0]
     assert scene["costs"][0]["never"] == 1
     line = scene["measured"]["accuracy"]
@@ -68,9 +70,25 @@ def test_costly_and_worse_methods_are_off_the_front(pair: list[Run]) -> None:
 
 
 def test_seconds_of_two_machines_are_not_compared(pair: list[Run]) -> None:
-    other = pair[1]._replace(manifest={**pair[1].manifest, "hardware": {"processor": "two"}})
+    other = pair[1]._replace(manifest={**pair[1].manifest, "hardware": {"processor": "two"}, "seconds": 4.0})
     (scene,) = page_data([recorded(pair[0], 900, None), recorded(other, 500, None)])["scenes"]
-    assert [front["key"] for front in scene["spending"]["fronts"]] == ["bytes"]
+    assert [front["key"] for front in scene["spending"]["fronts"]] == ["bytes", "bytes_up"]
+    assert scene["spending"]["one_machine"] is False
+    assert all(math.isnan(line["seconds"]) for line in scene["spending"]["methods"])
+
+
+def test_every_recorded_cost_of_one_machine_has_a_front(pair: list[Run]) -> None:
+    runs = []
+    for size, run in enumerate(pair, 1):  # the second is worse and costs more
+        taken = {"peak_memory_bytes": 1e9 * size, "peak_gpu_bytes": None, "energy_joules": 50.0 * size}
+        run = run._replace(manifest={**run.manifest, "resources": taken, "seconds": 3.0 * size})
+        run = recorded(run, 500 * size, 1e9 * size)
+        runs.append(run._replace(costs=run.costs.assign(steps=[10 * size, 0], bytes_down=[100 * size, 0])))
+    (scene,) = page_data(runs)["scenes"]
+    fronts = {front["key"]: front["front"] for front in scene["spending"]["fronts"]}
+    keys = ["bytes", "bytes_down", "bytes_up", "steps_client", "flops", "seconds", "memory", "joules"]
+    assert fronts == {key: [0] for key in keys}
+    assert [line["steps_client"] for line in scene["spending"]["methods"]] == [5, 10]
 
 
 def test_old_records_have_none_of_it(pair: list[Run]) -> None:

@@ -14,6 +14,7 @@ import pandas as pd
 from idiolect.errors import UserError
 from idiolect.records import Run
 from idiolect.reports.comparison import newcomer_rows
+from idiolect.reports.run_groups import comparable_seconds
 from idiolect.reports.scene_verdict import SceneVerdict
 from idiolect.statistics import (
     Groups,
@@ -32,6 +33,19 @@ __all__ = ["confusion_part", "newcomers_part", "reliability_part", "spending_par
 
 MOST_CLASSES = 30  # of a confusion matrix
 SPENT = ("steps", "flops", "bytes_down", "bytes_up")
+COSTS = {
+    "bytes": "Bytes down and up",
+    "bytes_down": "Bytes down",
+    "bytes_up": "Bytes up",
+    "steps_client": "Steps a client",
+    "flops": "Floating-point operations",
+}
+MACHINE_COSTS = {
+    "seconds": "Seconds",
+    "memory": "Peak memory",
+    "gpu": "Peak GPU memory",
+    "joules": "Energy (J)",
+}  # comparable on one machine alone
 
 
 def reliability_part(groups: Groups) -> list[dict[str, Any] | None] | None:
@@ -90,28 +104,43 @@ def spending_part(groups: Groups, verdict: SceneVerdict) -> dict[str, Any] | Non
 
     Of a method: `steps`, `flops`, `bytes_down` and `bytes_up` of a client, as mean (`_client`) and largest (`_most`)
     over clients and as sum, then `seconds`, `memory`, `gpu` and `joules` of the run, all as means over seeds; NaN
-    where not recorded.  Seconds have a front only where all runs come from one machine.
+    where not recorded.  What depends on the machine (`seconds`, `memory`, `gpu`, `joules`) has a front only where all
+    runs come from one, which `one_machine` says; else `seconds` are NaN.
     """
     lines = [_spent(runs) for runs in groups.values()]
     runs = [run for group in groups.values() for run in group]
     if not any(len(run.costs) for run in runs):
         return None
+    if not comparable_seconds(runs):
+        lines = [{**line, "seconds": np.nan} for line in lines]
+    one_machine = on_one_machine(runs)
+    return {
+        "methods": lines,
+        "fronts": _fronts(list(groups), lines, verdict, {**COSTS, **(MACHINE_COSTS if one_machine else {})}),
+        "one_machine": one_machine,
+    }
+
+
+def _fronts(
+    labels: list[str], lines: list[dict[str, float]], verdict: SceneVerdict, axes: dict[str, str]
+) -> list[dict[str, Any]]:
+    """Returns `key`, `title` and `front` (places of the best trade-offs) of every cost that two methods or more have.
+
+    Costs that do not differ between methods are left out.
+    """
     sign = 1 if verdict.metric.higher_is_better else -1
     values = dict(zip(verdict.estimates["method"], sign * verdict.estimates["value"], strict=True))
-    axes = {"bytes": "Bytes down and up", "flops": "Floating-point operations"}
-    if on_one_machine(runs):
-        axes["seconds"] = "Seconds"
     fronts = []
     for key, title in axes.items():
         points = {
             label: (line[key], values[label])
-            for label, line in zip(groups, lines, strict=True)
+            for label, line in zip(labels, lines, strict=True)
             if label in values and pd.notna(line[key])
         }
-        if len(points) > 1:
-            places = [list(groups).index(label) for label in pareto(points)]
+        if len({cost for cost, _ in points.values()}) > 1:
+            places = [labels.index(label) for label in pareto(points)]
             fronts.append({"key": key, "title": title, "front": places})
-    return {"methods": lines, "fronts": fronts}
+    return fronts
 
 
 def _spent(runs: Sequence[Run]) -> dict[str, float]:

@@ -11,10 +11,14 @@ const SPENDING = [
   ["seconds", "Seconds", (value) => (isNumber(value) ? value.toFixed(1) : "–")], ["memory", "Peak memory", humanBytes], ["gpu", "Peak GPU", humanBytes], ["joules", "Energy (J)", many],
 ];
 
+const inBytes = (key) => ["bytes", "bytes_down", "bytes_up", "memory", "gpu"].includes(key);
+const spentText = (key) => (inBytes(key) ? humanBytes : many);
+const otherMachines = (found) => (found.one_machine || report.runs.length === 1 ? "" : " Seconds are left out: the runs come from different machines or do not name theirs.");
+
 function spending() {
   const found = report.spending;
   if (!found) return;
-  const body = section("spending", "Costs", "What a client does and sends in the whole run, mean and most over all clients, and what the run takes; means over seeds. A dash was not recorded.");
+  const body = section("spending", "Costs", "What a client does and sends in the whole run, mean and most over all clients, and what the run takes; means over seeds. A dash was not recorded." + otherMachines(found));
   drawn(body, () => {
     const places = shown(), kept = SPENDING.filter(([key]) => places.some((place) => isNumber(found.methods[place][key])));
     const head = html("tr", {}, html("th", { class: "words" }, "Method"), ...kept.map(([, title]) => html("th", {}, title)));
@@ -27,19 +31,19 @@ function spending() {
 
 function fronts(found) {
   const judged = report.metrics.find((line) => line.name === report.judged.name), values = report.measured[report.judged.name].leaderboard;
-  const body = section("pareto", "Value against cost", `${report.judged.title} of every method against what its run costs, mean over seeds. The line joins methods that no other beats at a lower or equal cost.${found.fronts.some((front) => front.key === "seconds") ? "" : " Seconds are left out: the runs do not all come from one machine."}`);
+  const body = section("pareto", "Value against cost", `${report.judged.title} of every method against what its run costs, mean over seeds; steps are those of a mean client. A cost that all methods share is left out. The line joins methods that no other beats at a lower or equal cost.${found.one_machine ? "" : " Seconds, memory and energy are left out: the runs come from different machines or do not name theirs."}`);
   drawn(body, (width) => {
-    const per = width > 900 ? found.fronts.length : 1, each = (width - 16 * (per - 1)) / per;
+    const per = Math.min(found.fronts.length, width > 900 ? 3 : width > 620 ? 2 : 1), each = (width - 16 * (per - 1)) / per;
     const panels = found.fronts.map(({ key, title, front }) => {
       const places = shown().filter((place) => isNumber(found.methods[place][key]) && isNumber(values[place].personal));
-      const { root, sx, sy } = frame(each, 320, { x: extent([0, ...places.map((place) => found.methods[place][key])], .05), y: extent(places.map((place) => values[place].personal), .1), xLabel: title, yLabel: axisTitle(judged), xText: key === "bytes" ? humanBytes : many, yText: tickText(judged) });
+      const { root, sx, sy } = frame(each, 320, { x: extent([0, ...places.map((place) => found.methods[place][key])], .05), y: extent(places.map((place) => values[place].personal), .1), xLabel: title, yLabel: axisTitle(judged), xText: spentText(key), yText: tickText(judged) });
       const at = (place) => [sx(found.methods[place][key]), sy(values[place].personal)];
       const kept = front.filter((place) => places.includes(place));
       if (kept.length > 1) root.append(svg("path", { d: pathOf(kept.map(at)), fill: "none", stroke: "var(--quiet)", "stroke-width": 1.5, class: "front" }));
       const marks = places.map((place) => {
         const [x, y] = at(place), best = front.includes(place);
         root.append(marker(place, x, y, best ? 7 : 5.5, best ? { stroke: "var(--ink)", "stroke-width": 1.2 } : { opacity: .75 }));
-        return { x, y, lines: [report.methods[place].label, `${format(values[place].personal, judged)} at ${key === "bytes" ? humanBytes(found.methods[place][key]) : many(found.methods[place][key])}`, ...(best ? ["on the front"] : [])] };
+        return { x, y, lines: [report.methods[place].label, `${format(values[place].personal, judged)} at ${spentText(key)(found.methods[place][key])}`, ...(best ? ["on the front"] : [])] };
       });
       inspect(root, marks, title);
       return html("div", {}, html("h3", {}, title), root);

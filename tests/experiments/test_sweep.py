@@ -130,9 +130,13 @@ def test_variants_of_a_method_have_a_name_a_budget_and_a_best_each(tiny, tmp_pat
     assert one.experiment.learning_rate == done.best["ditto(weight=1.0)"].varied["learning_rate"]
 
 
-def test_method_given_twice_is_refused(tmp_path):
-    with pytest.raises(UserError, match=r"^map and map\(\) are one method; give it once"):
-        sweep(["map", "map()"], vary=["momentum=0.0,0.9"], out=tmp_path, **LOOP)
+@pytest.mark.parametrize(
+    ("second", "vary"), [("map()", "momentum=0.0,0.9"), ("map(alpha=0.3)", "map.alpha=0.1,0.9")]
+)
+def test_method_given_twice_is_refused(second, vary, tmp_path):
+    with pytest.raises(UserError) as caught:
+        sweep(["map", second], vary=[vary], out=tmp_path, **LOOP)
+    assert str(caught.value) == f"map and {second} are one method; give it once"
     assert not list(tmp_path.iterdir())
 
 

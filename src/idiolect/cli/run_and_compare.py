@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -53,6 +54,22 @@ DEMO_METHODS = (
     "persfl(lambdas=(0.0, 0.5), temperatures=(1.0, 5.0), epochs=3)",
     "superfed_mm",
 )  # compared by ``idiolect run`` without --method
+MethodNames = Annotated[
+    str | None,
+    typer.Option(
+        "--methods",
+        help="Methods separated by commas, or all; by default those of the scenario, or all.",
+        autocompletion=completing(methods.names),
+    ),
+]
+FromSweep = Annotated[
+    Path | None,
+    typer.Option(
+        "--from-sweep",
+        metavar="FOLDER",
+        help="Every method of a sweep with its best setting, on seeds after those that tuned it.",
+    ),
+]
 
 
 @app.command("run")
@@ -77,18 +94,13 @@ def run_command(
     """Run one method; without --method, compare nine, on the data inside the package or on your own."""
     chosen = settings_of(changes, scene, own, seed=seed)
     if method is None and choice == ScenarioChoice():
-        first, execution = chosen.pop("seed", 0), watched(execution)
+        execution, first = watched(execution), chosen.pop("seed", 0)
         names = methods_for(DEMO_METHODS, chosen, execution.watcher.say)
         if files.save_config is not None:
             top = {"methods": names, "seed": first, "model_file": scene.model_file}
             settings = all_settings(Experiment(), chosen)
             save_config(files.save_config, "compare", top, settings, execution, own)
-        together = compare(names, seeds=[first], execution=execution, **chosen)
-        page = write_page(together.runs, together.folder / "report.html")
-        print_runs(together.runs, together.folder, as_json)
-        if not as_json:
-            print_line(f"Report: {page}")
-        print_trackers(execution, together.folder, as_json)
+        _compare_with_page(names, first, execution, chosen, as_json)
         return
     base, execution = start_from(choice, chosen, watched(execution))
     if files.save_config is not None:
@@ -104,26 +116,24 @@ def run_command(
     print_trackers(execution, execution.out, as_json)
 
 
+def _compare_with_page(
+    names: Sequence[str], seed: int, execution: Execution, chosen: dict[str, Any], as_json: bool
+) -> None:
+    """Compares methods on one seed, makes the page of their report, and prints both."""
+    together = compare(names, seeds=[seed], execution=execution, **chosen)
+    page = write_page(together.runs, together.folder / "report.html")
+    print_runs(together.runs, together.folder, as_json)
+    if not as_json:
+        print_line(f"Report: {page}")
+    print_trackers(execution, together.folder, as_json)
+
+
 @app.command("compare")
 @with_option_groups
 def compare_command(
     *,
-    methods_: Annotated[
-        str | None,
-        typer.Option(
-            "--methods",
-            help="Methods separated by commas, or all; by default those of the scenario, or all.",
-            autocompletion=completing(methods.names),
-        ),
-    ] = None,
-    from_sweep: Annotated[
-        Path | None,
-        typer.Option(
-            "--from-sweep",
-            metavar="FOLDER",
-            help="Every method of a sweep with its best setting, on seeds after those that tuned it.",
-        ),
-    ] = None,
+    methods_: MethodNames = None,
+    from_sweep: FromSweep = None,
     choice: ScenarioChoice,
     scene: SceneOptions,
     beside_clean: Annotated[
@@ -138,16 +148,14 @@ def compare_command(
 ) -> None:
     """Run several methods on the same clients, splits and batches; write a table and pictures."""
     chosen = settings_of(changes, scene, own)
-    names = methods_in(methods_)
-    if not names and choice.scenario is not None:
-        names = list(scenario_uses(find_scenario(choice.scenario).name).methods)
+    names = methods_in(methods_) or _methods_of(choice)
     if from_sweep is not None and choice != ScenarioChoice():
         raise UserError("a sweep brings its experiments; leave --scenario out, or --from-sweep")
     base, execution = start_from(choice, chosen, watched(execution))
+    names = [] if names == ["all"] else names
     if from_sweep is not None:
-        names = [] if names == ["all"] else names
         seeds = _after_tuning(seeds, from_sweep)
-    elif names in ([], ["all"]):
+    elif not names:
         names = methods_for(methods.names(), chosen, execution.watcher.say)
     if files.save_config is not None:
         top = {**asdict(choice), "methods": names or None, **asdict(seeds), "model_file": scene.model_file}
@@ -159,6 +167,11 @@ def compare_command(
     done = compare(names, seeds=seeds.all, execution=execution, **asked, **chosen)
     print_runs(done.runs, done.folder, as_json)
     print_trackers(execution, done.folder, as_json)
+
+
+def _methods_of(choice: ScenarioChoice) -> list[str]:
+    """Returns the methods of the scenario, if one is chosen."""
+    return [] if choice.scenario is None else list(scenario_uses(find_scenario(choice.scenario).name).methods)
 
 
 def _after_tuning(seeds: SeedRange, sweep: Path) -> SeedRange:

@@ -26,7 +26,7 @@ from idiolect.cli.terminal import console_of_output, print_line, print_table, wa
 from idiolect.experiments import Execution, Experiment
 from idiolect.experiments.parameter_grids import grids
 from idiolect.experiments.search import EARLY_STOPS, SEARCHES
-from idiolect.experiments.sweep import best_rows, sweep, trial_rows
+from idiolect.experiments.sweep import Sweep, best_rows, sweep, trial_rows
 from idiolect.experiments.sweep_tables import budget_note
 
 __all__ = ["sweep_command"]
@@ -91,8 +91,7 @@ def sweep_command(
     base, execution = start_from(choice, chosen, watched(execution))
     names = methods_in(trials.methods_)
     if files.save_config is not None:
-        top = {**asdict(choice), "methods": names or None, **asdict(seeds)}
-        top["model_file"] = scene.model_file
+        top = {**asdict(choice), "methods": names or None, **asdict(seeds), "model_file": scene.model_file}
         settings = settings_alone(chosen) if base else all_settings(Experiment(), chosen)
         axes = {key: value for key, value in asdict(trials).items() if key != "methods_"}
         save_config(files.save_config, "sweep", top, settings, execution, own, axes)
@@ -110,19 +109,24 @@ def sweep_command(
         execution=execution,
         **chosen,
     )
+    _print_sweep(done, as_json)
+    if any(one.name not in done.best for one in done.tried):
+        sys.exit(2)
+
+
+def _print_sweep(done: Sweep, as_json: bool) -> None:
+    """Prints all trials, the best and the budget: as tables, or as one JSON document."""
     if as_json:
         tried = [_plain({**vars(one), "metric": one.metric.name}) for one in done.tried]
         found = {"folder": str(done.folder), "budget": budget_note(done.tried), "tried": tried}
         print(json.dumps(found, indent=2))
-    else:
-        print_table(console_of_output(), trial_rows(done.tried), title="All settings", words=2)
-        print_table(console_of_output(), best_rows(done.tried), title="Best on validation data", words=2)
-        print_line(budget_note(done.tried))
-        print_line(f"Tables: {done.folder}")
-        if len(done.best) == len({one.name for one in done.tried}):
-            print_line(f"Compare the best: idiolect compare --from-sweep {done.folder}")
-    if any(one.name not in done.best for one in done.tried):
-        sys.exit(2)
+        return
+    print_table(console_of_output(), trial_rows(done.tried), title="All settings", words=2)
+    print_table(console_of_output(), best_rows(done.tried), title="Best on validation data", words=2)
+    print_line(budget_note(done.tried))
+    print_line(f"Tables: {done.folder}")
+    if len(done.best) == len({one.name for one in done.tried}):
+        print_line(f"Compare the best: idiolect compare --from-sweep {done.folder}")
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:

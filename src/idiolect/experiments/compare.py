@@ -87,20 +87,22 @@ def compare(
     refuse_repeated(methods, bases)
     if beside_clean:
         bases, entries = [*_undisturbed(bases), *bases], [*entries, *entries]
-    hashes = [hash_of(base) for base in bases]
     tasks = [
         RunTask((place, seed), replace(base, seed=seed), _notes(entry, swept, seed))
         for place, (entry, base) in enumerate(zip(entries, bases, strict=True))
         for seed in seeds
     ]
     execution = _prepared([task.experiment for task in tasks], execution)
-    identity = spec_hash({"specs": hashes, "seeds": seeds})
-    name = run_name("compare", bases[0].dataset, bases[0].partition, identity, min(seeds))
-    folder = Path(execution.out) / name
+    folder = Path(execution.out) / _name_of_comparison(bases, seeds)
     runs = _make_runs(tasks, replace(execution, out=folder))
     write_report(runs, folder)
     open_log(execution.log, folder).keep_comparison(folder)
     return Comparison(folder, runs)
+
+
+def _name_of_comparison(bases: Sequence[Experiment], seeds: Sequence[int]) -> str:
+    identity = spec_hash({"specs": [hash_of(base) for base in bases], "seeds": seeds})
+    return run_name("compare", bases[0].dataset, bases[0].partition, identity, min(seeds))
 
 
 class _Entry(NamedTuple):

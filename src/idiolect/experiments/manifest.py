@@ -52,14 +52,7 @@ def describe_run(setting: Setting, engine_choice: EngineChoice) -> dict[str, Any
         **({"model_file": of_file._asdict()} if (of_file := file_of_model(experiment.model)) else {}),
         "architecture": architecture(experiment),
         "parameters": setting.n_parameters,
-        "task": setting.inputs.task,
-        "input_shape": setting.inputs.shape,
-        "input_dtype": setting.inputs.dtype,
-        "named_inputs": setting.inputs.named,
-        "class_names": setting.inputs.class_names,
-        "feature_names": setting.inputs.feature_names,
-        "client_names": [str(name) for name in setting.federation.names],
-        "preprocessing": setting.inputs.preprocessing.plain(),
+        **_inputs(setting),
         "spec": dataclasses.asdict(experiment),
         "spec_hash": hash_of(experiment),
         "family_hash": family_of(experiment),
@@ -76,6 +69,21 @@ def describe_run(setting: Setting, engine_choice: EngineChoice) -> dict[str, Any
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "hardware": _hardware(engine_choice),
         "notes": notes_of(experiment),
+    }
+
+
+def _inputs(setting: Setting) -> dict[str, Any]:
+    """Returns what the network reads and puts out, and the names that the data give."""
+    inputs = setting.inputs
+    return {
+        "task": inputs.task,
+        "input_shape": inputs.shape,
+        "input_dtype": inputs.dtype,
+        "named_inputs": inputs.named,
+        "class_names": inputs.class_names,
+        "feature_names": inputs.feature_names,
+        "client_names": [str(name) for name in setting.federation.names],
+        "preprocessing": inputs.preprocessing.plain(),
     }
 
 

@@ -150,9 +150,7 @@ def _carry_out(
     store = open_private_state(setting, placement, writer.folder)
     try:
         announce(placement, watcher)
-        ending = end_stages(setting)
-        if ending is not None and ending.is_long:
-            watcher.say(ending.announcement(label(setting.experiment.method)))
+        ending = _foreseen_end(setting, watcher)
         simulation = Simulation.start(setting, engine, store)
         found = find_checkpoint(writer.folder, watcher.say)
         if found is not None:
@@ -166,13 +164,7 @@ def _carry_out(
         last = _train(simulation, execution, writer, log, found[0] if found else None, ending, judge, meter)
         meter.look(now=True)  # while workers are there
     except (UserError, KeyboardInterrupt) as problem:
-        kept = any(writer.folder.glob("checkpoint-*.safetensors"))
-        if not kept:
-            writer.discard()
-        if isinstance(problem, KeyboardInterrupt):
-            watcher.say(
-                f"{writer.folder} goes on with --resume" if kept else "stopped before the first checkpoint"
-            )
+        _leave_off(writer, watcher, isinstance(problem, KeyboardInterrupt))
         raise
     finally:
         engine.close()
@@ -183,6 +175,25 @@ def _carry_out(
     outcome = _outcome(simulation, seconds, execution.notes) | {"resources": meter.facts(seconds)}
     final = {**tables, "costs": simulation.costs.table()}
     return writer.finish(tables["rounds"], tables["rows"], outcome, final)
+
+
+def _foreseen_end(setting: Setting, watcher: Watcher) -> EndStages | None:
+    """Returns what the end of the run will cost, and says so if that is much."""
+    ending = end_stages(setting)
+    if ending is not None and ending.is_long:
+        watcher.say(ending.announcement(label(setting.experiment.method)))
+    return ending
+
+
+def _leave_off(writer: RunWriter, watcher: Watcher, interrupted: bool) -> None:
+    """Keeps what can be resumed of a run that ends before its time, and says so if it was interrupted."""
+    kept = any(writer.folder.glob("checkpoint-*.safetensors"))
+    if not kept:
+        writer.discard()
+    if interrupted:
+        watcher.say(
+            f"{writer.folder} goes on with --resume" if kept else "stopped before the first checkpoint"
+        )
 
 
 def _train(

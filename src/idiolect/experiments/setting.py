@@ -29,6 +29,7 @@ from idiolect.engines.client_packing import SINGLE
 from idiolect.engines.precision import PRECISIONS
 from idiolect.errors import UserError
 from idiolect.evaluation import Metric, Units, chosen_metrics, per_batch_metrics
+from idiolect.experiments.setting_checks import refuse_unreadable_inputs, refuse_unusable_clients
 from idiolect.experiments.spec import Experiment
 from idiolect.federation import (
     Federation,
@@ -47,7 +48,6 @@ from idiolect.partition import Partition, partition
 __all__ = ["BY_OWNER", "Inputs", "Setting", "assemble", "partition_of", "pool_of", "prepare", "read_dataset"]
 
 BY_OWNER = ("natural", "by_id")  # partitions into the owners that the data name
-LEAST_SIDE = 8  # pixels of an augmented image: it is moved by up to four, so that half of it stays
 
 
 class Inputs(NamedTuple):
@@ -308,8 +308,8 @@ def assemble(
     has_classes = OBJECTIVES[inputs.task].has_classes
     chosen.check(task.structure, experiment.scene, instead=() if has_classes else without_classes())
     here = np.arange(len(federation.clients)) if held is None else np.asarray(held, np.int64)
-    _refuse_unusable(experiment, chosen, federation, net, here)
-    _refuse_inputs(experiment, federation, net)
+    refuse_unusable_clients(experiment, chosen, federation, net, here)
+    refuse_unreadable_inputs(experiment, federation, net)
     work = engine_choice.workload(
         federation,
         seed=experiment.seed,
@@ -374,47 +374,3 @@ def read_dataset(text: str, data_dir: str | Path | None = None) -> Dataset:
 def _dataset(text: str, data_dir: str | None) -> Dataset:
     name, options = parse_call(text)
     return load(name, data_dir, **options)
-
-
-def _refuse_unusable(
-    experiment: Experiment, chosen: Method, federation: Federation, net: Net, here: np.ndarray
-) -> None:
-    """Refuses clients that the method or the network cannot serve, by name."""
-    if chosen.needs_public and experiment.public < 1:
-        raise UserError(f"{chosen.name} trains on public data on the server; set public, for example to 500")
-    without = here[federation.clients.sizes("valid")[here] == 0]
-    if chosen.needs_validation and len(without):
-        raise UserError(
-            f"{chosen.name} chooses on validation data and {federation.called(without[0])} holds none; set valid above "
-            "0, or give it some where the data say how they are split"
-        )
-    batches = np.minimum(federation.clients.sizes("train"), experiment.batch_size)
-    single = here[batches[here] < 2]
-    if net.has_batchnorm and len(single):
-        raise UserError(
-            f"{federation.called(single[0])} would train on batches of one sample, which batch normalisation cannot; "
-            "use fewer clients, a larger batch or a network without it"
-        )
-
-
-def _refuse_inputs(experiment: Experiment, federation: Federation, net: Net) -> None:
-    """Refuses data that the network or the augmentation cannot read."""
-    x, augmented = federation.x, experiment.augmentation != "none"
-    if x.dtype.kind == "i" and not net.takes_tokens:
-        raise UserError(
-            f"model {experiment.model} reads images and {experiment.dataset} holds tokens; use char_lstm or another "
-            "model with an embedding"
-        )
-    if augmented and (net.takes_tokens or x.ndim != 4 or min(x.shape[2:]) < LEAST_SIDE):
-        raise UserError(
-            f"augmentation {experiment.augmentation} moves images and these are {experiment.dataset}'s "
-            f"inputs of {'x'.join(map(str, x.shape[1:]))} for {experiment.model}; set augmentation to none"
-        )
-    if net.vocabulary is None or not len(x):
-        return
-    whole = x.dtype.kind == "i" or bool((x == np.floor(x)).all())
-    if not whole or x.min() < 0 or x.max() >= net.vocabulary:
-        raise UserError(
-            f"model {experiment.model} reads tokens 0..{net.vocabulary - 1} and the data hold numbers from "
-            f"{x.min():g} to {x.max():g}; use a dataset of tokens or another model"
-        )

@@ -18,7 +18,7 @@ from idiolect.experiments.identity import hash_of, refuse_repeated
 from idiolect.experiments.own_data import with_own_data
 from idiolect.experiments.parameter_grids import grid
 from idiolect.experiments.spec import Experiment, with_settings
-from idiolect.experiments.sweep_axes import Axis, parse_axis, refuse_too_many, spaces_of
+from idiolect.experiments.sweep_axes import Axis, MethodSpace, Trial, parse_axis, refuse_too_many, spaces_of
 from idiolect.experiments.sweep_search import MethodSearch, SearchPlan
 from idiolect.experiments.sweep_tables import (
     TrialResult,
@@ -103,39 +103,49 @@ def sweep(
             early stopping knows other trials; a grid and random draws give the same results.
         settings: fields of ``Experiment`` and of ``Execution``; see ``run``.
     """
-    refuse_outside("draws", draws, 0)
-    if draws and (trials or search not in (None, "random")):
-        raise UserError("draws is a random search of so many trials; leave search and trials out, or draws")
+    search, trials = _search_of(draws, search, trials)
     tried = grid(preset_grid).settings(in_scene=callable(experiment)) if preset_grid else {}
     methods = list_of("methods", methods, str, "['fedavg', 'fedper']") or list(tried)
     vary = list_of("vary", vary, str, "['learning_rate=0.01,0.03']")
     seeds = list_of("seeds", seeds, int, "range(3)")
     if not methods or not seeds or not (vary or tried or search in ("random", "bayes")):
         raise UserError("a sweep needs methods, seeds, and something to vary: --vary or --preset-grid")
-    plan = SearchPlan(
-        "random" if draws else search or "grid", draws or trials, budget, early_stop, tuple(seeds)
-    )
+    plan = SearchPlan(search, trials, budget, early_stop, tuple(seeds))
     execution, chosen = split_keywords(execution, with_own_data(settings, experiment is None))
-    execution = replace(execution, resume=True)
+
+    def made(trial: Trial) -> Experiment:
+        return _experiment(trial.method, trial.settings, experiment, chosen)
+
     axes = [parse_axis(text) for text in vary]
+    bases = [_experiment(method, {}, experiment, chosen) for method in methods]
     if not axes and not tried:
-        axes = [_around_learning_rate(_experiment(methods[0], {}, experiment, chosen))]
-    searches = [
-        MethodSearch(
-            place, space, plan, lambda trial: _experiment(trial.method, trial.settings, experiment, chosen)
-        )
-        for place, space in enumerate(spaces_of(methods, axes, tried, plan.search != "grid"))
-    ]
-    if plan.search != "bayes":
-        refuse_too_many(sum(len(one.fixed) for one in searches) if not plan.budget else 0)
-    bases = [_experiment(one.space.method, {}, experiment, chosen) for one in searches]
-    refuse_repeated(methods, bases)
+        axes = [_around_learning_rate(bases[0])]
+    searches = _searches(spaces_of(methods, axes, tried, plan.search != "grid"), plan, made)
+    refuse_repeated(methods, [made(one.space.typical_trial()) for one in searches])
     _refuse_missing_data(bases, execution)
     folder = Path(execution.out) / f"sweep-{_identity(searches, bases, axes, plan)[:8]}"
-    runs = TrialRuns(searches, plan, execution, folder)
+    runs = TrialRuns(searches, plan, replace(execution, resume=True), folder)
     found = with_best(runs.run())
     write_sweep(folder, found, _facts(plan, vary, runs, found))
     return Sweep(tuple(found), folder)
+
+
+def _search_of(draws: int, search: str | None, trials: int) -> tuple[str, int]:
+    """Returns the search and its trials; ``draws`` is another way to ask for a random one."""
+    refuse_outside("draws", draws, 0)
+    if draws and (trials or search not in (None, "random")):
+        raise UserError("draws is a random search of so many trials; leave search and trials out, or draws")
+    return "random" if draws else search or "grid", draws or trials
+
+
+def _searches(
+    spaces: Sequence[MethodSpace], plan: SearchPlan, made: Callable[[Trial], Experiment]
+) -> list[MethodSearch]:
+    """Returns the search of each method; refuses more trials than a sweep can have."""
+    found = [MethodSearch(place, space, plan, made) for place, space in enumerate(spaces)]
+    if plan.search != "bayes" and not plan.budget:
+        refuse_too_many(sum(len(one.fixed) for one in found))
+    return found
 
 
 def _around_learning_rate(base: Experiment) -> Axis:

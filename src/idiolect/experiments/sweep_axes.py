@@ -149,6 +149,12 @@ class MethodSpace(NamedTuple):
             found.append(self.trial(base, {axis.written: axis.draw(random) for axis in self.axes}))
         return found
 
+    def typical_trial(self) -> Trial:
+        """Returns one trial, the same for two spaces with the same trials."""
+        random = np.random.default_rng(0)
+        point = {axis.written: axis.values[0] if axis.values else axis.draw(random) for axis in self.axes}
+        return self.trial(self.known[0], point)
+
     def trial(self, base: dict[str, Any], point: Mapping[str, Any]) -> Trial:
         """Returns the trial of a known setting and a value of every axis."""
         text, options = with_options(self.method, base), dict(base)

@@ -7,7 +7,7 @@ once are faster on a core, it runs its share of the clients as ``cohort`` does. 
 from __future__ import annotations
 
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
@@ -104,11 +104,8 @@ class PoolEngine:
         if not privates:
             return []
         busy: dict[Connection, tuple[PoolWorker, list[int]]] = {}
-        deaths: dict[tuple[int, ...], int] = {}
-        found = CollectedAnswers(privates)
-        private = (
-            privates if isinstance(privates, ByClient) else ByClient(list(privates), list(privates.values()))
-        )
+        deaths: Counter[tuple[int, ...]] = Counter()
+        found, private = CollectedAnswers(privates), _by_client(privates)
         try:
             parcel = self._bind(program).server.put(server)
             waiting = deque(shares_for(self.work, program, call, privates, len(self._running)))
@@ -127,12 +124,11 @@ class PoolEngine:
                         progress(answer.done)
                         continue
                     del busy[cast(Connection, pipe)]
-                    if answer is None:
-                        deaths[tuple(share)] = deaths.get(tuple(share), 0) + 1
-                        self._replace(worker, share, deaths[tuple(share)])
-                        waiting.appendleft(share)
-                    else:
+                    if answer is not None:
                         found.add(share, worker.read(answer))
+                        continue
+                    self._replace(worker, share, deaths)
+                    waiting.appendleft(share)
         except BaseException:
             self.close()
             raise
@@ -162,13 +158,14 @@ class PoolEngine:
             self._running.append(start_worker(data))
         return data
 
-    def _replace(self, worker: PoolWorker, share: list[int], deaths: int) -> None:
-        """Starts another worker in place of one that died."""
+    def _replace(self, worker: PoolWorker, share: list[int], deaths: Counter[tuple[int, ...]]) -> None:
+        """Starts another worker in place of one that died, and counts its death with the share it had."""
+        deaths[tuple(share)] += 1
         code = worker.exit_code()
         what = f"worker process {worker.process} died" + (
             f" with exit code {code}" if code is not None else ""
         )
-        if deaths == TRIES:
+        if deaths[tuple(share)] == TRIES:
             raise UserError(
                 f"{what} as did {TRIES - 1} before it on clients {share}; "
                 "the machine may be out of memory: try --engine loop"
@@ -179,6 +176,10 @@ class PoolEngine:
         del self._running[place]
         assert self._data is not None
         self._running.insert(place, start_worker(self._data))
+
+
+def _by_client(privates: Mapping[int, Tree]) -> ByClient:
+    return privates if isinstance(privates, ByClient) else ByClient(list(privates), list(privates.values()))
 
 
 class CollectedAnswers:

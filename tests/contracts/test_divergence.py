@@ -13,6 +13,7 @@ from idiolect.errors import UserError
 from idiolect.experiments.setting import Setting, prepare
 from idiolect.experiments.simulated_clients import Simulation
 from idiolect.records import load_checkpoint
+from idiolect.records.tables import FRONT_SCHEMA
 
 from .altered import with_data
 from .sameness import assert_exact, copied, numbers, states
@@ -55,7 +56,7 @@ def test_run_stops_with_a_checkpoint_to_go_on_from(
     found = load_checkpoint(folder)
     assert found is not None and found[0] == 1
     resumed = idiolect.run(experiment_of(name), resume=True, **options)
-    rows = resumed.rows.drop(columns=["run", "method", "seed"]).to_dict("records")
+    rows = resumed.rows.drop(columns=FRONT_SCHEMA.names).to_dict("records")
     if engine == "loop":
         assert rows == numbers(finished_run(name))["rows"]
     assert len(rows) == len(numbers(finished_run(name))["rows"])

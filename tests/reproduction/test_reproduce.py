@@ -10,7 +10,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 from types import SimpleNamespace
 
 import pytest
@@ -175,7 +175,7 @@ def test_user_rows_read_one_client_and_sd_over_users(stand_in, tmp_path):
     done = reproduce("persfl-table2", columns=["fedavg-ds1"], seeds=2, out=tmp_path, **LOOP)
     found = _entries(done)
     runs = read_runs(tmp_path)
-    means = []
+    means, by_client = [], []
     for client in range(4):
         numbers = []
         for run in runs:
@@ -184,12 +184,13 @@ def test_user_rows_read_one_client_and_sd_over_users(stand_in, tmp_path):
             numbers.append(
                 rows[(rows["predictor"] == "global") & (rows["metric"] == "accuracy")]["value"].item()
             )
+        by_client.append([100 * number for number in numbers])
         means.append(100 * fmean(numbers))
         assert found[f"User {client}", "fedavg-ds1"].value == pytest.approx(means[-1])
     middle = fmean(means)
     assert found["Avg", "fedavg-ds1"].value == pytest.approx(middle)
-    sd = (sum((m - middle) ** 2 for m in means) / 3) ** 0.5
-    assert found["SD", "fedavg-ds1"].value == pytest.approx(sd)
+    within = [stdev(values) for values in zip(*by_client, strict=True)]  # users of one seed, then over seeds
+    assert found["SD", "fedavg-ds1"].value == pytest.approx(fmean(within))
     assert "there is no client 9; the run has 4" in found["User 9", "fedavg-ds1"].failed
 
 

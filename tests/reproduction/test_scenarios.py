@@ -140,7 +140,7 @@ def test_every_scenario_is_checked_or_says_that_it_cannot_be_run():
 
 def test_every_setting_that_changes_numbers_is_stated():
     """A scenario does not move when a default of the library does."""
-    free = {"method", "seed", "precision", "score_valid", "metrics"}
+    free = {"method", "seed", "data_seed", "precision", "score_valid", "metrics", "under"}
     for found in scenarios():
         assert {f.name for f in dataclasses.fields(Experiment)} - free == set(found.settings())
 

@@ -40,6 +40,10 @@ def test_scene_has_the_settings_and_options_of_its_paper(name):
     assert found == {"name": name, "paper": paper, **expected}
 
 
+BEST_OF_THREE = "the best of three settings of each method, and the SD over the three"
+CHOICES = {"map-table1": BEST_OF_THREE, "map-table2": BEST_OF_THREE}
+
+
 @pytest.mark.parametrize("id", TABLES)
 def test_table_reads_what_its_paper_reports(id):
     paper, expected = TABLES[id]
@@ -48,6 +52,7 @@ def test_table_reads_what_its_paper_reports(id):
     for cell in cells.values():
         assert cell.pop("table") == id
         del cell["value"], cell["spread"]
+    assert found.pop("choice") == CHOICES.get(id, "")
     assert {"cells": cells, **found} == {"id": id, "paper": paper, **expected}
 
 

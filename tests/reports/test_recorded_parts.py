@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from idiolect.records import Run
-from idiolect.reports import page_data
+from idiolect.reports import calibration_figure, page_data, special_pictures, write_report
 from idiolect.reports.page.recorded_parts import MOST_CLASSES
 
 KIND = {
@@ -99,3 +100,30 @@ def test_old_records_have_none_of_it(pair: list[Run]) -> None:
 def test_matrices_of_many_classes_are_left_out(pair: list[Run]) -> None:
     (scene,) = page_data([recorded(run, 1, None, classes=MOST_CLASSES + 1) for run in pair])["scenes"]
     assert scene["confusion"] is None and scene["reliability"] is not None
+
+
+def test_calibration_files_are_of_all_samples_together(pair: list[Run], tmp_path: Path) -> None:
+    runs = [recorded(run, 1, None) for run in pair]
+    bins = pd.concat(
+        [runs[1].calibration.assign(client=c, count=2, confidence=1.4, correct=c) for c in (0, 1, 2)]
+    )
+    runs[1] = runs[1]._replace(calibration=bins)  # few samples: 0, 1 and 2 of 2 right
+    write_report(runs, tmp_path, ["md", "csv", "png"], special=True)
+    table = pd.read_csv(tmp_path / "calibration.csv").set_index("method")
+    assert table["ece"].to_dict() == pytest.approx({"A": 0.25, "B": 0.2})
+    assert table["client_ece"]["B"] == pytest.approx((1.4 + 0.4 + 0.6) / 6)
+    assert table["if_calibrated"]["A"] < 0.07 and table["error"]["A"] == pytest.approx(0.0564**0.5, rel=0.01)
+    text = (tmp_path / "calibration.md").read_text()
+    assert (
+        "| A | 40 | 25.0 |" in text and "- B: with about 2 test samples each" in text and "- A:" not in text
+    )
+    drawn = special_pictures(runs)
+    assert drawn["calibration"].figure.axes[0].get_title(loc="left") == "ECE of all samples"
+    assert "few samples" in drawn["calibration"].figure.get_suptitle()
+    points = drawn["reliability"].figure.axes[0].lines[1].get_xydata().tolist()
+    assert points == [[75, 50]] and (tmp_path / "reliability.png").is_file()
+
+
+def test_calibration_of_old_records_has_a_caveat() -> None:
+    data = pd.DataFrame([("ECE", "A", "", 0.2, 0.1)], columns=["panel", "line", "x", "value", "sd"])
+    assert "few test samples" in calibration_figure(data).get_suptitle()

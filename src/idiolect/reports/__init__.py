@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from idiolect.reports.comparison import certainty_of, intervals_data, newcomers_data, pairs_data, users_data
 from idiolect.reports.disturbances import disturbances_data
-from idiolect.reports.figures.calibration_errors import calibration_data, calibration_figure
+from idiolect.reports.figures.calibration_errors import (
+    calibration_data,
+    calibration_figure,
+    calibration_table,
+    reliability_data,
+    reliability_figure,
+)
 from idiolect.reports.figures.charts import bars_figure, heat_figure, lines_figure
 from idiolect.reports.figures.clients import (
     change_data,
@@ -64,6 +70,7 @@ __all__ = [
     "by_scene",
     "calibration_data",
     "calibration_figure",
+    "calibration_table",
     "certainty_of",
     "change_data",
     "change_figure",
@@ -99,6 +106,8 @@ __all__ = [
     "ranks_figure",
     "refuse_unknown_formats",
     "refuse_unknown_style",
+    "reliability_data",
+    "reliability_figure",
     "scatter_data",
     "scatter_figure",
     "settings_figure",

@@ -33,7 +33,14 @@ from idiolect.reports.disturbances import (
     disturbances_latex,
     disturbances_markdown,
 )
-from idiolect.reports.figures.calibration_errors import calibration_data, calibration_figure
+from idiolect.reports.figures.calibration_errors import (
+    calibration_data,
+    calibration_figure,
+    calibration_markdown,
+    calibration_table,
+    reliability_data,
+    reliability_figure,
+)
 from idiolect.reports.figures.charts import heat_figure
 from idiolect.reports.figures.clients import (
     change_data,
@@ -89,6 +96,10 @@ SPECIAL_FIGURES: dict[str, tuple[Maker, Drawer]] = {
     "change": (change_data, lambda data, _, metric: change_figure(data, metric=metric)),
     "ranks": (ranks_data, ranks_figure),
     "calibration": (calibration_data, lambda data, methods, _: calibration_figure(data, methods)),
+    "reliability": (
+        lambda runs, _: reliability_data(runs),
+        lambda data, methods, _: reliability_figure(data, methods),
+    ),
     "targets": (lambda runs, _: targets_data(runs), targets_figure),
     "zigzag": (
         lambda runs, _: before_after_data(runs),
@@ -145,8 +156,8 @@ def write_report(
     Args:
         formats: formats of the figures (png, svg, pdf) and of the tables (md, csv, tex); csv also writes the numbers
             behind the figures.
-        special: whether to add the figures that only some runs allow (see `special_pictures`), and the table of users
-            where all methods have the same users.
+        special: whether to add the figures that only some runs allow (see `special_pictures`), the table of users
+            where all methods have the same users, and that of calibration where it was counted.
         style: the venue whose fonts and widths the figures have, one of neurips, icml, ieee and acm.
         width: of a column of that venue, or `full` for the whole text.
         reading: which evaluations are final values: `last`, `mean(5)` or `validated`; see `statistics.Reading`.
@@ -164,7 +175,7 @@ def write_report(
         pictures = _pictures_by_scene(runs, formats, special, reading)
     contents = {**tables, **pictures, **_newcomers(runs, formats), **_disturbances(runs, formats, reading)}
     if special:
-        contents |= _users(runs, formats, reading)
+        contents |= {**_users(runs, formats, reading), **_calibration(runs, formats)}
     if "csv" in formats:
         contents |= _certainty(runs, reading)
     for name in contents:
@@ -197,6 +208,15 @@ def _users(runs: list[Run], formats: tuple[str, ...], reading: Reading) -> dict[
     makers = {"md": lambda: users_markdown(tables, metric, reading), "csv": lambda: users_csv(tables)}
     makers["tex"] = lambda: users_latex(tables, metric, reading)
     return {f"users.{name}": makers[name]() for name in TABLES if name in formats}
+
+
+def _calibration(runs: list[Run], formats: tuple[str, ...]) -> dict[str, str]:
+    """Returns the table of calibration where runs have counts by confidence; its CSV replaces that of the bars."""
+    table = calibration_table(runs)
+    if table.empty:
+        return {}
+    makers = {"md": lambda: calibration_markdown(table), "csv": lambda: to_csv(table)}
+    return {f"calibration.{name}": makers[name]() for name in ("md", "csv") if name in formats}
 
 
 def _newcomers(runs: list[Run], formats: tuple[str, ...]) -> dict[str, str]:

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import unquote
 
+import numpy as np
 import pytest
 
 from idiolect.records import Run
@@ -19,7 +20,7 @@ from idiolect.statistics import change_histogram, changes
 
 from .browser import CHROMIUM, Browser
 from .conftest import maker
-from .invented import METHODS, write_invented_runs
+from .invented import METHODS, METRICS, write_invented_runs
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
 
@@ -76,6 +77,26 @@ def test_page_draws_everything_alone_and_quickly(
     ground = browser.value("getComputedStyle(document.body).backgroundColor")
     assert (sum(map(int, ground[4:-1].split(","))) < 3 * 60) is dark
     assert page.stat().st_size < 8_000_000
+
+
+@pytest.mark.slow
+def test_page_of_three_scenes_is_small_and_quick(browser: Browser, tmp_path: Path) -> None:
+    """Three scenes, twelve methods, five seeds, forty clients, thirty rounds, two metrics: 180 runs."""
+    make, draw, runs = maker(tmp_path / "runs"), np.random.default_rng(0), []
+    for dataset in ("digits", "letters", "signs"):
+        for place in range(12):
+            for seed in range(5):
+                climb = (0.6 + 0.02 * place) * (1 - 0.8 * np.exp(-np.arange(1, 31) / (4 + place)))
+                scores = np.clip(climb[:, None] + draw.normal(0, 0.07, (30, 40)), 0, 1)
+                personal = {(number, "after"): list(line) for number, line in enumerate(scores, 1)}
+                server = dict(enumerate(climb.tolist(), 1))
+                runs.append(make(f"M{place}", seed, personal, server, dataset=dataset, metrics=METRICS))
+    large = write_page(runs, tmp_path / "large.html")
+    assert large.stat().st_size < 2_000_000
+    browser.open(large, 1280)
+    assert browser.value("performance.getEntriesByName('first-picture')[0].startTime") < 1000
+    assert browser.value("document.querySelectorAll('#matrix tbody tr').length") == 12
+    assert browser.complaints() == []
 
 
 def test_names_with_signs_stay_names(browser: Browser, page: Path) -> None:

@@ -50,3 +50,8 @@ def test_disturbed_versions_of_a_scene_are_no_scenes_of_their_own() -> None:
     )
     firsts = {name: groups["fedavg"][0] for name, groups in scenes.items()}
     assert without_repeated_clients(firsts) == list(scenes)[1:]
+
+
+def test_single_disturbed_scene_says_so() -> None:
+    (name,) = scenes_of([_run("fedavg", under=["drift(at=0.5)"])])
+    assert name == "digits, iid, mlpnet, under drift(at=0.5)"

@@ -78,6 +78,8 @@ def compare(
     seeds = list_of("seeds", seeds, int, "range(3)")
     if not (methods or swept) or not seeds:
         raise UserError("a comparison needs at least one method and one seed")
+    if len(set(seeds)) < len(seeds):
+        raise UserError(f"seeds holds {max(seeds, key=seeds.count)} twice; give every seed once")
     execution, chosen = split_keywords(
         execution, with_own_data(settings, experiment is None and swept is None)
     )

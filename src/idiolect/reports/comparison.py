@@ -96,7 +96,8 @@ def certainty_sentence(pairs: pd.DataFrame, metric: JudgedMetric) -> str:
     if pairs["p"].notna().any():
         return (
             f"with {seeds} seeds, a true difference of {smallest} between two methods is found four times in five "
-            f"(median over pairs; test at 5 %, {_unit_words(pairs)} as units); smaller ones are often missed"
+            f"by a single test at 5 % (median over pairs, {_unit_words(pairs)} as units); smaller ones are often "
+            "missed, and Holm's correction for many pairs finds fewer"
         )
     if (pairs["design"] == "one").all():
         return (

@@ -41,6 +41,8 @@ def scene_findings(found: SceneVerdict, groups: Groups) -> list[str]:
     if not found.decided:
         return _undecided(found, groups, value)
     others = found.against_leader()
+    if not others["lead"].any():
+        return [f"All methods have the same mean {found.metric.word}, {value}."]
     worse = others[(others["p_holm"] < LEVEL) & (others["lead"] > 0)]
     equal = others[others["p_holm"] >= LEVEL]
     sentences = [f"{found.leader} leads with {value} {found.metric.word}{_interval(found, best)}."]
@@ -56,8 +58,7 @@ def scene_findings(found: SceneVerdict, groups: Groups) -> list[str]:
     )
     if unpaired:
         sentences.append(f"Not compared for want of common seeds: {_listed(sorted(unpaired))}.")
-    reach = others["detectable"].median()
-    return [*sentences, _certainty(found, groups, reach)]
+    return [*sentences, _certainty(found, groups)]
 
 
 def _undecided(found: SceneVerdict, groups: Groups, value: str) -> list[str]:
@@ -103,13 +104,8 @@ def _names(pairs: pd.DataFrame) -> Iterable[tuple[str, str]]:
     return zip(pairs["method"], pairs["other"], strict=True)
 
 
-def _certainty(found: SceneVerdict, groups: Groups, reach: float) -> str:
-    reached = (
-        f"; differences from about {_points(found.metric, reach)} on are found four times in five"
-        if pd.notna(reach)
-        else ""
-    )
-    return f"Paired over {_design(groups[found.leader])}, p < {LEVEL:g} after Holm's correction{reached}."
+def _certainty(found: SceneVerdict, groups: Groups) -> str:
+    return f"Paired over {_design(groups[found.leader])}, p < {LEVEL:g} after Holm's correction."
 
 
 def _design(runs: Sequence[Run]) -> str:

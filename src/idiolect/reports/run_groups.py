@@ -74,6 +74,8 @@ def _scene_names(firsts: Mapping[str, Run]) -> dict[str, str]:
     told = [name for name in every[0] if len({str(one[name]) for one in every}) > 1]
     if len(every) == 1:
         told = list(SCENE)
+    if any(one["under"] for one in every):
+        told = list(dict.fromkeys([*told, "under"]))
     names = {
         scene: ", ".join(text for name in told if (text := _scene_text(name, one[name])))
         for scene, one in settings.items()

@@ -186,7 +186,7 @@ def explanation_of(summary: pd.DataFrame) -> str:
     if (summary["seeds"] > 1).any():
         text += " ±: SD over seeds, n - 1."
     if summary["personal_low"].notna().any():
-        text += " 95 % interval: of the personalised mean, over seeds and clients."
+        text += " 95 % interval: of the personalised mean, over seeds, and clients too where the partition is fixed."
     if (summary["groups"] != "").any():
         text += (
             " Groups: methods that share a letter do not differ significantly (5 %, Holm's correction over the pairs "

@@ -29,7 +29,7 @@ function verdict(method, reference) {
   if (!measured().compared) return " This metric is not compared where there are so many methods.";
   if (!found) return "";
   const reach = isNumber(found.detectable) ? ` A mean difference below ${points(found.detectable)} would be missed more often than one time in five.` : "";
-  return isNumber(found.p) ? ` Paired over seeds and clients, corrected for all pairs (Holm): ${chance(found.p)}.` : ` There are too few seeds for a verdict; three are needed.${reach}`;
+  return isNumber(found.p) ? ` Paired by seed and client, corrected for all pairs (Holm): ${chance(found.p)}.` : ` There are too few seeds for a verdict; three are needed.${reach}`;
 }
 
 function change() {

@@ -61,7 +61,7 @@ function leaderboardCell(column, row, letters, leader) {
 }
 
 function leaderboardAbout() {
-  return `Final values: ${everything.reading}. Personalised: the named predictor, mean over all clients; ± is the SD over seeds, the interval counts seeds and clients. Methods that share a letter cannot be told apart; those that cannot be told apart from the best are bold. Global: the shared model on the server's test set. Worst tenth: mean of the worst 10 % of the clients${report.costs.some((cost) => isNumber(cost.never)) ? " that trained" : ""}.${report.costs.some((cost) => !isNumber(cost.seconds)) ? " Seconds are left out: the runs come from different machines or do not name theirs." : ""} Press a heading to sort.`;
+  return `Final values: ${everything.reading}. Personalised: the named predictor, mean over all clients; ± is the SD over seeds, the interval counts seeds, and clients too where the partition is fixed. Methods that share a letter cannot be told apart; those that cannot be told apart from the best are bold. Global: the shared model on the server's test set. Worst tenth: mean of the worst 10 % of the clients${report.costs.some((cost) => isNumber(cost.never)) ? " that trained" : ""}.${report.costs.some((cost) => !isNumber(cost.seconds)) ? " Seconds are left out: the runs come from different machines or do not name theirs." : ""} Press a heading to sort.`;
 }
 
 function leaderboard() {

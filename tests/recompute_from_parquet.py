@@ -89,6 +89,7 @@ class Record:
             f"weighted_{self.metric}": (values @ weights) / weights.sum() if weights.all() else math.nan,
             "sd_clients": math.sqrt(((values - values.mean()) ** 2).sum() / (len(values) - 1)),
             "worst_tenth": self.sign * sum(tenth) / len(tenth),
+            "left_out_of_worst_tenth": len(idle),
             "bytes_down": self.rounds["bytes_down"].sum() / len(self.rounds),
             "bytes_up": self.rounds["bytes_up"].sum() / len(self.rounds),
             "seconds": self.manifest["seconds"],

@@ -47,6 +47,25 @@ def test_differences_are_paired_by_seed_and_client(make_run: MakeRun) -> None:
     assert (table["p_holm"] >= table["p"]).all() and table["seeds"].eq(3).all()
 
 
+def test_nested_seeds_are_averaged_within_partitions_in_every_column(make_run: MakeRun) -> None:
+    runs = []
+    for data_seed, seed, clean, loss in (
+        (7, 0, 0.9, 0.1),
+        (7, 1, 0.7, 0.1),
+        (8, 0, 0.3, 0.2),
+        (9, 0, 0.5, 0.6),
+    ):
+        for under, level in (([], clean), (NOISE, clean - loss)):
+            facts: dict[str, Any] = {"disturbed": {NOISE[0]: [0]}} if under else {}
+            values = {(4, "before"): [level, level]}
+            spec = {"rounds": 4, "under": under}
+            runs.append(make_run("FedAvg", seed, values, spec=spec, data_seed=data_seed, **facts))
+    (line,) = disturbances_data(runs).to_dict("records")
+    assert line["design"] == "nested" and line["difference"] == pytest.approx(-0.3)
+    assert (line["clean"], line["disturbed"]) == pytest.approx((1.6 / 3, 0.7 / 3))
+    assert (line["hit"], line["spared"]) == pytest.approx((-0.3, -0.3))
+
+
 def test_runs_without_a_clean_twin_are_left_out(make_run: MakeRun) -> None:
     runs = scenes(make_run, seeds=1)
     assert disturbances_data([run for run in runs if run.manifest["spec"]["under"]]).empty

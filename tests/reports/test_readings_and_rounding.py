@@ -13,7 +13,7 @@ import pytest
 
 from idiolect.errors import UserError
 from idiolect.records import RowBuffer, RowKind, Run
-from idiolect.reports import markdown_table, summarise, write_report
+from idiolect.reports import curves_data, latex_table, markdown_table, page_data, summarise, write_report
 from idiolect.reports.gain_over_local import gains_over_local
 from idiolect.reports.judged_metric import ACCURACY
 from idiolect.statistics import as_reading, run_numbers
@@ -50,7 +50,10 @@ def test_a_validated_reading_without_validation_scores_is_refused_before_anythin
 def idle(run: Run, *clients: int) -> Run:
     numbers = sorted(run.rows["client"].unique())
     rounds = [0 if client in clients else 3 for client in numbers]
-    return run._replace(costs=pd.DataFrame({"client": numbers, "population": "all", "rounds": rounds}))
+    spent = dict.fromkeys(("steps", "flops", "bytes_down", "bytes_up"), 0)
+    return run._replace(
+        costs=pd.DataFrame({"client": numbers, "population": "all", "rounds": rounds, **spent})
+    )
 
 
 def test_worst_tenth_leaves_out_clients_that_never_trained(make_run) -> None:
@@ -61,6 +64,47 @@ def test_worst_tenth_leaves_out_clients_that_never_trained(make_run) -> None:
     assert found.personal == run_numbers(run).personal  # the mean is over all clients
     only_counted = make_run("B", 0, {(1, "after"): [0.1, 0.4]}, never_selected=2)
     assert run_numbers(only_counted).never_trained == 2 and run_numbers(only_counted).worst_tenth == 0.1
+
+
+def test_marks_say_whether_the_worst_tenth_leaves_out_who_never_trained(make_run) -> None:
+    values = {(1, "after"): [0.9, *[0.1] * 9, 0.5]}
+    new = [idle(make_run("New", seed, values), *range(1, 2 + min(seed, 1))) for seed in range(3)]
+    old = [make_run("Old", seed, values, never_selected=2) for seed in range(3)]
+    table = summarise([*new, *old])
+    assert table["left_out_of_worst_tenth"].tolist() == pytest.approx([5 / 3, 0])
+    text = markdown_table(table)
+    assert "| 1.67 † |" in text and "| 10.0 ± 0.0 ‡ | 2 ‡ |" in text
+    assert "which can therefore exceed the mean. ‡: older record, whose worst tenth includes clients" in text
+    assert "†" not in markdown_table(summarise(old)) and "‡" not in markdown_table(summarise(new))
+    assert r"2 $\ddagger$" in latex_table(table)
+    (scene,) = page_data([*new, *old])["scenes"]
+    assert [line["never_text"] for line in scene["costs"]] == ["1.67 †", "2 ‡"]
+    assert scene["idle_note"] and text.count(scene["idle_note"]) == 1
+
+
+def test_curves_and_costs_average_within_partitions_first(make_run) -> None:
+    places = ((7, 0, 0.2), (7, 1, 0.4), (8, 0, 0.9))
+    runs = [
+        make_run("A", seed, {(1, "after"): [level] * 2}, {1: level}, data_seed=data_seed, seconds=level)
+        for data_seed, seed, level in places
+    ]
+    rounds = [
+        run.rounds.assign(bytes_down=100 * level, bytes_up=level)
+        for run, (*_, level) in zip(runs, places, strict=True)
+    ]
+    runs = [run._replace(rounds=table) for run, table in zip(runs, rounds, strict=True)]
+    (scene,) = page_data(runs)["scenes"]
+    found = scene["measured"]["accuracy"]
+    for name in ("global", "personal"):
+        assert found["curves"][0][name]["value"] == pytest.approx([0.6])
+        assert found["curves"][0][name]["sd"] == pytest.approx([math.sqrt(0.18)])
+    assert (scene["costs"][0]["down"], scene["costs"][0]["up"]) == pytest.approx((60, 0.6))
+    assert found["bytes"][0]["down"] == pytest.approx([60]) and found["bytes"][0]["up"] == pytest.approx(
+        [0.6]
+    )
+    drawn = curves_data(runs)
+    assert drawn["accuracy"].tolist() == pytest.approx([0.6] * 2)
+    assert drawn["sd_seeds"].tolist() == pytest.approx([math.sqrt(0.18)] * 2)
 
 
 def test_weighted_mean_weighs_clients_by_their_test_rows(make_run) -> None:

@@ -132,9 +132,9 @@ def mixed(write: Write) -> Run:
 def test_profile_has_mean_and_sd_over_clients_and_names_its_best_an_oracle(mixed: Run) -> None:
     data = profile_data([mixed])
     assert data["alpha"].tolist() == [0, 0.5, 1] and data["value"].tolist() == pytest.approx([30, 70, 50])
-    assert data["sd"].tolist() == pytest.approx([10, 10, 0]) and data["server"].tolist() == pytest.approx(
-        [40] * 3
-    )
+    assert data["sd"].tolist() == pytest.approx([200**0.5, 200**0.5, 0]) and data[
+        "server"
+    ].tolist() == pytest.approx([40] * 3)
     (axes,) = profile_figure(data).axes
     assert [text.get_text() for text in axes.texts] == ["best 70.0 at 0.5 (oracle), global 40.0"]
 

@@ -14,7 +14,7 @@ from idiolect.records import Run, scene_settings
 from idiolect.reports.judged_metric import ABSENT, ACCURACY, JudgedMetric
 from idiolect.reports.run_groups import scenes_of, settings_of_run
 from idiolect.reports.text_tables import to_csv, to_latex, to_markdown
-from idiolect.statistics import LAST, Reading, client_scores, replicate_of
+from idiolect.statistics import LAST, Reading, Replicate, client_scores, over_replicates, replicate_of
 
 __all__ = [
     "DISTURBANCE_COLUMNS",
@@ -112,7 +112,9 @@ def _compared(twins: Twins, reading: Reading) -> dict[str, Any]:
     pairs = statistics.paired_comparisons(groups, baseline="clean", reading=reading)
     found: dict[str, Any] = pairs.iloc[0].to_dict() if len(pairs) else {}
     means = {
-        name: float(pd.Series([client_scores(run, reading=reading).mean() for run in group]).mean())
+        name: over_replicates(
+            group, [float(client_scores(run, reading=reading).mean()) for run in group]
+        ).mean
         for name, group in groups.items()
     }
     parts = _by_clients(twins, reading)
@@ -122,7 +124,7 @@ def _compared(twins: Twins, reading: Reading) -> dict[str, Any]:
 def _by_clients(twins: Twins, reading: Reading) -> dict[str, float]:
     """Returns the mean difference among clients whose data were disturbed, and among the others, over seeds."""
     clean = {replicate_of(run): run for run in twins.clean}
-    means: dict[str, list[float]] = {"hit": [], "spared": []}
+    means: dict[str, dict[Replicate, float]] = {"hit": {}, "spared": {}}
     for run in twins.disturbed:
         change = client_scores(run, reading=reading) - client_scores(
             clean[replicate_of(run)], reading=reading
@@ -130,8 +132,8 @@ def _by_clients(twins: Twins, reading: Reading) -> dict[str, float]:
         named = {client for clients in run.manifest.get("disturbed", {}).values() for client in clients}
         for name, here in (("hit", change.index.isin(named)), ("spared", ~change.index.isin(named))):
             if named and here.any():
-                means[name].append(float(change[here].mean()))
-    return {name: sum(values) / len(values) if values else math.nan for name, values in means.items()}
+                means[name][replicate_of(run)] = float(change[here].mean())
+    return {name: over_replicates(list(each), list(each.values())).mean for name, each in means.items()}
 
 
 def disturbances_csv(table: pd.DataFrame) -> str:

@@ -40,6 +40,8 @@ __all__ = [
     "csv_table",
     "explanation_of",
     "human_bytes",
+    "idle_note",
+    "idle_text",
     "latex_table",
     "markdown_table",
     "notes_of",
@@ -49,7 +51,9 @@ __all__ = [
 
 COSTS = ("bytes_down", "bytes_up", "seconds")
 WORDS = ("Scene", "Method", "Predictor", "Groups")
+LEFT_OUT = "left_out_of_worst_tenth"
 MARK = "†"  # beside a worst tenth that leaves out clients which never trained
+OLDER_MARK = "‡"  # beside a worst tenth that includes some
 EXPLANATION = (
     "Global: the global model on the server's test set. "
     "Personalised: the named predictor, mean over all clients. "
@@ -71,8 +75,8 @@ def summarise(runs: Iterable[Run], reading: Reading = LAST) -> pd.DataFrame:
     over all clients), `personal_low` and `personal_high` (its 95 % interval, NaN below three seeds), `groups` (methods
     of the scene that share a letter do not differ significantly), `weighted_accuracy` (clients weighted by their test
     rows), `sd_clients` (SD over clients within a seed, n - 1), `worst_tenth` (mean of the worst ceil(10 %) of the
-    clients that trained), `bytes_down` and `bytes_up` per round, `seconds` of the whole run (NaN unless all runs of the
-    scene come from one machine); and
+    clients that trained), `left_out_of_worst_tenth` (clients that it leaves out; none in older records), `bytes_down`
+    and `bytes_up` per round, `seconds` of the whole run (NaN unless all runs of the scene come from one machine); and
     `global_accuracy_sd_seeds`, `personal_accuracy_sd_seeds`, `worst_tenth_sd_seeds` (n - 1, NaN for one seed).
     Accuracies lie in [0, 1]; what was not measured is NaN.  Columns of runs that are judged by another metric are named
     after it, as `global_rmse`; a client for whom it is not defined counts nowhere.
@@ -125,8 +129,8 @@ def _summary_row(label: str, group: list[Run], metric: JudgedMetric, reading: Re
         "reading": str(reading),
         "clients": int(seeds["clients"].max()),
     }
-    averaged = ("never_trained", shared, personal, f"weighted_{metric.name}", "sd_clients", worst, *COSTS)
-    for name in averaged:
+    averaged = ("never_trained", shared, personal, f"weighted_{metric.name}", "sd_clients", worst)
+    for name in (*averaged, LEFT_OUT, *COSTS):
         line[name] = over_replicates(group, seeds[name]).mean
         if name == personal:
             line |= {"personal_low": interval.low, "personal_high": interval.high}
@@ -145,6 +149,7 @@ def _numbers(run: Run, metric: JudgedMetric, reading: Reading) -> dict[str, floa
         f"weighted_{metric.name}": found.weighted,
         "sd_clients": found.sd_clients,
         "worst_tenth": found.worst_tenth,
+        LEFT_OUT: found.left_out,
         "bytes_down": float(run.rounds["bytes_down"].mean()),
         "bytes_up": float(run.rounds["bytes_up"].mean()),
         "seconds": float(run.manifest.get("seconds", run.rounds["seconds"].sum())),
@@ -194,8 +199,40 @@ def explanation_of(summary: pd.DataFrame) -> str:
         )
     if summary["seconds"].isna().any():
         text += f" {NO_SECONDS}"
-    if (summary["never_trained"] > 0).any():
-        text += f" {MARK}: clients that never trained count in the mean and not in the worst tenth."
+    return text + idle_note(summary["never_trained"], summary[LEFT_OUT])
+
+
+def idle_marks(never_trained: float, left_out: float) -> str:
+    """Returns the marks of a row with clients that never trained: left out of the worst tenth, or included in it.
+
+    >>> idle_marks(2, 2), idle_marks(2, 0), idle_marks(0, 0)
+    (' †', ' ‡', '')
+    """
+    return f" {MARK}" * (left_out > 0) + f" {OLDER_MARK}" * (never_trained > left_out)
+
+
+def idle_text(never_trained: float, left_out: float) -> str:
+    """Returns how many clients never trained, a mean over seeds, as tables and page write it.
+
+    >>> idle_text(5 / 3, 5 / 3), idle_text(2, 0), idle_text(math.nan, 0)
+    ('1.67 †', '2 ‡', '-')
+    """
+    if math.isnan(never_trained):
+        return ABSENT
+    return f"{never_trained:.2f}".rstrip("0").rstrip(".") + idle_marks(never_trained, left_out)
+
+
+def idle_note(never_trained: Iterable[float], left_out: Iterable[float]) -> str:
+    """Returns what the marks of all rows mean, a space in front; nothing where no row has one."""
+    marks = "".join(idle_marks(*counts) for counts in zip(never_trained, left_out, strict=True))
+    text = ""
+    if MARK in marks:
+        text += (
+            f" {MARK}: clients that never trained count in the mean and not in the worst tenth, which can therefore "
+            "exceed the mean."
+        )
+    if OLDER_MARK in marks:
+        text += f" {OLDER_MARK}: older record, whose worst tenth includes clients that never trained."
     return text
 
 
@@ -284,8 +321,7 @@ def human_bytes(count: float) -> str:
 def _row_cells(line: dict[Any, Any], table: pd.DataFrame, metric: JudgedMetric) -> dict[str, str]:
     """Returns the cells of a row by their titles; columns that the whole table has no entry for are left out."""
     (shared, personal, worst), names = _values(metric), list(_values(metric).values())
-    idle = line["never_trained"]
-    mark = f" {MARK}" if idle > 0 else ""
+    idle = (line["never_trained"], line[LEFT_OUT])
     cells = {"Scene": str(line["scene"])} if table["scene"].nunique() > 1 else {}
     cells |= {
         "Method": str(line["method"]),
@@ -299,10 +335,10 @@ def _row_cells(line: dict[Any, Any], table: pd.DataFrame, metric: JudgedMetric) 
     cells |= {
         "Predictor": str(line["predictor"]),
         metric.heading("SD"): _cell(line, "sd_clients", metric),
-        worst: _cell(line, names[2], metric) + mark,
+        worst: _cell(line, names[2], metric) + idle_marks(*idle),
     }
     if table["never_trained"].notna().any():
-        cells["Never trained"] = ABSENT if math.isnan(idle) else f"{idle:.3g}{mark}"
+        cells["Never trained"] = idle_text(*idle)
     cells |= {
         "Down": human_bytes(line["bytes_down"]),
         "Up": human_bytes(line["bytes_up"]),

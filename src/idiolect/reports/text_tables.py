@@ -59,6 +59,7 @@ LATEX_ESCAPES = {
     '"': r"\textquotedbl{}",
     "±": r"$\pm$",
     "†": r"$\dagger$",
+    "‡": r"$\ddagger$",
     "\n": " ",
     **{letter: rf"$\{name}$" for letter, name in zip("αβγδεζηθικλμνξπρστυφχψω", GREEK.split(), strict=True)},
 }

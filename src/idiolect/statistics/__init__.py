@@ -49,7 +49,14 @@ from idiolect.statistics.measurements import (
 )
 from idiolect.statistics.mixing_profile import alpha_profile
 from idiolect.statistics.reading import LAST, Reading, as_reading
-from idiolect.statistics.replicates import FEWEST_UNITS, Replicate, design_of, over_replicates, replicate_of
+from idiolect.statistics.replicates import (
+    FEWEST_UNITS,
+    Replicate,
+    columns_over_replicates,
+    design_of,
+    over_replicates,
+    replicate_of,
+)
 from idiolect.statistics.run_numbers import (
     RunNumbers,
     global_score,
@@ -107,6 +114,7 @@ __all__ = [
     "client_samples",
     "client_scores",
     "client_table",
+    "columns_over_replicates",
     "compare_scores",
     "confusion_matrix",
     "cost_to_target",

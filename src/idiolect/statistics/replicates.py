@@ -14,6 +14,7 @@ __all__ = [
     "FEWEST_UNITS",
     "OverReplicates",
     "Replicate",
+    "columns_over_replicates",
     "design_of",
     "over_replicates",
     "replicate_of",
@@ -46,7 +47,7 @@ def design_of(runs: Iterable[Run | Replicate]) -> str:
     >>> design_of([Replicate(7, 0), Replicate(7, 1)]), design_of([Replicate(7, 0), Replicate(7, 1), Replicate(8, 0)])
     ('fixed', 'nested')
     """
-    drawn = [(one if isinstance(one, Replicate) else replicate_of(one)).data_seed for one in runs]
+    drawn = _data_seeds(runs)
     if len(drawn) < 2:
         return "one"
     if len(set(drawn)) == len(drawn):
@@ -71,6 +72,22 @@ def over_replicates(runs: Sequence[Run | Replicate], values: Sequence[float]) ->
     """
     numbers = pd.Series(list(values), dtype=float)
     if design_of(runs) == "nested":
-        drawn = [(one if isinstance(one, Replicate) else replicate_of(one)).data_seed for one in runs]
-        numbers = numbers.groupby(drawn).agg(lambda found: found.mean(skipna=False))
+        numbers = numbers.groupby(_data_seeds(runs)).agg(lambda found: found.mean(skipna=False))
     return OverReplicates(float(numbers.mean(skipna=False)), float(numbers.std(ddof=1, skipna=False)))
+
+
+def columns_over_replicates(runs: Sequence[Run | Replicate], columns: pd.DataFrame) -> pd.DataFrame:
+    """Returns `mean` and `sd` of each row of a table with a column per run, as `over_replicates` does for a number.
+
+    >>> curves = pd.DataFrame([[0.1, 0.3, 0.6]])
+    >>> columns_over_replicates([Replicate(7, 0), Replicate(7, 1), Replicate(8, 0)], curves)["mean"].tolist()
+    [0.4]
+    """
+    units = columns.T.reset_index(drop=True)
+    if design_of(runs) == "nested":
+        units = units.groupby(_data_seeds(runs)).mean()
+    return pd.DataFrame({"mean": units.mean(), "sd": units.std(ddof=1)})
+
+
+def _data_seeds(runs: Iterable[Run | Replicate]) -> list[int]:
+    return [(one if isinstance(one, Replicate) else replicate_of(one)).data_seed for one in runs]

@@ -39,6 +39,7 @@ class RunNumbers(NamedTuple):
         sd_clients: SD over clients, n - 1.
         worst_tenth: mean of the worst tenth of the clients that trained at least once.
         never_trained: clients that never trained; NaN where nobody counted.
+        left_out: clients that the worst tenth leaves out; none in older records, which do not say who never trained.
     """
 
     clients: int
@@ -48,6 +49,7 @@ class RunNumbers(NamedTuple):
     sd_clients: float
     worst_tenth: float
     never_trained: float
+    left_out: int
 
 
 def run_numbers(run: Run, metric: str | None = None, *, reading: Reading = LAST) -> RunNumbers:
@@ -67,6 +69,7 @@ def run_numbers(run: Run, metric: str | None = None, *, reading: Reading = LAST)
         sd_clients=float(values.std(ddof=1)),
         worst_tenth=worst_tenth(values.drop(idle, errors="ignore"), higher_is_better(run, name)),
         never_trained=never_trained(run),
+        left_out=len(idle),
     )
 
 

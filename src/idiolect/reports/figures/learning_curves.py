@@ -26,7 +26,7 @@ from idiolect.reports.figures.style import (
 )
 from idiolect.reports.judged_metric import ACCURACY, JudgedMetric, judged_by
 from idiolect.reports.run_groups import group_runs
-from idiolect.statistics import cost_to_target, curve, server_curve
+from idiolect.statistics import columns_over_replicates, cost_to_target, curve, server_curve
 
 __all__ = ["curves_data", "curves_figure", "targets_data", "targets_figure"]
 
@@ -59,7 +59,7 @@ def curves_data(runs: Iterable[Run]) -> pd.DataFrame:
             ("personalised", "end"): [_end_of_run(run) for run in group],
         }
         for (panel, moment), curves in measured.items():
-            points = _over_seeds(curves, name)
+            points = _over_seeds(group, curves, name)
             tables.append(points.assign(method=label, panel=panel, moment=moment, seeds=len(group)))
     filled = [table for table in tables if len(table)] or tables[:1]
     return pd.concat(filled, ignore_index=True)[columns]
@@ -70,9 +70,9 @@ def _end_of_run(run: Run) -> pd.Series:
     return curve(run, moment="end").tail(1)
 
 
-def _over_seeds(curves: list[pd.Series], name: str) -> pd.DataFrame:
-    together = pd.concat(curves, axis=1).dropna()
-    frame = pd.DataFrame({name: together.mean(axis=1), "sd_seeds": together.std(axis=1, ddof=1)})
+def _over_seeds(runs: Sequence[Run], curves: list[pd.Series], name: str) -> pd.DataFrame:
+    found = columns_over_replicates(runs, pd.concat(curves, axis=1).dropna())
+    frame = found.rename(columns={"mean": name, "sd": "sd_seeds"})
     return frame.rename_axis("round").reset_index()
 
 

@@ -23,8 +23,9 @@ SHIFT = 0.012  # x distance between two methods, so that their error bars do not
 
 
 def profile_data(runs: Iterable[Run]) -> pd.DataFrame:
-    """Returns `panel`, `line` (the method), `alpha`, `value` and `sd` over clients (n), of shares in percent, `server`.
+    """Returns `panel`, `line` (the method), `alpha`, `value`, `sd` and `server`, of shares in percent.
 
+    `value` is the mean over clients and `sd` their SD within a seed (n - 1), both averaged over seeds.
     `server` is the value of the global model on the server's test set.  Methods without mixtures are left out.
 
     Raises:
@@ -45,7 +46,7 @@ def profile_data(runs: Iterable[Run]) -> pd.DataFrame:
                     "line": label,
                     "alpha": found["alpha"],
                     "value": factor * found["mean"],
-                    "sd": factor * found["sd_clients_ddof0"],
+                    "sd": factor * found["sd_clients_ddof1"],
                     "server": factor * shared.mean(),
                 }
             )

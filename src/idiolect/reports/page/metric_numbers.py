@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,12 @@ from idiolect.records import Run
 from idiolect.reports.judged_metric import JudgedMetric
 from idiolect.reports.run_groups import comparable_seconds
 from idiolect.reports.scene_verdict import SceneVerdict
+from idiolect.reports.summary_table import idle_text
 from idiolect.statistics import (
     Groups,
     Reading,
     client_labels,
+    columns_over_replicates,
     curve,
     global_score,
     mean_over_seeds,
@@ -108,21 +110,25 @@ def leaderboard_part(groups: Groups, verdict: SceneVerdict) -> list[dict[str, An
 def costs_part(groups: Groups) -> list[dict[str, Any]]:
     """Returns by method bytes `down` and `up` per round and `seconds` of the whole run, as means over seeds.
 
-    `never` is how many clients never trained, NaN where nobody counted.  Seconds are NaN unless all runs come from one
-    machine.
+    `never` is how many clients never trained, NaN where nobody counted; `never_text` is that as the tables write it;
+    `left_out` counts those that the worst tenth leaves out.  Seconds are NaN unless all runs come from one machine.
     """
     timed = comparable_seconds(run for runs in groups.values() for run in runs)
     return [
         {
-            "down": _mean(float(run.rounds["bytes_down"].mean()) for run in runs),
-            "up": _mean(float(run.rounds["bytes_up"].mean()) for run in runs),
-            "never": over_replicates(runs, [never_trained(run) for run in runs]).mean,
-            "seconds": _mean(float(run.manifest.get("seconds", run.rounds["seconds"].sum())) for run in runs)
-            if timed
-            else math.nan,
+            "down": _mean(runs, lambda run: run.rounds["bytes_down"].mean()),
+            "up": _mean(runs, lambda run: run.rounds["bytes_up"].mean()),
+            "never": (never := _mean(runs, never_trained)),
+            "left_out": (left_out := _mean(runs, lambda run: len(idle_clients(run)))),
+            "never_text": idle_text(never, left_out),
+            "seconds": _mean(runs, _seconds) if timed else math.nan,
         }
         for runs in groups.values()
     ]
+
+
+def _seconds(run: Run) -> float:
+    return float(run.manifest.get("seconds", run.rounds["seconds"].sum()))
 
 
 def clients_part(groups: Groups, scores: ClientScores) -> dict[str, Any]:
@@ -163,8 +169,8 @@ def spread_part(groups: Groups, scores: ClientScores, metric: JudgedMetric) -> l
     return lines
 
 
-def _mean(values: Any) -> float:
-    return float(pd.Series(list(values), dtype=float).mean(skipna=False))
+def _mean(runs: Sequence[Run], number: Callable[[Run], float]) -> float:
+    return over_replicates(runs, [float(number(run)) for run in runs]).mean
 
 
 def curves_part(groups: Groups, metric: str, points: int = MOST_POINTS) -> list[dict[str, Any]]:
@@ -178,15 +184,14 @@ def curves_part(groups: Groups, metric: str, points: int = MOST_POINTS) -> list[
     return [
         {
             "global": _over_seeds(
-                [server_curve(run, metric) for run in runs if _has(run, "split", "server")], points
+                [run for run in runs if _has(run, "split", "server")],
+                lambda run: server_curve(run, metric),
+                points,
             ),
-            "personal": _over_seeds([curve(run, metric=metric) for run in runs], points),
+            "personal": _over_seeds(runs, lambda run: curve(run, metric=metric), points),
             "end": _over_seeds(
-                [
-                    curve(run, metric=metric, moment="end").tail(1)
-                    for run in runs
-                    if _has(run, "moment", "end")
-                ],
+                [run for run in runs if _has(run, "moment", "end")],
+                lambda run: curve(run, metric=metric, moment="end").tail(1),
                 points,
             ),
         }
@@ -199,11 +204,12 @@ def bytes_part(groups: Groups, curves: list[dict[str, Any]]) -> list[dict[str, A
     lines = []
     for runs, found in zip(groups.values(), curves, strict=True):
         rounds = sorted({number for part in found.values() for number in part["round"]})
-        spent = [
-            run.rounds.set_index("round")[["bytes_down", "bytes_up"]].sort_index().cumsum() for run in runs
-        ]
-        mean = sum(table.reindex(rounds, method="ffill").fillna(0) for table in spent) / len(spent)
-        lines.append({"round": rounds, "down": mean["bytes_down"].tolist(), "up": mean["bytes_up"].tolist()})
+        line: dict[str, Any] = {"round": rounds}
+        for way in ("down", "up"):
+            spent = [run.rounds.set_index("round")[f"bytes_{way}"].sort_index().cumsum() for run in runs]
+            table = pd.concat([each.reindex(rounds, method="ffill").fillna(0) for each in spent], axis=1)
+            line[way] = columns_over_replicates(runs, table)["mean"].tolist()
+        lines.append(line)
     return lines
 
 
@@ -211,16 +217,19 @@ def _has(run: Run, column: str, word: str) -> bool:
     return bool((run.rows[column] == word).any())
 
 
-def _over_seeds(curves: list[pd.Series], points: int) -> dict[str, list[Any]]:
-    if not curves:
+def _over_seeds(
+    runs: Sequence[Run], curve_of: Callable[[Run], pd.Series], points: int
+) -> dict[str, list[Any]]:
+    if not runs:
         return {"round": [], "value": [], "sd": []}
-    together = pd.concat(curves, axis=1).dropna()
+    together = pd.concat([curve_of(run) for run in runs], axis=1).dropna()
     if len(together) > points:
         together = together.iloc[np.unique(np.linspace(0, len(together) - 1, points).astype(int))]
+    found = columns_over_replicates(runs, together)
     return {
         "round": [int(number) for number in together.index],
-        "value": together.mean(axis=1).tolist(),
-        "sd": together.std(axis=1, ddof=1).tolist(),
+        "value": found["mean"].tolist(),
+        "sd": found["sd"].tolist(),
     }
 
 

@@ -31,7 +31,7 @@ from idiolect.reports.page.recorded_parts import (
 from idiolect.reports.run_groups import SCENE, SEEDS, flat, scenes_of
 from idiolect.reports.scene_matrix import SceneMatrix, matrix_rows, matrix_words, scene_matrix
 from idiolect.reports.scene_verdict import SceneVerdict, scene_verdict
-from idiolect.reports.summary_table import notes_of
+from idiolect.reports.summary_table import idle_note, notes_of
 from idiolect.statistics import LAST, Groups, Reading, headline, higher_is_better, is_share
 
 __all__ = ["as_json", "extras_part", "page_data"]
@@ -103,7 +103,8 @@ def scene_part(name: str, groups: Groups, verdict: SceneVerdict) -> dict[str, An
         "methods": methods_data(groups),
         "metrics": metrics,
         "measured": {line.name: _metric_part(groups, line, verdict) for line in lines},
-        "costs": costs_part(groups),
+        "costs": (costs := costs_part(groups)),
+        "idle_note": idle_note([line["never"] for line in costs], [line["left_out"] for line in costs]),
         "judged": {
             "name": judged.name,
             "word": judged.word,

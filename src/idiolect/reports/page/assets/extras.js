@@ -54,7 +54,7 @@ function degradation() {
 
 function profile() {
   const about = (line, i) => [`coefficient ${line.x[i]}: ${seen(line.value[i])}${judgedUnit(" %")}`, `SD over clients ${seen(line.sd[i])}`, ...(isNumber(line.server[i]) ? [`global model on the server's test set ${seen(line.server[i])}${judgedUnit(" %")}`] : [])];
-  extra("profile", "Between the shared and the private model", `${report.judged.title} of mixtures at the end, mean over clients; the band is one SD over clients. To take the best off this picture would be a choice made on test data.`, { xLabel: "Mixing coefficient: 0 shared, 1 private", yLabel: `${report.judged.title}${judgedUnit(" (%)")}` }, about, ["value", "sd", "server"]);
+  extra("profile", "Between the shared and the private model", `${report.judged.title} of mixtures at the end, mean over clients; the band is one SD over clients, n - 1. To take the best off this picture would be a choice made on test data.`, { xLabel: "Mixing coefficient: 0 shared, 1 private", yLabel: `${report.judged.title}${judgedUnit(" (%)")}` }, about, ["value", "sd", "server"]);
 }
 
 function teachers() {

@@ -7,7 +7,7 @@ const COLUMNS = [
   { key: "low", title: "95 % interval", interval: true },
   { key: "global", title: "Global", sd: "global_sd", scored: true },
   { key: "worst", title: "Worst tenth", sd: "worst_sd", scored: true },
-  { key: "never", title: "Never trained", text: (value) => (value ? `${Number(value.toFixed(1))} ⚠` : isNumber(value) ? "0" : "–") },
+  { key: "never", title: "Never trained", written: "never_text" },
   { key: "sd_clients", title: "SD over clients", metric: true },
   { key: "predictor", title: "Predictor", words: true },
   { key: "down", title: "Down a round", text: humanBytes },
@@ -54,6 +54,7 @@ function leaderboardCell(column, row, letters, leader) {
   if (column.letters) return lettersCell(row, letters);
   if (column.words) return html("td", { class: "words" }, value);
   if (column.interval) return html("td", {}, isNumber(value) ? `${written(row, "low")} to ${written(row, "high")}` : "–");
+  if (column.written) return html("td", {}, isNumber(value) ? row[column.written] : "–");
   if (column.text) return html("td", {}, column.text(value));
   const spread = column.sd && isNumber(row[column.sd]) ? html("span", { class: "spread" }, ` ± ${written(row, column.sd)}`) : null;
   const top = column.key === "personal" && leader && [...leader].some((letter) => row.letters.includes(letter));
@@ -61,7 +62,7 @@ function leaderboardCell(column, row, letters, leader) {
 }
 
 function leaderboardAbout() {
-  return `Final values: ${everything.reading}. Personalised: the named predictor, mean over all clients; ± is the SD over seeds, the interval counts seeds, and clients too where the partition is fixed. Methods that share a letter cannot be told apart; those that cannot be told apart from the best are bold. Global: the shared model on the server's test set. Worst tenth: mean of the worst 10 % of the clients${report.costs.some((cost) => isNumber(cost.never)) ? " that trained" : ""}.${report.costs.some((cost) => !isNumber(cost.seconds)) ? " Seconds are left out: the runs come from different machines or do not name theirs." : ""} Press a heading to sort.`;
+  return `Final values: ${everything.reading}. Personalised: the named predictor, mean over all clients; ± is the SD over seeds, the interval counts seeds, and clients too where the partition is fixed. Methods that share a letter cannot be told apart; those that cannot be told apart from the best are bold. Global: the shared model on the server's test set. Worst tenth: mean of the worst 10 % of the clients${report.costs.some((cost) => isNumber(cost.never)) ? " that trained" : ""}.${report.idle_note}${report.costs.some((cost) => !isNumber(cost.seconds)) ? " Seconds are left out: the runs come from different machines or do not name theirs." : ""} Press a heading to sort.`;
 }
 
 function leaderboard() {

@@ -18,6 +18,7 @@ from .real import idiolect, is_at, kill, logs_of, site_says, start_run, up, wait
 LONG_ENOUGH = 150  # local epochs: half a second or more of training, to be killed in
 
 
+@pytest.mark.slow
 def test_site_killed_in_a_round_goes_on_from_its_own_model(deploy: Deploy) -> None:
     deployment = deploy(
         DeploymentOptions(wait=60, grace=60, deadline=120, min_sites=3),

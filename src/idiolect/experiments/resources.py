@@ -105,7 +105,7 @@ def peak_memory() -> int:
         with suppress(OSError, ValueError):
             status = Path(f"/proc/{member}/status").read_text()
             total += (
-                next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")) * 1024
+                sum(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")) * 1024
             )
             for task in Path(f"/proc/{member}/task").iterdir():
                 family += map(int, (task / "children").read_text().split())

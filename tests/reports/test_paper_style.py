@@ -86,6 +86,7 @@ def test_report_for_a_venue_leaves_the_screen_alone(comparison: list[Run], tmp_p
     [
         ("nature", "column", ["pdf"], "must be one of neurips, icml, ieee, acm"),
         ("icml", "half", ["pdf"], "must be one of column, full"),
+        (None, "half", ["pdf"], "must be one of column, full"),
         (None, "full", ["pdf"], "name one with --style"),
         ("icml", "column", ["csv"], "add --format pdf"),
     ],

@@ -141,7 +141,8 @@ def test_who_loses_is_counted_in_every_seed_where_seeds_redraw_the_clients(make_
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
-def test_table_and_page_round_alike() -> None:
+def test_shares_round_as_a_browser_rounds_them() -> None:
+    """Cells of the page are written in Python, what a pointer shows by the browser itself."""
     values = [*np.random.default_rng(0).random(2000).round(7), 0.4325, 0.0005, 0.9995, 0.12345, -0.0625]
     texts = [ACCURACY.text(value) for value in values]
     numbers = ",".join(f"{value:.6g}" for value in values)

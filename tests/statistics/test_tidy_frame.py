@@ -163,3 +163,11 @@ def test_values_at_the_end_are_final_whatever_rounds_come_after():
     assert is_final(rows[1:]).tolist() == [False, True]
     unmeasured = rows[1:].assign(value=[2.0, float("nan")])
     assert is_final(unmeasured).tolist() == [True, False]
+
+
+def test_view_of_a_damaged_table_names_the_run(tmp_path):
+    pytest.importorskip("duckdb", reason="the extra duckdb is not installed")
+    folder = write_run(tmp_path, "fedavg")
+    (folder / "clients.parquet").write_bytes(b"cut off")
+    with pytest.raises(UserError, match=rf"{folder} is damaged: clients.parquet cannot be read"):
+        idiolect.connect(tmp_path)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from idiolect.errors import UserError
@@ -46,7 +47,7 @@ def connect(runs: str | Path | Iterable[str | Path]) -> DuckDBPyConnection:
         runs: a folder or several; runs at any depth count, each once.
 
     Raises:
-        UserError: there is no finished run, or the package duckdb is not installed.
+        UserError: there is no finished run, a table is damaged, or the package duckdb is not installed.
     """
     try:
         import duckdb  # noqa: PLC0415 - an extra
@@ -84,7 +85,7 @@ def _view(name: str, files: Sequence[str]) -> str:
     if not files:
         empty = ", ".join(f"NULL AS {column}" for column in SCHEMAS[VIEWS[name]].names if column not in FRONT)
         return f"CREATE VIEW {name} AS SELECT {front}, {empty} FROM runs r WHERE false"
-    present = dict.fromkeys(column for file in files for column in pq.read_schema(file).names)
+    present = dict.fromkeys(column for file in files for column in _columns_of(file))
     own = [_column(column) for column in present if column not in FRONT]
     lacking = [column for column in SCHEMAS[VIEWS[name]].names if column not in {*present, *FRONT}]
     own += [f"{_value_in_older_records(column)} AS {column}" for column in lacking]
@@ -94,6 +95,14 @@ def _view(name: str, files: Sequence[str]) -> str:
         f"FROM read_parquet([{listed}], union_by_name = true, filename = true) m "
         f"JOIN runs r ON parse_dirpath(m.filename) = r.folder"
     )
+
+
+def _columns_of(file: str) -> list[str]:
+    try:
+        return list(pq.read_schema(file).names)
+    except (OSError, pa.ArrowException) as error:
+        folder, name = Path(file).parent, Path(file).name
+        raise UserError(f"{folder} is damaged: {name} cannot be read ({error})") from error
 
 
 def _column(name: str) -> str:

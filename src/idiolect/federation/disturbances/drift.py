@@ -36,7 +36,7 @@ Array = NDArray[Any]
 
 
 def drift(at: float = 0.5, share: float = 0.5, kind: str = "labels") -> Disturbance:
-    """The data of a share of the clients change from the round ceil(at * rounds) on, for training and testing.
+    """The data of a share of the clients change after the first ceil(at * rounds) rounds, for training and testing.
 
     Args:
         at: where the change is, as a part of the rounds; at least 0 and below 1.

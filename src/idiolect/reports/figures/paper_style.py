@@ -78,13 +78,13 @@ def drawn_for(venue: str | None, width: str = "column") -> Iterator[None]:
     Raises:
         UserError: the venue or the width is unknown.
     """
+    refuse_unknown_choice("a width", width, WIDTHS)
     if venue is None:
         if width != "column":
             raise UserError(f"--width {width} is that of a venue; name one with --style {'|'.join(VENUES)}")
         yield
         return
     refuse_unknown_choice("a style", venue, VENUES)
-    refuse_unknown_choice("a width", width, WIDTHS)
     found = VENUES[venue]
     wide = found.column if width == "column" else found.full
     paper = FigureStyle(wide, title=8, label=8, text=7, small=7, scale=0.6, dpi=PAPER_DPI)

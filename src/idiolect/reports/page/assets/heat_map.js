@@ -27,7 +27,7 @@ function clientOrder(by) {
 function heatMap() {
   const view = { by: "number", first: 0 };
   const order = choice("Clients", [["number", "by number"], ["mean", "by their mean"]], (value) => { view.by = value; view.first = 0; redraw(); });
-  const body = section("heat-map", "Every client under every method", "The final value of each client, mean over seeds. An empty cell was not measured.", [order]);
+  const body = section("heat-map", "Every client under every method", "The final value of each client. It is the mean over seeds where seeds share a partition; where each seed draws its own, every client of every seed has a column. An empty cell was not measured.", [order]);
   drawn(body, (width) => {
     const { clients, values } = measured().clients, places = shown();
     if (!clients.length || !places.length) return [nothing("No client was measured.")];

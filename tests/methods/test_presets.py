@@ -10,7 +10,8 @@ from idiolect import UserError, methods
 from idiolect.methods.catalogue import METHODS
 from idiolect.methods.method_text import beyond_defaults, resolved
 
-PLAIN_STEPS = {"lr_scale": 1.0, "clip_norm": None}
+PLAIN_STEPS = {"lr_scale": 1.0, "clip_norm": None, "control_rate": "population"}
+CODE_STEPS = {**PLAIN_STEPS, "control_rate": "cohort"}
 INHERITED = {"momentum": 0.9, "schedule": "mu_a", "momentum_max": 1.0}
 TWO_STAGES = {"alpha": 0.9, "rule": "paper", "min_count": 1, "transfer": "kd", "transfer_weight": 0.01}
 TWO_STAGES |= {"temperature": 4.0, "kd_form": "kl", **INHERITED, "shared_share": 0.5, "private_share": 0.5}
@@ -25,10 +26,11 @@ OFFICIAL = {
     "ditto": {"form": "mean_smooth_l1"},
     "fedrs": {"rule": "freq_max"},
     "dittors": {"form": "mean_smooth_l1", "rule": "freq_max"},
-    "scars": {"rule": "uniform", **PLAIN_STEPS},
+    "scaffold": CODE_STEPS,
+    "scars": {"rule": "uniform", **CODE_STEPS},
     "fedphp": {"kd_form": "teacher_only", "momentum_max": 0.9, "hpm_init": "theta0"},
     "map": {"rule": "uniform", **CODE},
-    "scamap": {"rule": "uniform", **CODE, "private_share": 0.2, "private_lr_scale": 0.5, **PLAIN_STEPS},
+    "scamap": {"rule": "uniform", **CODE, "private_share": 0.2, "private_lr_scale": 0.5, **CODE_STEPS},
     "superfed_mm": {"own_init": "client", "proximity_form": "norm"},
     "superfed_lm": {"own_init": "client", "proximity_form": "norm"},
 }
@@ -36,7 +38,7 @@ OFFICIAL = {
 PAPER = {
     "fedprox": {"weight": 1.0, "form": "sq_half"},
     "fedmmd": {"weight": 0.1},
-    "scaffold": {"step": 1.0, "control": "option_two", "momentum": 0.0, "lr_scale": 1.0, "clip_norm": None},
+    "scaffold": {"step": 1.0, "control": "option_two", "momentum": 0.0, **PLAIN_STEPS},
     "feddf": {"steps": 10000, "learning_rate": 1e-3, "every": 1},
     "fedavgm": {"learning_rate": 1.0, "momentum": 0.9},
     "fedadagrad": {"tau": 1e-3},

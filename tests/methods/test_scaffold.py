@@ -135,10 +135,14 @@ def test_statistics_are_the_plain_average_whatever_the_servers_step(lab):
 
 
 @pytest.mark.parametrize("engine", ["loop", "cohort"])
-@pytest.mark.parametrize(("momentum", "clip_norm"), [(0.0, None), (0.5, None), (0.5, 0.2)])
-def test_reference_of_four_rounds_agrees(lab, plain, momentum, clip_norm, engine):
+@pytest.mark.parametrize(
+    ("momentum", "clip_norm", "rate"),
+    [(0.0, None, "population"), (0.5, None, "population"), (0.5, 0.2, "population"), (0.0, None, "cohort")],
+)
+def test_reference_of_four_rounds_agrees(lab, plain, momentum, clip_norm, rate, engine):
     """What is clipped is the corrected gradient; controls are means of raw gradients."""
-    text = f"scaffold(step=0.7, momentum={momentum}, lr_scale=1, clip_norm={clip_norm})"
+    options = f"momentum={momentum}, lr_scale=1, clip_norm={clip_norm}, control_rate={rate}"
+    text = f"scaffold(step=0.7, {options})"
     scaffold = lab.run(text, engine=engine, weight_decay=0.01, **SCENE)
     check = plain(scaffold)
     check.experiment = replace(check.experiment, momentum=momentum, clip_norm=clip_norm)
@@ -160,7 +164,8 @@ def test_reference_of_four_rounds_agrees(lab, plain, momentum, clip_norm, engine
             own[client] = new
         middle, change = mean(uploads), mean(changes)
         w = {n: w[n] + 0.7 * (middle[n] - w[n]) for n in w}
-        c = {n: c[n] + len(uploads) / 5 * change[n] for n in c}
+        follows = len(uploads) / 5 if rate == "population" else 1
+        c = {n: c[n] + follows * change[n] for n in c}
         lab.close(scaffold.params[t + 1], w)
         lab.close(control(scaffold, t + 1), c)
     for client in range(5):

@@ -29,7 +29,9 @@ Found = dict[str, dict[str, dict[str, str]]]
 def asked(scenario: Scenario, preset: str) -> Iterator[str]:
     """The methods that the paper's tables and figures run in a scenario, in every setting that was tried."""
     for cell in (cell for table in tables() for cell in table.cells if scenario.name in cell.scenarios):
-        name = cell.official_method if preset == "official" and cell.official_method else cell.method
+        name = (
+            cell.official_method if "paper" != preset != "clipped" and cell.official_method else cell.method
+        )
         if name:
             tried = grid("map").methods.get(name, []) if cell.table.startswith("map-table") else []
             for options in ({}, *tried):

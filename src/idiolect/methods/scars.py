@@ -19,6 +19,7 @@ def scars(
     momentum: float = 0.0,
     lr_scale: float | None = None,
     clip_norm: float | None = 10.0,
+    control_rate: str = "population",
 ) -> Method:
     """SCAFFOLD on the restricted-softmax loss.
 
@@ -26,9 +27,11 @@ def scars(
 
     Args:
         alpha, rule, min_count: of the restricted softmax; see FedRS.
-        step, momentum, lr_scale, clip_norm: see SCAFFOLD.
+        step, momentum, lr_scale, clip_norm, control_rate: see SCAFFOLD.
     """
-    corrected = scaffold(step, momentum=momentum, lr_scale=lr_scale, clip_norm=clip_norm)
+    corrected = scaffold(
+        step, momentum=momentum, lr_scale=lr_scale, clip_norm=clip_norm, control_rate=control_rate
+    )
     return chain(corrected, restricted_softmax(alpha, rule, min_count), name="scars")
 
 
@@ -40,6 +43,7 @@ presets: dict[str, dict[str, Any]] = {
         "momentum": 0.0,
         "lr_scale": 1.0,
         "clip_norm": None,
+        "control_rate": "population",
     },
-    "official": {"rule": "uniform", "lr_scale": 1.0, "clip_norm": None},
+    "official": {"rule": "uniform", "lr_scale": 1.0, "clip_norm": None, "control_rate": "cohort"},
 }

@@ -1,7 +1,7 @@
 """Control variates (SCAFFOLD).
 
 y <- y - eta (g - c_k + c);   c_k' = mean raw gradient, or c_k - c + (theta_t - y)/(s eta)    option II
-c <- c + |S|/K mean_k(c_k' - c_k)
+c <- c + r mean_k(c_k' - c_k),  r = |S|/K
 Karimireddy et al., ICML 2020, algorithm 1, https://arxiv.org/abs/1910.06378
 """
 
@@ -65,6 +65,10 @@ def option_two(results: Results, view: View, lr_scale: float) -> Flat:
     }
 
 
+CONTROL_RATES: dict[str, Callable[[Clock], float]] = {
+    "population": lambda clock: clock.cohort_size / clock.population,
+    "cohort": lambda clock: 1.0,
+}
 CONTROLS: dict[str, Callable[[Results, View, float], Flat]] = {
     "mean_gradient": mean_gradient,
     "option_two": option_two,
@@ -77,6 +81,7 @@ def control_variates(
     momentum: float = 0.0,
     lr_scale: float | None = None,
     clip_norm: float | None = 10.0,
+    control_rate: str = "population",
 ) -> Part:
     """Corrects every local gradient by the difference between the server's and the client's control.
 
@@ -91,6 +96,9 @@ def control_variates(
         clip_norm: > 0, the largest norm of a corrected gradient; None is the paper's.  Controls of clients that were
             not selected for long point the wrong way, and what they do to the model makes the next controls larger:
             without a bound one of three runs of the demo scene diverged even with lr_scale=1.
+        control_rate: r, by which the server's control follows the mean change of the cohort's controls: ``population``
+            is |S|/K, so that c is the mean of all clients' controls; ``cohort`` is 1, as in the code of MAP's authors,
+            which follows the latest cohort and is no such mean unless all clients train in every round.
 
     Deviations: length and clipping of the steps, unless ``lr_scale=1`` and ``clip_norm=None``.  The two controls are
     the same number for plain SGD; the mean gradient stays right under
@@ -98,6 +106,7 @@ def control_variates(
     clients: with ``weighting=samples`` the models are averaged by samples and the controls are not.
     """
     refuse_unknown_choice("control", control, CONTROLS)
+    refuse_unknown_choice("control_rate", control_rate, CONTROL_RATES)
     refuse_outside("momentum", momentum, 0, 1)
     if lr_scale is not None:
         refuse_outside("lr_scale", lr_scale, 0)
@@ -161,7 +170,7 @@ def control_variates(
         return {**view.private, **CONTROLS[control](results, view, step_scale(view.scene))}
 
     def merge(params: Flat, slot: Flat, mean: Flat, clock: Clock) -> tuple[Flat, Flat]:
-        rate = clock.cohort_size / clock.population
+        rate = CONTROL_RATES[control_rate](clock)
         return params, {name: slot[name] + rate * mean[name] for name in slot}
 
     clipped = "" if clip_norm is None else f", corrected gradients clipped at {clip_norm:g}"

@@ -25,6 +25,7 @@ from idiolect.reproduction.papers import MetricReading, PaperTable, TableCell
 from idiolect.reproduction.papers.metric_reading import read_values
 from idiolect.reproduction.reproduction_result import Reproduction, write_reproduction
 from idiolect.reproduction.request import ReproductionRequest, refuse_unknown_names
+from idiolect.reproduction.scenarios.scenario import runs_authors_code
 
 __all__ = [
     "cell_number",
@@ -186,7 +187,7 @@ def _single_number(series: pd.Series, reading: MetricReading) -> float:
 
 def _settings(cell: TableCell, request: ReproductionRequest) -> list[str]:
     """Returns the cell's method in every setting that is run."""
-    official = request.preset == "official" and cell.official_method
+    official = runs_authors_code(request.preset) and cell.official_method
     method = cell.official_method if official else cell.method
     return [with_options(one, cell.options) for one in request.settings_of(method)]
 

@@ -55,6 +55,7 @@ SCENES = {
         "options": {"fedper": {"count": 2}},  # section 4.2: the classifier and the block before it
         "defaults": DEFAULTS,
         "official_options": {},
+        "reproduction_options": {},
         "method_settings": {},
     }
     for name, (stated, chosen) in OWN.items()

@@ -34,6 +34,7 @@ DEFAULTS = {
         "momentum": 0.0,
         "lr_scale": 1.0,
         "clip_norm": None,
+        "control_rate": "population",
     },
     "fedper": {"head_init": "random", "fine_tune_epochs": 0},
     "lg_fedavg": {"body_init": "shared"},
@@ -69,7 +70,8 @@ SCENES = {
         "expected_clients": clients,
         "options": over(OPTIONS, own),
         "defaults": DEFAULTS,
-        "official_options": {},
+        "official_options": {"scaffold": {"control_rate": "population"}},
+        "reproduction_options": {},
         "method_settings": {},
     }
     for name, (stated, chosen, code, clients, own) in OWN.items()

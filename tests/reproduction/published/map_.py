@@ -92,9 +92,11 @@ INHERITED_DEFAULTS = {
 INHERITED_DEFAULTS |= {"momentum_max": 1.0, "counter": "before"}
 TWO_STAGES = RS | INHERITED_DEFAULTS | {"hpm_statistics": "ema", "shared_share": 0.5, "private_share": 0.5}
 TWO_STAGES |= {"private_lr_scale": 1.0, "private_min_steps": 0, "rounding": "ceil"}
+POPULATION = {"control_rate": "population"}
 GRID_METHODS = {
     "fedprox": {"form": "sq_half"},
-    "scaffold": {"control": "mean_gradient", "momentum": 0.0, "lr_scale": 1.0, "clip_norm": None},
+    "scaffold": {"control": "mean_gradient", "momentum": 0.0, "lr_scale": 1.0, "clip_norm": None}
+    | POPULATION,
     "feddf": {"weight_decay": 0.0, "every": 1},
     "fedavgm": {"nesterov": False},
     "fedaws": {"momentum": 0.9},
@@ -105,9 +107,9 @@ GRID_METHODS = {
     "fedrs": RS,
     "fedphp": INHERITED_DEFAULTS | {"inference": "hpm"},
     "dittors": RS | {"epochs": None, "form": "sq_half"},
-    "scars": RS | {"momentum": 0.0, "lr_scale": 1.0, "clip_norm": None},
+    "scars": RS | {"momentum": 0.0, "lr_scale": 1.0, "clip_norm": None} | POPULATION,
     "map": TWO_STAGES,
-    "scamap": TWO_STAGES | {"lr_scale": 1.0, "clip_norm": None},
+    "scamap": TWO_STAGES | {"lr_scale": 1.0, "clip_norm": None} | POPULATION,
 }
 DEFAULTS = GRID_METHODS | {
     "pfedme": {"beta": 1.0, "steps": None},
@@ -183,6 +185,7 @@ SCENES = {
         "options": over(OPTIONS, own),
         "defaults": DEFAULTS,
         "official_options": code_options,
+        "reproduction_options": {},
         "method_settings": {},
     }
     for name, (stated, chosen, code, clients, own, code_options) in OWN.items()

@@ -59,6 +59,7 @@ def _scene(data, split, rounds, moreau, meta):
         ),
         "defaults": DEFAULTS,
         "official_options": {},
+        "reproduction_options": {},
         "method_settings": settings,
     }
 

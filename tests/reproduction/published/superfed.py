@@ -59,6 +59,7 @@ SCENES = {
         "options": over(OPTIONS, own),
         "defaults": DEFAULTS,
         "official_options": CODE_OPTIONS,
+        "reproduction_options": {},
         "method_settings": {},
     }
     for name, (rounds, stated, chosen, code, clients, own) in OWN.items()

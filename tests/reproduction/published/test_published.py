@@ -88,8 +88,10 @@ def test_files_hold_no_block_that_the_package_passes_over(paper):
 
     scenes, reported = read("scenarios"), read("papers")
     assert set(scenes) == {"paper", "common", "scenario"}
-    layers = {"paper", "inferred", "official", "clipped", "because"}
-    assert set(scenes["common"]) <= layers | {"options", "defaults", "official_options", "settings"}
+    layers = {"paper", "inferred", "official", "clipped", "reproduction", "because"}
+    assert set(scenes["common"]) <= layers | {
+        *("options", "defaults", "official_options", "reproduction_options", "settings")
+    }
     common = scenes["common"]
     assert not _stated_twice(common["options"].items(), common["defaults"])
     assert set(reported) <= {"paper", "table", "figure", "lines"}

@@ -34,7 +34,7 @@ __all__ = [
 Block = Mapping[str, Any]
 
 SCALAR_KEYS = {"name", "like", "line", "expected_clients", "differs", "warning", "cannot"}
-KEYS_BY_METHOD = ("options", "defaults", "official_options", "settings")
+KEYS_BY_METHOD = ("options", "defaults", "official_options", "reproduction_options", "settings")
 TABLE_KEYS = (*ORIGINS, "because", *KEYS_BY_METHOD)
 
 
@@ -158,5 +158,6 @@ def _scenario(paper: str, block: Block) -> Scenario:
         options=block["options"],
         defaults=with_none(block["defaults"]),
         official_options=block["official_options"],
+        reproduction_options=block["reproduction_options"],
         method_settings=block["settings"],
     )

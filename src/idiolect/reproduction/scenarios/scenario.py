@@ -12,15 +12,22 @@ from idiolect.methods.catalogue import METHODS, identifier
 from idiolect.methods.method_text import beyond_defaults
 from idiolect.option_parsing import parse_call, split_outside_brackets, write_call
 
-__all__ = ["ORIGINS", "SETTINGS", "Scenario", "SettingLayer"]
+__all__ = ["ORIGINS", "SETTINGS", "Scenario", "SettingLayer", "runs_authors_code"]
 
 ORIGINS = {
     "paper": "the paper",
     "inferred": "chosen here",
     "official": "the authors' code",
     "clipped": "the authors' clipping alone",
+    "reproduction": "found by search",
 }
-PRESETS = ("paper", "official", "clipped")
+# The layers of each preset, on top of what the paper states and what was chosen here; a later one wins.
+PRESETS = {
+    "paper": (),
+    "official": ("official",),
+    "clipped": ("clipped",),
+    "reproduction": ("official", "reproduction"),
+}
 SETTINGS = frozenset(field.name for field in fields(Experiment))
 
 
@@ -47,7 +54,8 @@ class Scenario:
         options: options of methods, by the method's name, as the paper or its authors set them here.
         defaults: every other option of the paper's methods, so that a new default of a method changes no scenario;
             the text of a method names those that differ from the method's own defaults.
-        official_options: options on top of those, with the preset ``official``.
+        official_options: options on top of those, with the preset ``official`` and those that build on it.
+        reproduction_options: options on top of those, with the preset ``reproduction``.
         method_settings: settings that hold for one method alone, by its name.
     """
 
@@ -63,12 +71,13 @@ class Scenario:
     options: Mapping[str, Mapping[str, Any]]
     defaults: Mapping[str, Mapping[str, Any]]
     official_options: Mapping[str, Mapping[str, Any]]
+    reproduction_options: Mapping[str, Mapping[str, Any]]
     method_settings: Mapping[str, Mapping[str, Any]]
 
     @property
     def presets(self) -> tuple[str, ...]:
         """The presets that this scenario has."""
-        return ("paper", *(name for name in PRESETS[1:] if self.layers.get(name)))
+        return ("paper", *(name for name in PRESETS if self.layers.get(name) and name != "paper"))
 
     @property
     def dataset(self) -> str:
@@ -82,7 +91,7 @@ class Scenario:
                 f"scenario {self.name} has no preset {preset!r}; known: {', '.join(self.presets)}"
             )
         found: dict[str, SettingLayer] = {}
-        for origin in dict.fromkeys(("paper", "inferred", preset)):
+        for origin in ("paper", "inferred", *PRESETS[preset]):
             for key, value in self.layers.get(origin, {}).items():
                 known = None if value == "none" and key == "clip_norm" else value
                 found[key] = SettingLayer(known, origin, self.reasons.get(key, ""))
@@ -94,20 +103,23 @@ class Scenario:
     def method_text(self, method: str, preset: str = "paper") -> str:
         """Returns the method with the options that it has in this scenario; options in the text win.
 
-        The preset ``official`` brings the method's own preset of that name along.
+        The preset ``official``, and those that build on it, bring the method's own preset of that name along.
         """
         first, *others = split_outside_brackets(method, "+")
         name = _method_name(first)
         if name not in METHODS:
             return method
         _, given = parse_call(name + "(" + first.partition("(")[2] if "(" in first else name)
-        authors = METHODS[name].presets.get(preset, {}) if preset == "official" else {}
+        layers = PRESETS[preset]
+        authors = METHODS[name].presets.get("official", {}) if "official" in layers else {}
         left_open = beyond_defaults(name, self.defaults.get(name, {}))
-        known: dict[str, Any] = {"preset": preset} if authors else {}
+        known: dict[str, Any] = {"preset": "official"} if authors else {}
         known |= {key: value for key, value in left_open.items() if key not in authors}
         known |= self.options.get(name, {})
-        if preset == "official":
+        if "official" in layers:
             known |= self.official_options.get(name, {})
+        if "reproduction" in layers:
+            known |= self.reproduction_options.get(name, {})
         return " + ".join([write_call(name, known | given), *others])
 
     def experiment(self, method: str = "fedavg", preset: str = "paper") -> Experiment:
@@ -120,6 +132,11 @@ class Scenario:
     def warning_of(self, preset: str) -> str:
         """Returns the warning that holds for a preset."""
         return self.warning if preset == "paper" else ""
+
+
+def runs_authors_code(preset: str) -> bool:
+    """Whether a preset runs methods as the paper's authors wrote them, where their code is public."""
+    return "official" in PRESETS[preset]
 
 
 def _method_name(method: str) -> str:

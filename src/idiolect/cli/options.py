@@ -15,6 +15,7 @@ from idiolect import data, models, partition
 from idiolect.engines import ENGINES
 from idiolect.errors import UserError
 from idiolect.experiments import Execution
+from idiolect.experiments.divergence import ON_DIVERGENCE
 from idiolect.experiments.spec import PRECISIONS
 from idiolect.federation import DISTURBANCES
 from idiolect.reproduction.scenarios import scenarios
@@ -145,6 +146,15 @@ Store = Annotated[
     str, typer.Option(help="Where private state is kept: auto, device, host or disk; changes no number.")
 ]
 StoreCache = Annotated[float | None, typer.Option(help="Megabytes of a disk store kept in memory.")]
+OnDivergence = Annotated[
+    str | None,
+    typer.Option(
+        help="A run whose numbers are no longer finite: stop, or record where it diverged and go on with the others. "
+        "reproduce records by default, other commands stop.",
+        metavar="stop|record",
+        autocompletion=completing(lambda: ON_DIVERGENCE),
+    ),
+]
 Log = Annotated[
     list[str], typer.Option("--log", help="Log to tensorboard, mlflow or wandb too; may be repeated.")
 ]
@@ -345,6 +355,7 @@ RUN_OPTIONS: dict[str, Any] = {
     "jobs": NumberOfJobs,
     "store": Store,
     "store_cache": StoreCache,
+    "on_divergence": OnDivergence,
     "log": Log,
 }  # of ``Execution``, by field, in the order of --help
 

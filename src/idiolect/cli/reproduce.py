@@ -102,7 +102,9 @@ def reproduce_command(
         print(json.dumps(_as_json(done), indent=2))
     else:
         _print_reproduction(console_of_output(), done)
-    if done.failures or (done.numbers and all(one.value is None for one in done.numbers)):
+    if done.failures or (
+        done.numbers and all(one.value is None and not one.diverged for one in done.numbers)
+    ):
         sys.exit(2)
 
 
@@ -156,7 +158,7 @@ def _cells(one: ComparedNumber, quick: bool) -> list[str]:
     if one.rule:
         measured += f" {one.rule}"
     if one.value is None:
-        measured = "refused" if one.failed else "not run"
+        measured = one.diverged_text or ("refused" if one.failed else "not run")
     cells = [one.row, one.column, measured, interval]
     if quick:
         return cells

@@ -30,8 +30,8 @@ from idiolect.experiments.client_scoring import (
     score_outcomes,
 )
 from idiolect.experiments.client_work import WorkCounter
+from idiolect.experiments.divergence import broken_rows, refuse_broken, settle_moment
 from idiolect.experiments.newcomers import join
-from idiolect.experiments.round import broken_rows, refuse_broken
 from idiolect.experiments.setting import Setting, assemble
 
 __all__ = ["Site", "private_store"]
@@ -134,7 +134,8 @@ class Site:
             self.setting.program(round), sent, {self.client: private}, header["observe"]
         )
         broken = broken_rows(stack([outcome.messages]), outcome.loss[None], [outcome.private])
-        refuse_broken([self.client], broken, f"in round {round + 1}")
+        sent_and_kept = {"upload": outcome.messages, "loss": outcome.loss, "private": outcome.private}
+        self._refuse_broken("training", round + 1, broken, sent_and_kept)
         self.store.write(Position(round, TRAINED), outcome.private, known)
         scores = score_outcomes(self.setting, round, [self.client], [outcome]) if header["observe"] else {}
         (work,) = self.counter.of(self.setting.program(round), "round", [self.client])
@@ -150,7 +151,7 @@ class Site:
         private, facts = self._private(known, position)
         if phase:
             (private,) = LoopEngine(self.setting.work).settle(program, phase, sent, {self.client: private})
-            refuse_broken([self.client], any_nan([private]), f"after round {round}")
+            self._refuse_broken(*settle_moment(phase, round), any_nan([private]), {"private": private})
             self.store.write(position, private, known)
             facts["digest"] = tree_digest(private)
             (facts["work"],) = self.counter.of(program, phase, [self.client])
@@ -161,6 +162,10 @@ class Site:
         if header["remark"]:
             facts["remarks"] = remarks_of(self.setting, program, sent, self.client, private)
         return facts, {}
+
+    def _refuse_broken(self, moment: str, round: int, broken: Tensor, tree: Tree) -> None:
+        method = self.setting.experiment.method
+        refuse_broken(method, moment, round, [self.client], broken, lambda place: tree)
 
     def _join(self, header: dict[str, Any], sent: ServerState, known: Position | None) -> Answer:
         """Joins after the last round by the method's rule for newcomers; uploads nothing."""

@@ -16,7 +16,7 @@ from idiolect.experiments.side_by_side import RunTask, run_tasks
 from idiolect.experiments.spec import Experiment
 from idiolect.experiments.tracking import open_log
 from idiolect.methods import label
-from idiolect.records import Run, finished
+from idiolect.records import Run, divergence_of, finished
 
 __all__ = ["RunOutcome", "RunRequest", "run_campaign"]
 
@@ -43,18 +43,22 @@ class RunOutcome(NamedTuple):
     Args:
         missing: the dataset that is not on this machine, and how to get it.
         failed: why the run, or the taking, was refused.
+        diverged: where the run diverged, as a table says it.
     """
 
     value: Any = None
     missing: str = ""
     failed: str = ""
+    diverged: str = ""
 
 
 def run_campaign(requests: Sequence[RunRequest], execution: Execution) -> dict[Hashable, RunOutcome]:
     """Makes every run that the requests need, ``execution.jobs`` at a time, and returns the outcomes by key.
 
-    Finished runs are read and interrupted ones resumed.  A run that is refused does not stop the others.
+    Finished runs are read and interrupted ones resumed.  A run that is refused does not stop the others, and one that
+    diverges is recorded unless ``execution`` says otherwise.
     """
+    execution = replace(execution, on_divergence=execution.on_divergence or "record")
     open_log(execution.log, execution.out)  # a tracker that cannot be opened is refused before the first run
     by_experiment: dict[Experiment, list[RunRequest]] = {}
     for request in sorted(requests, key=lambda request: request.experiment.dataset):
@@ -72,7 +76,8 @@ def run_campaign(requests: Sequence[RunRequest], execution: Execution) -> dict[H
         wanted = by_experiment[cast("Experiment", result.key)]
         if result.folder is None:
             name = label(wanted[0].experiment.method)
-            execution.watcher.say(f"refused: {name}: {result.refused}")
+            sentence = result.refused if name in result.refused else f"{name}: {result.refused}"
+            execution.watcher.say(f"refused: {sentence}")
             found |= {request.key: RunOutcome(failed=result.refused) for request in wanted}
         else:
             done = open_run(result.folder, data_dir=execution.data_dir)
@@ -94,6 +99,8 @@ def _is_finished(experiment: Experiment, execution: Execution) -> bool:
 
 
 def _taken(request: RunRequest, done: Run) -> RunOutcome:
+    if (diverged := divergence_of(done.manifest)) is not None:
+        return RunOutcome(diverged=diverged.text)
     try:
         return RunOutcome(request.take(done))
     except UserError as error:

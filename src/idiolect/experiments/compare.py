@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from idiolect.engines import start_early
 from idiolect.errors import UserError, list_of
+from idiolect.experiments.divergence import Diverged
 from idiolect.experiments.execution import Execution, split_keywords
 from idiolect.experiments.finished_run import FinishedRun, open_run
 from idiolect.experiments.identity import hash_of, name_of, refuse_repeated
@@ -139,11 +140,14 @@ def _notes(entry: _Entry, swept: SweptSettings | None, seed: int) -> tuple[str, 
 def _make_runs(tasks: Sequence[RunTask], execution: Execution) -> list[FinishedRun]:
     """Makes the runs, ``execution.jobs`` at a time, and reads finished ones; the first refusal stops all others."""
     unfinished = [task for task in tasks if not finished(execution.out, name_of(task.experiment))]
-    methods = {task.key: label(task.experiment.method) for task in tasks}
+    experiments = {task.key: task.experiment for task in tasks}
+    seeds = {task.experiment.seed for task in tasks}
     folders: dict[Hashable, Path] = {}
     for result in run_tasks(tasks, execution, len(unfinished)):
         if result.folder is None:
-            name = methods[result.key]
+            name, seed = label(experiments[result.key].method), experiments[result.key].seed
+            if result.divergence is not None:
+                raise Diverged(f"{name}, seed {seed}" if len(seeds) > 1 else name, result.divergence)
             raise UserError(result.refused if name in result.refused else f"{name}: {result.refused}")
         folders[result.key] = result.folder
     return [open_run(folders[task.key], data_dir=execution.data_dir) for task in tasks]

@@ -10,6 +10,7 @@ from typing import Any
 
 from idiolect.engines import EngineChoice, place
 from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice
+from idiolect.experiments.divergence import ON_DIVERGENCE
 from idiolect.experiments.progress_watcher import Silent, Watcher, progress_on_stderr
 from idiolect.experiments.spec import Experiment, unknown_setting
 from idiolect.experiments.tracking import TRACKERS
@@ -39,6 +40,9 @@ class Execution:
         out: folder in which the folders of runs are made.
         resume: continues an interrupted run from its last checkpoint.
         checkpoint_every: rounds between two checkpoints.
+        on_divergence: what becomes of a run whose numbers are no longer finite.  ``stop`` ends it with an error;
+            ``record`` ends it too, and keeps what was measured until then as a finished run whose manifest says where
+            it diverged.  None records in a reproduction and stops elsewhere.
         log: trackers that receive the numbers of every round, ``tensorboard``, ``mlflow`` and ``wandb``; they
             write below ``out``.
         jobs: runs that a comparison, a sweep or a reproduction makes side by side, each in a process of its own; they
@@ -64,6 +68,7 @@ class Execution:
     resume: bool = False
     checkpoint_every: int = 10
     jobs: int = 1
+    on_divergence: str | None = None
     log: Sequence[str] = ()
     notes: Sequence[str] = ()
     watcher: Watcher = field(default_factory=progress_on_stderr, compare=False, repr=False)
@@ -76,6 +81,8 @@ class Execution:
         refuse_outside("checkpoint_every", self.checkpoint_every, 1)
         refuse_outside("jobs", self.jobs, 1)
         refuse_unknown_choice("store", self.store, STORES)
+        if self.on_divergence is not None:
+            refuse_unknown_choice("on_divergence", self.on_divergence, ON_DIVERGENCE)
         if self.store_cache is not None:
             refuse_outside("store_cache", self.store_cache, 0)
         for name in ("log", "notes"):
@@ -88,6 +95,10 @@ class Execution:
                 "jobs are runs side by side on this machine, and the engine ray spreads each run over a cluster; leave "
                 "one of them out"
             )
+
+    @property
+    def records_divergence(self) -> bool:
+        return self.on_divergence == "record"
 
     def engine_choice(self) -> EngineChoice:
         """Resolves ``auto`` to an engine and a device of this machine.

@@ -31,7 +31,7 @@ from idiolect.experiments.recorded_setting import (
 from idiolect.experiments.setting import Inputs, Setting, prepare
 from idiolect.federation import Store, stored_rows, to_dataset
 from idiolect.models import build
-from idiolect.records import Run, find_checkpoint, read_run
+from idiolect.records import Run, divergence_of, find_checkpoint, read_run
 
 __all__ = ["FinishedRun", "open_run"]
 
@@ -160,6 +160,11 @@ class FinishedRun(Run, ClientModels):
 
     @cached_property
     def _checkpoint(self) -> dict[str, Any]:
+        if (diverged := divergence_of(self.manifest)) is not None:
+            raise UserError(
+                f"{self.name} diverged in round {diverged.round} and has no models; make a run that ends, with a lower "
+                "learning_rate or with clip_norm"
+            )
         folder, rounds = self._place, self.setting.experiment.rounds
         found = find_checkpoint(folder, lambda sentence: None)
         if found is None:

@@ -80,10 +80,11 @@ class Stopped(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """The run was refused: a user's mistake; or waits, because the GPU has too little memory."""
+    """The run was refused: a user's mistake, or a divergence; or waits, because the GPU has too little memory."""
 
     sentence: str
     waits: bool = False
+    divergence: Any = None
 
 
 class Failed(NamedTuple):
@@ -205,7 +206,7 @@ def _answer(asked: StartRun, pipe: Connection, inbox: _Inbox) -> Any:
     except StoppedEarly as stopped:
         return Stopped(stopped.round)
     except UserError as error:
-        return Refused(str(error))
+        return Refused(str(error), divergence=getattr(error, "divergence", None))
     except Exception as error:
         return Failed(f"{error}\n{traceback.format_exc()}")
 

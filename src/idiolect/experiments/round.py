@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 import torch
-from torch import Tensor
 
 from idiolect.core import (
     Messages,
@@ -21,18 +20,17 @@ from idiolect.core import (
     Plan,
     Program,
     ServerState,
-    Tree,
     broadcast,
     server_round,
 )
-from idiolect.core.trees import Rows, all_finite, any_nan, count_scalars, tree_leaves
+from idiolect.core.trees import Rows, count_scalars
 from idiolect.engines import serve
 from idiolect.engines.cpu_tuning import threads_for
-from idiolect.errors import UserError
 from idiolect.evaluation import Scores
 from idiolect.experiments.client_costs import ClientCosts
 from idiolect.experiments.client_scoring import ClientScores, NewcomerScores, ResultRecorder
 from idiolect.experiments.client_work import Work
+from idiolect.experiments.divergence import refuse_broken_server
 from idiolect.experiments.late_uploads import LateUploads
 from idiolect.experiments.setting import Setting
 from idiolect.records import CountBuffer, RoundBuffer, RowBuffer
@@ -44,11 +42,9 @@ __all__ = [
     "FollowUpTasks",
     "Participants",
     "broadcast_bytes",
-    "broken_rows",
     "bytes_down",
     "bytes_up",
     "receivers",
-    "refuse_broken",
     "upload_bytes",
 ]
 
@@ -154,6 +150,15 @@ class Participants(Protocol):
 P = TypeVar("P", bound=Participants)
 
 
+class _Traffic(NamedTuple):
+    """What travels in a round: a download of ``size`` bytes for each receiver, and each sender's upload in bytes."""
+
+    receiving: Sequence[int]
+    size: int
+    senders: Sequence[int]
+    uploads: Sequence[int]
+
+
 @dataclass
 class FederatedRun(Generic[P]):
     """The state of a run between rounds.
@@ -200,10 +205,10 @@ class FederatedRun(Generic[P]):
         observe = evaluate or setting.experiment.observe == "always"
         sent = broadcast(setting.method, self.server)
         answers = self.participants.train(program, sent, cohort, observe)
-        down, up = self._merge(program, sent, answers)
+        traffic = self._merge(program, sent, answers)
         tasks = self._tasks_after_merge(program, evaluate)
         follow_up = self.participants.follow_up(program, self.server, tasks)
-        self._record_round(answers, follow_up, down, up, began)
+        self._record_round(answers, follow_up, traffic, began)
         if observe:
             for clients, scores in answers.scores():
                 self._recorder().cohort(clients, scores)
@@ -254,8 +259,8 @@ class FederatedRun(Generic[P]):
         self.costs.restore(state.get("costs"))
         self.participants.restore(state)
 
-    def _merge(self, program: Program, sent: ServerState, answers: Answers) -> tuple[int, int]:
-        """Merges what arrives into the server's state; returns the bytes that travelled down and up.
+    def _merge(self, program: Program, sent: ServerState, answers: Answers) -> _Traffic:
+        """Merges what arrives into the server's state; returns what travelled down and up.
 
         Where nothing arrives, the server stays as it is.
         """
@@ -270,12 +275,14 @@ class FederatedRun(Generic[P]):
                 merged = server_round(setting.method, self.server, messages, clock)
         plan = program.method.plan(program.scene, program.clock)
         receiving = receivers(plan, round, answers.downloaded, setting.federation.population)
-        down = self.costs.download(receiving, broadcast_bytes(sent, setting.experiment.buffers))
-        up = self.costs.upload(clients, upload_bytes(setting.method, messages, count))
+        size = broadcast_bytes(sent, setting.experiment.buffers)
+        traffic = _Traffic(receiving, size, clients, upload_bytes(setting.method, messages, count))
         answers.check()  # only now, after all that can be done while a device computes
+        if clients:
+            refuse_broken_server(setting.experiment.method, "merge", round + 1, merged["params"])
         self.server = _run_server_stages(setting, program, merged, messages) if clients else merged
         answers.keep()
-        return down, up
+        return traffic
 
     def _tasks_after_merge(self, program: Program, evaluate: bool) -> FollowUpTasks:
         stages = program.method.plan(program.scene, program.clock).merged
@@ -288,11 +295,13 @@ class FederatedRun(Generic[P]):
         settles = bool(stages)
         return FollowUpTasks("end" if settles else None, score=settles, remark=remark, tally=settles)
 
-    def _record_round(self, answers: Answers, follow_up: FollowUp, down: int, up: int, began: float) -> None:
+    def _record_round(self, answers: Answers, follow_up: FollowUp, traffic: _Traffic, began: float) -> None:
         """Records the loss, time, traffic and local work of a round, which is complete by now."""
         self.round += 1
         loss = answers.mean_loss()
         seconds = time.perf_counter() - began
+        down = self.costs.download(traffic.receiving, traffic.size)
+        up = self.costs.upload(traffic.senders, traffic.uploads)
         work = self.costs.train(answers.work()).plus(self.costs.settle(follow_up.work()))
         self.rounds.add(self.round, seconds, len(answers.clients), down, up, loss, *work)
         self.latest["loss"] = loss
@@ -309,25 +318,6 @@ class FederatedRun(Generic[P]):
         final = self.round == self.setting.experiment.rounds
         return ResultRecorder(
             self.setting, self.rows, self.round, self.server, self.counts if final else None
-        )
-
-
-def broken_rows(messages: Messages, losses: Tensor, privates: Sequence[Tree]) -> Tensor:
-    """Returns by client whether what it sends is not finite or what it keeps holds a NaN.
-
-    Args:
-        privates: what the clients keep; may be nothing.
-    """
-    broken = ~all_finite((messages, losses))
-    return broken | any_nan(privates) if privates and tree_leaves(privates[0]) else broken
-
-
-def refuse_broken(clients: list[int], broken: Tensor, when: str) -> None:
-    """Raises for the first client that is ``broken``; reads the device once for all of them."""
-    found = [client for client, is_broken in zip(clients, broken.tolist(), strict=True) if is_broken]
-    if found:
-        raise UserError(
-            f"client {found[0]} got parameters that are not finite {when}; lower learning_rate or set clip_norm"
         )
 
 
@@ -387,9 +377,6 @@ def _run_server_stages(
     if not program.method.plan(program.scene, program.clock).server:
         return server
     server = serve(program, setting.work, server, messages)
-    if not all(bool(torch.isfinite(leaf).all()) for leaf in tree_leaves(server["params"])):
-        raise UserError(
-            f"the server's own stage of round {program.clock.round + 1} gave parameters that are not finite; "
-            "lower its learning rate"
-        )
+    method, round = setting.experiment.method, program.clock.round + 1
+    refuse_broken_server(method, "server stage", round, server["params"])
     return server

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
 
 from idiolect.data import is_registered
 from idiolect.engines import EngineChoice, choose_engine, start_early
 from idiolect.errors import UserError
+from idiolect.experiments.divergence import Diverged
 from idiolect.experiments.early_stopping import Judge, StoppedEarly, validation_value
 from idiolect.experiments.end_stages import EndStages, end_stages
 from idiolect.experiments.execution import Execution, split_keywords
@@ -27,17 +31,20 @@ from idiolect.experiments.setting import Setting, prepare
 from idiolect.experiments.simulated_clients import Simulation
 from idiolect.experiments.spec import Experiment, with_settings
 from idiolect.experiments.tracking import Log, open_log
-from idiolect.federation import Placement
+from idiolect.federation import PRIVATE_ROWS, Placement
 from idiolect.methods import label
 from idiolect.methods import method as read_method
 from idiolect.records import (
+    Divergence,
     RunWriter,
     WriteLock,
     checkpoint_tables,
+    divergence_of,
     find_checkpoint,
     finished,
     finished_folder,
     partial_folder,
+    remove_checkpoints,
     save_checkpoint,
 )
 
@@ -89,8 +96,7 @@ def make_run(experiment: Experiment, execution: Execution, judge: Judge | None =
     name, out, watcher = name_of(experiment), execution.out, execution.watcher
     log = open_log(execution.log, out)
     if finished(out, name):
-        watcher.say(f"{name} is finished already: read, not run again")
-        return open_run(finished_folder(out, name), data_dir=execution.data_dir)
+        return _read_again(name, execution)
     asked = execution.engine_choice()
     start_early(asked)
     setting = prepare(experiment, asked, execution.data_dir)
@@ -114,6 +120,18 @@ def make_run(experiment: Experiment, execution: Execution, judge: Judge | None =
     except StoppedEarly:
         shutil.rmtree(partial_folder(out, name), ignore_errors=True)
         raise
+    return done
+
+
+def _read_again(name: str, execution: Execution) -> FinishedRun:
+    """Reads a run that is finished already; one that diverged is refused as it was, unless divergence is recorded."""
+    done = open_run(finished_folder(execution.out, name), data_dir=execution.data_dir)
+    if (diverged := divergence_of(done.manifest)) is None:
+        execution.watcher.say(f"{name} is finished already: read, not run again")
+    elif execution.records_divergence:
+        execution.watcher.say(f"{name} is recorded already and {diverged.text}: read, not run again")
+    else:
+        raise Diverged(done.manifest["label"], diverged)
     return done
 
 
@@ -161,7 +179,8 @@ def _carry_out(
         if ending is not None:
             tell(watcher, "ending", ending.rounds)
         log.begin(writer.final.name, writer.manifest, simulation.round)
-        last = _train(simulation, execution, writer, log, found[0] if found else None, ending, judge, meter)
+        last = found[0] if found else None
+        last, diverged = _train(simulation, execution, writer, log, last, ending, judge, meter)
         meter.look(now=True)  # while workers are there
     except (UserError, KeyboardInterrupt) as problem:
         _leave_off(writer, watcher, isinstance(problem, KeyboardInterrupt))
@@ -171,10 +190,25 @@ def _carry_out(
         store.close()
         watcher.end()
     seconds = time.perf_counter() - began
-    tables = checkpoint_tables(writer.folder, last)
-    outcome = _outcome(simulation, seconds, execution.notes) | {"resources": meter.facts(seconds)}
+    outcome = _outcome(simulation, seconds, execution.notes, diverged) | {"resources": meter.facts(seconds)}
+    tables = _tables_until_now(simulation, writer.folder, last)
     final = {**tables, "costs": simulation.costs.table()}
-    return writer.finish(tables["rounds"], tables["rows"], outcome, final)
+    folder = writer.finish(tables["rounds"], tables["rows"], outcome, final)
+    if diverged is not None:
+        watcher.say(f"{writer.final.name} {diverged.text} and is recorded so; it has no models")
+        remove_checkpoints(folder)
+        shutil.rmtree(folder / PRIVATE_ROWS, ignore_errors=True)
+    return folder
+
+
+def _tables_until_now(
+    simulation: Simulation, folder: Path, last: int | None
+) -> dict[str, Iterator[pa.Table]]:
+    """Returns the tables of the checkpoint of the round ``last``, followed by what was measured since."""
+    since = {"rows": simulation.rows.take(), "rounds": simulation.rounds.take(), **simulation.counts.take()}
+    grown = {name: [table] if table.num_rows else [] for name, table in since.items()}
+    saved = {} if last is None else checkpoint_tables(folder, last)
+    return {name: chain(saved.get(name, ()), grown.get(name, ())) for name in {**saved, **grown}}
 
 
 def _foreseen_end(setting: Setting, watcher: Watcher) -> EndStages | None:
@@ -205,12 +239,15 @@ def _train(
     ending: EndStages | None,
     judge: Judge | None,
     meter: ResourceMeter,
-) -> int:
-    """Makes all rounds and the end of the run; returns the round of the last checkpoint.
+) -> tuple[int | None, Divergence | None]:
+    """Makes all rounds and the end of the run.
 
     Args:
         last: the round of the checkpoint that the run continues from.
         ending: what the end of the run will cost.
+
+    Returns:
+        The round of the last checkpoint, and where the run diverged, if it did and divergence is recorded.
     """
     rounds = simulation.setting.experiment.rounds
     began, first = time.perf_counter(), simulation.round
@@ -222,21 +259,36 @@ def _train(
         execution.watcher.advance(simulation.round, simulation.latest)
         meter.look()
 
-    while simulation.round < rounds:
-        known = len(simulation.rows)
-        reported(simulation.advance)
-        if judge is not None and simulation.round < rounds:
-            value = validation_value(simulation, known)
-            if value is not None and judge(simulation.round, value):
-                raise StoppedEarly(simulation.round)
-        if simulation.round % execution.checkpoint_every == 0 or simulation.round == rounds:
-            last = _checkpoint(writer, simulation, last, meter)
-    if ending is not None and not simulation.ended:
-        seconds = (time.perf_counter() - began) / max(rounds - first, 1) * ending.rounds
-        _announce_end(execution.watcher, label(simulation.setting.experiment.method), seconds, rounds > first)
-    simulation.participants.watch_end = partial(tell, execution.watcher, "settle")
-    reported(simulation.finish)
-    return _checkpoint(writer, simulation, last, meter)
+    try:
+        while simulation.round < rounds:
+            known = len(simulation.rows)
+            reported(simulation.advance)
+            if judge is not None and simulation.round < rounds:
+                _ask(judge, simulation, known)
+            if simulation.round % execution.checkpoint_every == 0 or simulation.round == rounds:
+                last = _checkpoint(writer, simulation, last, meter)
+        if ending is not None and not simulation.ended:
+            seconds = (time.perf_counter() - began) / max(rounds - first, 1) * ending.rounds
+            name = label(simulation.setting.experiment.method)
+            _announce_end(execution.watcher, name, seconds, rounds > first)
+        simulation.participants.watch_end = partial(tell, execution.watcher, "settle")
+        reported(simulation.finish)
+    except Diverged as problem:
+        if not execution.records_divergence:
+            raise
+        return last, problem.divergence
+    return _checkpoint(writer, simulation, last, meter), None
+
+
+def _ask(judge: Judge, simulation: Simulation, known: int) -> None:
+    """Asks the judge whether the run stops, if something was measured on validation data in its last round.
+
+    Args:
+        known: rows that were recorded before the last round.
+    """
+    value = validation_value(simulation, known)
+    if value is not None and judge(simulation.round, value):
+        raise StoppedEarly(simulation.round)
 
 
 def _announce_end(watcher: Watcher, name: str, seconds: float, has_rate: bool) -> None:
@@ -262,7 +314,9 @@ def _checkpoint(writer: RunWriter, simulation: Simulation, last: int | None, met
     return simulation.round
 
 
-def _outcome(simulation: Simulation, seconds: float, given: Sequence[str]) -> dict[str, Any]:
+def _outcome(
+    simulation: Simulation, seconds: float, given: Sequence[str], diverged: Divergence | None
+) -> dict[str, Any]:
     """Returns what the manifest can say only at the end of a run."""
     setting = simulation.setting
     notes = [*notes_of(setting.experiment), *given]
@@ -278,4 +332,5 @@ def _outcome(simulation: Simulation, seconds: float, given: Sequence[str]) -> di
         notes.append(f"{what} still on the way after the last round and not merged")
     if problem := simulation.participants.counter.problem:
         notes.append(f"floating-point operations could not be counted on this network: {problem}")
-    return {"seconds": seconds, "notes": notes, "choices": simulation.picks, "never_selected": idle}
+    found = {"seconds": seconds, "notes": notes, "choices": simulation.picks, "never_selected": idle}
+    return found if diverged is None else {**found, "diverged": diverged._asdict()}

@@ -25,6 +25,7 @@ import torch
 from idiolect.engines.pool.shared_memory import Mailbox
 from idiolect.engines.process_pickling import UNSENDABLE
 from idiolect.errors import UserError
+from idiolect.experiments.divergence import Diverged
 from idiolect.experiments.early_stopping import StoppedEarly
 from idiolect.experiments.execution import Execution
 from idiolect.experiments.identity import name_of
@@ -45,6 +46,7 @@ from idiolect.experiments.registered_names import registered_here
 from idiolect.experiments.run import make_run
 from idiolect.experiments.spec import Experiment
 from idiolect.methods import label
+from idiolect.records import Divergence
 
 __all__ = ["Jobs", "RunResult", "RunTask", "open_jobs", "run_tasks"]
 
@@ -72,6 +74,7 @@ class RunResult(NamedTuple):
 
     Args:
         refused: the sentence of the ``UserError`` that the run raised.
+        divergence: where the run diverged, if that is why it was refused.
         stopped: the rounds after which the judge stopped it.
     """
 
@@ -79,6 +82,7 @@ class RunResult(NamedTuple):
     folder: Path | None = None
     refused: str = ""
     stopped: int = 0
+    divergence: Divergence | None = None
 
 
 # (key of the task, rounds done, validation metric) -> stop
@@ -171,6 +175,8 @@ class _OneByOne:
             return RunResult(task.key, done.folder)
         except StoppedEarly as stopped:
             return RunResult(task.key, stopped=stopped.round)
+        except Diverged as error:
+            return RunResult(task.key, refused=str(error), divergence=error.divergence)
         except UserError as error:
             return RunResult(task.key, refused=str(error))
 
@@ -343,7 +349,7 @@ def _result(task: RunTask, message: Any) -> RunResult:
         return RunResult(task.key, Path(message.folder))
     if isinstance(message, Stopped):
         return RunResult(task.key, stopped=message.round)
-    return RunResult(task.key, refused=message.sentence)
+    return RunResult(task.key, refused=message.sentence, divergence=message.divergence)
 
 
 def _died(job: _Job) -> UserError:

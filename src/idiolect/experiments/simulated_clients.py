@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from idiolect.core import Messages, Program, ServerState, Tree, broadcast
-from idiolect.core.trees import Rows, any_nan, count_scalars, stack
+from idiolect.core.objectives import OBJECTIVES
+from idiolect.core.trees import Rows, any_nan, count_scalars, stack, tree_map
 from idiolect.engines import Engine, Outcome, PrivateRows
 from idiolect.engines.cpu_tuning import threads_for
 from idiolect.evaluation import Scores
@@ -24,9 +25,15 @@ from idiolect.experiments.client_scoring import (
     score_outcomes,
 )
 from idiolect.experiments.client_work import Work, WorkCounter
+from idiolect.experiments.divergence import (
+    broken_rows,
+    refuse_broken,
+    refuse_broken_scores,
+    settle_moment,
+)
 from idiolect.experiments.end_stages import EndProgress
 from idiolect.experiments.newcomers import join
-from idiolect.experiments.round import FederatedRun, FollowUpTasks, broken_rows, refuse_broken
+from idiolect.experiments.round import FederatedRun, FollowUpTasks
 from idiolect.experiments.setting import Setting
 from idiolect.federation import ByClient, ClientSet, Store
 
@@ -87,9 +94,21 @@ class SimulatedClients:
             for clients, privates in self.everyone():
                 settled = self.engine.settle(program, tasks.settle, sent, privates, progress.add)
                 progress.reach(clients[-1] + 1)
-                refuse_broken(clients, any_nan(settled), f"after round {program.clock.round}")
+                self._refuse_settled(program, tasks.settle, clients, settled)
                 self.store.write(ByClient(clients, settled))
         return SimulatedFollowUp(self, program, server, tasks)
+
+    def _refuse_settled(
+        self, program: Program, phase: str, clients: list[int], settled: Sequence[Tree]
+    ) -> None:
+        moment, round = settle_moment(phase, program.clock.round)
+        refuse_broken(
+            self.method, moment, round, clients, any_nan(settled), lambda place: {"private": settled[place]}
+        )
+
+    @property
+    def method(self) -> str:
+        return self.setting.experiment.method
 
     def join(self, server: ServerState, round: int) -> NewcomerScores | None:
         """Lets all newcomers of the federation join, once."""
@@ -153,7 +172,14 @@ class SimulatedAnswers:
     def check(self) -> None:
         """Has the engine plan coming rounds while the device is busy, and then reads the device."""
         self.participants.engine.plan_ahead(self.participants.upcoming(self.program))
-        refuse_broken(self.clients, self.broken, f"in round {self.program.clock.round + 1}")
+        round = self.program.clock.round + 1
+        refuse_broken(
+            self.participants.method, "training", round, self.clients, self.broken, self._sent_and_kept
+        )
+
+    def _sent_and_kept(self, place: int) -> Tree:
+        messages = tree_map(lambda leaf: leaf[place], self.messages)
+        return {"upload": messages, "loss": self.losses[place], "private": self.kept[place]}
 
     def keep(self) -> None:
         self.participants.store.write(ByClient(self.clients, self.kept))
@@ -211,9 +237,19 @@ class SimulatedFollowUp:
         found = score_clients(
             clients.setting, clients.engine, self.program, self.server, chunks, self.tasks.tally
         )
+        self._check(found)
         if (coming := next(clients.upcoming(self.program), None)) is not None:
             clients.store.prefetch(coming[1])
         return found
+
+    def _check(self, scores: ClientScores) -> None:
+        """Refuses outputs that are not finite, which parameters can give that are."""
+        setting, clock = self.participants.setting, self.program.clock
+        samples = setting.federation.at(clock.round).clients.sizes("test")
+        classes = OBJECTIVES[setting.inputs.task].has_classes
+        round = min(clock.round + 1, setting.experiment.rounds)
+        held = [int(samples[client]) for client in scores.clients]
+        refuse_broken_scores(self.participants.method, round, scores.clients, scores.test, held, classes)
 
     def remarks(self) -> Iterator[tuple[int, Mapping[str, float]]]:
         """Yields remarks by client, once rows that an engine's workers keep are back in the store."""

@@ -16,6 +16,7 @@ from idiolect.federation.preprocessing import Preprocessing
 from idiolect.federation.selection import cohort_size, newcomers_last, select
 from idiolect.federation.splits import ClientRows, split_client, split_rows
 from idiolect.federation.store import (
+    PRIVATE_ROWS,
     STORES,
     ByClient,
     Demand,
@@ -31,6 +32,7 @@ from idiolect.federation.user_data import to_dataset
 
 __all__ = [
     "DISTURBANCES",
+    "PRIVATE_ROWS",
     "STORES",
     "BatchPlan",
     "ByClient",

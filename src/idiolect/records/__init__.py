@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from idiolect.records.atomic_files import file_digest, replacing, write_atomically
 from idiolect.records.discovery import FoundRun, find_runs, folders_of_runs
+from idiolect.records.divergence import Divergence, divergence_of
 from idiolect.records.manifest import read_manifest
 from idiolect.records.reader import Run, read_run, read_runs
 from idiolect.records.run_naming import finished, finished_folder, partial_folder, run_name, spec_hash
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
         checkpoint_tables,
         find_checkpoint,
         load_checkpoint,
+        remove_checkpoints,
         save_checkpoint,
     )
     from idiolect.records.tensor_files import DamagedFile, export_model, read_plain_tensors
@@ -57,6 +59,7 @@ __all__ = [
     "CountBuffer",
     "CountKind",
     "DamagedFile",
+    "Divergence",
     "FoundRun",
     "RoundBuffer",
     "RowBuffer",
@@ -66,6 +69,7 @@ __all__ = [
     "WriteLock",
     "checkpoint_tables",
     "data_seed_of",
+    "divergence_of",
     "export_model",
     "file_digest",
     "find_checkpoint",
@@ -79,6 +83,7 @@ __all__ = [
     "read_plain_tensors",
     "read_run",
     "read_runs",
+    "remove_checkpoints",
     "replacing",
     "run_name",
     "save_checkpoint",
@@ -92,7 +97,7 @@ __all__ = [
 _NEEDS_TORCH = {
     **dict.fromkeys(("DamagedFile", "export_model", "read_plain_tensors"), "idiolect.records.tensor_files"),
     **dict.fromkeys(
-        ("checkpoint_tables", "find_checkpoint", "load_checkpoint", "save_checkpoint"),
+        ("checkpoint_tables", "find_checkpoint", "load_checkpoint", "remove_checkpoints", "save_checkpoint"),
         "idiolect.records.checkpoints",
     ),
 }

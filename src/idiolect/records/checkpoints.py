@@ -32,6 +32,7 @@ __all__ = [
     "find_checkpoint",
     "flatten",
     "load_checkpoint",
+    "remove_checkpoints",
     "save_checkpoint",
     "unflatten",
 ]
@@ -124,6 +125,11 @@ def checkpoint_tables(folder: Path, round: int) -> dict[str, Iterator[pa.Table]]
         name: (pq.read_table(Path(folder) / file) for file in files)
         for name, files in _table_files(folder, round).items()
     }
+
+
+def remove_checkpoints(folder: Path) -> None:
+    """Removes all checkpoints of a run that has no models to keep."""
+    _keep_only(folder, set())
 
 
 def _with_smaller(folder: Path, files: dict[str, str], table: pa.Table) -> pa.Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
@@ -29,6 +29,9 @@ class ComparedNumber:
         rule: ``oracle`` where something was chosen on test data, as a paper did.
         note: a doubt about the paper's number.
         missing, failed: why nothing was measured.
+        diverged: seeds in which a run diverged; there is no mean then, and ``seeds`` says of how many.
+        where: round and client of each divergence, and the seed.
+        lost: settings of a grid whose runs diverged and that lost against the others.
     """
 
     row: str
@@ -45,6 +48,9 @@ class ComparedNumber:
     note: str = ""
     missing: str = ""
     failed: str = ""
+    diverged: int = 0
+    where: str = ""
+    lost: int = 0
 
     @property
     def difference(self) -> float | None:
@@ -66,6 +72,24 @@ class ComparedNumber:
         """Returns this number with the reasons why its runs gave nothing, each reason once."""
         found = list(outcomes)
         return self.lacking((one.missing for one in found), (one.failed for one in found))
+
+    def divergent(self, by_seed: Mapping[int, Iterable[RunOutcome]]) -> ComparedNumber:
+        """Returns this number as one whose runs diverged in some seeds; ``by_seed`` holds the runs of every seed."""
+        texts = {seed: _joined(one.diverged for one in outcomes) for seed, outcomes in by_seed.items()}
+        found = [seed for seed, text in texts.items() if text]
+        where = "; ".join(f"seed {seed} {texts[seed]}" for seed in found)
+        return replace(self, diverged=len(found), where=where, seeds=len(by_seed))
+
+    @property
+    def diverged_text(self) -> str:
+        """What a table prints in place of the number; empty where nothing diverged.
+
+        >>> ComparedNumber("FedAvg", "CIFAR-10", seeds=3, diverged=1).diverged_text
+        'diverged (1 of 3 seeds)'
+        """
+        if not self.diverged:
+            return ""
+        return "diverged" if self.seeds == 1 else f"diverged ({self.diverged} of {self.seeds} seeds)"
 
     def lacking(self, missing: Iterable[str], failed: Iterable[str]) -> ComparedNumber:
         """Returns this number with reasons why nothing was measured; empty and repeated ones are left out."""

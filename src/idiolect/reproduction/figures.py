@@ -192,6 +192,9 @@ def _variant_number(
     wanted = [outcomes[variant.label, variant.scenario, seed] for seed in request.seeds]
     if _any_without_value(wanted):
         return number.not_measured(wanted), []
+    number = number.divergent({seed: [one] for seed, one in zip(request.seeds, wanted, strict=True)})
+    if number.diverged:
+        return number, []
     frames = [_scaled(outcome.value, variant) for outcome in wanted]
     return _summed_up(number, figure, variant, request, frames)
 
@@ -206,6 +209,10 @@ def _change(
     )
     if _any_without_value([*before, *after]):
         return number.not_measured([*before, *after]), []
+    runs = zip(before, after, strict=True)
+    number = number.divergent(dict(zip(request.seeds, runs, strict=True)))
+    if number.diverged:
+        return number, []
     gains = [client_gains(first.value, last.value) for first, last in zip(before, after, strict=True)]
     return _summed_up(number, figure, new, request, [_scaled(frame, new) for frame in gains])
 
@@ -281,8 +288,9 @@ def _best_compared(
             groups.setdefault((variant.line.label, variant.scenario), []).append(number)
     for (label, _), group in groups.items():
         row = f"[best compared method, {label}]"
-        if all(one.value is not None for one in group):
-            yield replace(max(group, key=lambda one: one.value or 0.0), row=row, rule=ORACLE)
+        if all(one.value is not None or one.diverged for one in group):  # a number wins over a divergence
+            best = max(group, key=lambda one: (one.value is not None, one.value or 0.0))
+            yield replace(best, row=row, rule=ORACLE)
         else:
             empty = ComparedNumber(row, group[0].column, unit=group[0].unit)
             yield empty.lacking((one.missing for one in group), (one.failed for one in group))

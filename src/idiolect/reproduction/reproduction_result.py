@@ -19,6 +19,11 @@ NOT_MEASURED = ("not run", "refused")  # the notes that begin so say why
 CSV_COLUMNS = (
     *("row", "column", "value", "low", "high", "seeds", "spread", "paper", "paper_spread"),
     *("difference", "within", "unit", "ran_as", "rule", "missing", "failed", "quick"),
+    *("diverged", "where", "lost"),
+)
+DIVERGED = (
+    "diverged: the numbers of a run were no longer finite; a row with such a seed has no mean, and of several settings "
+    "a finite one wins"
 )
 
 
@@ -84,6 +89,20 @@ def _notes(
             if getattr(one, field):
                 reasons.setdefault(getattr(one, field), []).append(f"{one.row} / {one.column}")
         found += [f"{word} ({_listed(cells)}): {reason}" for reason, cells in reasons.items()]
+    for where, cells in _divergences(numbers).items():
+        found.append(f"diverged ({_listed(cells)}): {where}")
+    if any(one.diverged or one.lost for one in numbers):
+        found.append(DIVERGED)
+    lost = [f"{one.row} / {one.column} ({one.lost})" for one in numbers if one.lost]
+    return [*found, f"settings of the grid that diverged: {', '.join(lost)}"] if lost else found
+
+
+def _divergences(numbers: Sequence[ComparedNumber]) -> dict[str, list[str]]:
+    """Returns the cells that diverged, by where they did."""
+    found: dict[str, list[str]] = {}
+    for one in numbers:
+        if one.diverged:
+            found.setdefault(one.where, []).append(f"{one.row} / {one.column}")
     return found
 
 
@@ -123,7 +142,7 @@ def _matrix(numbers: Sequence[ComparedNumber], quick: bool) -> list[list[str]]:
 
 
 def _cell(one: ComparedNumber, quick: bool) -> str:
-    text = number_text(one.value, one.unit)
+    text = one.diverged_text or number_text(one.value, one.unit)
     if one.interval is not None:
         text += f" ± {number_text((one.interval[1] - one.interval[0]) / 2, one.unit)}"
     text += f" {one.rule}" if one.rule and one.value is not None else ""
@@ -137,8 +156,8 @@ def _markdown(rows: list[list[str]], title: str, notes: Sequence[str]) -> str:
 
 def _latex(rows: list[list[str]], title: str, done: Reproduction) -> str:
     """Returns the table with what its reader should know; why this machine did not run something is no part of it."""
-    notes = [note for note in done.notes if not note.startswith(NOT_MEASURED)]
-    if any(one.value is None for one in done.numbers):
+    notes = [note for note in done.notes if not note.startswith((*NOT_MEASURED, "diverged ("))]
+    if any(one.value is None and not one.diverged for one in done.numbers):
         notes.append(f"{ABSENT}: not run")
     caption = " ".join(f"{sentence[:1].upper()}{sentence[1:]}." for sentence in notes)
     return to_latex(rows, booktabs=False, caption=f"{title}. {caption}")

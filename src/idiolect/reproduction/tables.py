@@ -110,7 +110,8 @@ def cell_number(
     """Returns the cell's number beside the paper's.
 
     Of several settings the best mean over seeds counts, as in the paper; a cell of several scenarios is the mean of
-    their best, each scenario having its own.
+    their best, each scenario having its own.  A setting that diverged in any seed has no mean and loses against the
+    others; where all did, the cell has no number.
     """
     settings = _settings(cell, request)
     found = ComparedNumber(
@@ -128,20 +129,32 @@ def cell_number(
         return found.not_measured(wanted)
     scenes = [replace(cell, scenarios=(name,)) for name in cell.scenarios] if len(settings) > 1 else [cell]
     try:
-        tried = [[_result_of(method, scene, request, outcomes) for method in settings] for scene in scenes]
+        tried = [
+            [_result_of(method, scene, request, outcomes, found) for method in settings] for scene in scenes
+        ]
     except UserError as error:
         return replace(found, failed=str(error))
+    for results in tried:
+        if all(one.diverged for one in results):
+            return min((one.diverged for one in results if one.diverged), key=lambda one: one.diverged)
+    ended = [[one for one in results if not one.diverged] for results in tried]
+    found = replace(found, lost=sum(map(len, tried)) - sum(map(len, ended)))
     if len(settings) > 1:
         found = replace(found, rule=ORACLE)
-    return replace(_best_of(tried, cell, found), seeds=len(request.seeds))
+    return replace(_best_of(ended, cell, found), seeds=len(request.seeds))
 
 
 class _SettingResult(NamedTuple):
-    """What one setting of the method gave: a number for each seed, and the spread printed beside its mean."""
+    """What one setting of the method gave: a number for each seed, and the spread printed beside its mean.
+
+    Args:
+        diverged: the cell as one that diverged, where a run of the setting did; there are no numbers then.
+    """
 
     numbers: list[float]
     spread: float | None
     ran_as: str
+    diverged: ComparedNumber | None = None
 
 
 def _best_of(
@@ -160,12 +173,15 @@ def _best_of(
 
 
 def _result_of(
-    method: str, cell: TableCell, request: ReproductionRequest, outcomes: Outcomes
+    method: str, cell: TableCell, request: ReproductionRequest, outcomes: Outcomes, found: ComparedNumber
 ) -> _SettingResult:
     scale = SCALE[cell.unit]
-    by_seed = [
-        [outcomes[_key(cell, method, name, seed)].value for name in cell.scenarios] for seed in request.seeds
-    ]
+    runs = {
+        seed: [outcomes[_key(cell, method, name, seed)] for name in cell.scenarios] for seed in request.seeds
+    }
+    if (diverged := found.divergent(runs)).diverged:
+        return _SettingResult([], None, "", diverged)
+    by_seed = [[one.value for one in outcomes_of_seed] for outcomes_of_seed in runs.values()]
     ran_as = request.experiment(cell.scenarios[0], method, request.seeds[0])[0].method
     if cell.reading.over == "sd":
         return _SettingResult([scale * float(series.std(ddof=1)) for (series,) in by_seed], None, ran_as)

@@ -9,10 +9,12 @@ from idiolect.federation.store.placement import (
     readable,
     stored_rows,
 )
+from idiolect.federation.store.row_file import FOLDER as PRIVATE_ROWS
 from idiolect.federation.store.row_format import RowFormat
 from idiolect.federation.store.store import ByClient, Store
 
 __all__ = [
+    "PRIVATE_ROWS",
     "STORES",
     "ByClient",
     "Demand",

@@ -32,7 +32,7 @@ def test_message_comes_back_as_it_went(keys: tuple[Path, Path]) -> None:
     carried = from_record(to_record(message(keys)))
     found = verify(carried, public_key(keys[0] / "key.pub"), "us")
     assert found.header == {"kind": "train", "round": 3}
-    assert tree_digest(unflatten(found.tensors, [TREE], "it")) == tree_digest(TREE)
+    assert tree_digest(unflatten(found.tensors, [TREE], "it"), b"") == tree_digest(TREE, b"")
 
 
 def test_message_may_hold_one_tensor_twice(keys: tuple[Path, Path]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,13 @@ import torch
 
 pytest.importorskip("flwr", reason="deployment needs the extra flower")
 
+from idiolect.cli.deploy import restore_command
 from idiolect.deploy.private_store import MERGED, TRAINED, Position, PrivateStore
+from idiolect.deploy.site import Site
+from idiolect.deploy.tensor_names import tree_digest
 from idiolect.errors import UserError
+
+from .conftest import Deploy
 
 FORM = {"slots": {"head": torch.zeros(4)}}
 OWNER = {"experiment": "e", "site": "s"}
@@ -107,3 +113,54 @@ def test_message_is_accepted_once(store: PrivateStore) -> None:
         with pytest.raises(UserError, match="repetition"):
             store.accept(serial)
     store.accept([6, 1])
+
+
+def trained(site: Site) -> None:
+    """Leaves private state at a site as a round of training does."""
+    site.store.write(at(0), site.setting.first_private(site.client), None)
+
+
+def modes(folder: Path) -> set[int]:
+    """What others than the owner may do with a folder and all below it."""
+    return {path.stat().st_mode & 0o077 for path in (folder, *folder.rglob("*"))}
+
+
+def test_digest_is_the_same_tomorrow_and_means_nothing_elsewhere(store: PrivateStore, tmp_path: Path) -> None:
+    digest = store.digest(state(3))
+    assert PrivateStore(store.folder, OWNER, [FORM]).digest(state(3)) == digest
+    assert store.digest(state(4)) != digest
+    assert PrivateStore(tmp_path / "other", OWNER, [FORM]).digest(state(3)) != digest
+    (store.folder / "secret").write_bytes(b"")  # damaged: a new one, not none
+    assert store.digest(state(3)) != tree_digest(state(3), b"")
+
+
+def test_state_is_for_its_owner_alone(store: PrivateStore) -> None:
+    store.digest(state(3))
+    store.accept([1, 1])
+    assert modes(store.folder) == {0}
+
+
+def test_folder_that_was_moved_is_for_its_owner_alone_again(deploy: Deploy, tmp_path: Path) -> None:
+    deployment = deploy()
+    folder = tmp_path / "moved"
+    assert modes(deployment.site_folder(deployment.sites[0])) == {0}
+    shutil.copytree(deployment.site_folder(deployment.sites[0]), folder)
+    outside = tmp_path / "outside"
+    outside.write_text("mine to share")
+    (folder / "link").symlink_to(outside)
+    trained(Site.open(folder))
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(path.stat().st_mode | 0o055)
+    Site.open(folder)
+    (folder / "link").unlink()
+    assert modes(folder) == {0}
+    assert outside.stat().st_mode & 0o055
+
+
+def test_restored_state_is_for_its_owner_alone(deploy: Deploy) -> None:
+    folder = (made := deploy()).site_folder(made.sites[0])
+    trained(Site.open(folder))
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(path.stat().st_mode | 0o055)
+    restore_command(folder, fresh=True)
+    assert modes(folder / "private") == {0}

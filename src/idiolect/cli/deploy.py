@@ -258,9 +258,11 @@ def restore_command(
 ) -> None:
     """Put a damaged private state aside and go on from the backup before it."""
     from idiolect.deploy.configuration import read_plan, read_site  # noqa: PLC0415
+    from idiolect.deploy.keys import keep_to_owner  # noqa: PLC0415
     from idiolect.deploy.site import private_store  # noqa: PLC0415
 
     config = read_site(folder)
+    keep_to_owner(config.folder)
     store = private_store(config, read_plan(config.folder), [])
     if fresh:
         store.start_afresh()

@@ -19,7 +19,7 @@ from idiolect.deploy.configuration import (
     write_plan,
     write_site,
 )
-from idiolect.deploy.keys import is_loopback, write_certificates, write_key_pair
+from idiolect.deploy.keys import is_loopback, keep_to_owner, write_certificates, write_key_pair
 from idiolect.deploy.processes import PROFILE
 from idiolect.deploy.site_data import DATA, write_rows
 from idiolect.engines import EngineChoice
@@ -215,6 +215,7 @@ def _write_site(deployment: Deployment, plan: DeploymentPlan, site: SiteEntry) -
             private="private",
         )
     )
+    keep_to_owner(folder)
 
 
 def _write_app(deployment: Deployment) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import os
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,7 +17,15 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from idiolect.errors import UserError
 
-__all__ = ["is_loopback", "private_key", "public_key", "write_certificates", "write_key_pair", "write_secret"]
+__all__ = [
+    "is_loopback",
+    "keep_to_owner",
+    "private_key",
+    "public_key",
+    "write_certificates",
+    "write_key_pair",
+    "write_secret",
+]
 
 VALID_DAYS = 825  # of a certificate
 KEY, PUBLIC = "key", "key.pub"
@@ -28,6 +37,27 @@ def write_secret(path: Path, content: bytes) -> None:
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(content)
+
+
+def keep_to_owner(folder: Path) -> None:
+    """Takes away from everybody but the owner what they may do with a folder and all below it; links stay as they are.
+
+    A folder that was copied or unpacked has the modes that the tool at hand gave it.
+
+    Raises:
+        UserError: others may read something here that belongs to another user.
+    """
+    for path in (folder, *folder.rglob("*")):
+        mode = path.lstat().st_mode
+        if stat.S_ISLNK(mode) or not mode & 0o077:
+            continue
+        try:
+            path.chmod(stat.S_IMODE(mode) & 0o700)
+        except OSError as error:
+            raise UserError(
+                f"others may read {path}, and its mode cannot be changed ({error.strerror}); give the folder to the "
+                "user that runs the site"
+            ) from None
 
 
 def write_key_pair(folder: Path) -> None:

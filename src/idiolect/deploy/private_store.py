@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from idiolect.core.trees import Tree
-from idiolect.deploy.tensor_names import flatten, unflatten
+from idiolect.deploy.keys import write_secret
+from idiolect.deploy.tensor_names import flatten, tree_digest, unflatten
 from idiolect.errors import UserError
 from idiolect.records.atomic_files import write_atomically
 from idiolect.records.tensor_files import DamagedFile, read_tensors, write_tensors
@@ -26,6 +28,7 @@ __all__ = ["END", "JOIN", "MERGED", "TRAINED", "Position", "PrivateStore"]
 TRAINED, MERGED, END, JOIN = range(4)  # steps of a round that change private state
 BACKUPS = 2  # versions kept before the known one
 FRESH = "fresh"  # a file that marks a fresh start on purpose
+SECRET, SECRET_BYTES = "secret", 32  # the key of digests
 SEEN = "seen.json"  # the serial number of the last request
 
 
@@ -107,9 +110,10 @@ class PrivateStore:
         Args:
             known: the last version of this site that the server has merged.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self._make_folder()
         facts = {"owner": json.dumps(self.owner), "position": json.dumps(version)}
         write_tensors(self._path(version), flatten(private), facts)
+        self._path(version).chmod(0o600)
         (self.folder / FRESH).unlink(missing_ok=True)
         merged = [held for held in self.versions() if known is not None and held <= known]
         kept = {version, *merged[-1 - BACKUPS :]}
@@ -139,10 +143,10 @@ class PrivateStore:
 
     def start_afresh(self) -> None:
         """Puts every version aside and marks the fresh start as wanted."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self._make_folder()
         for version in self.versions():
             self._put_aside(version)
-        write_atomically(self.folder / FRESH, "the private state was given up on purpose\n")
+        write_atomically(self.folder / FRESH, "the private state was given up on purpose\n").chmod(0o600)
 
     def accept(self, serial: Sequence[int]) -> None:
         """Remembers the serial number of a request.
@@ -156,8 +160,26 @@ class PrivateStore:
             raise UserError(
                 f"the server's message {list(serial)} is not newer than {seen}, so it is a repetition"
             )
-        self.folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, json.dumps({"serial": list(serial)}))
+        self._make_folder()
+        write_atomically(path, json.dumps({"serial": list(serial)})).chmod(0o600)
+
+    def digest(self, private: Tree) -> str:
+        """Returns a digest of private state that tells the server whether it is the same, and nothing else.
+
+        Its key is a secret of the site, made at first use.
+        """
+        path = self.folder / SECRET
+        secret = path.read_bytes() if path.exists() else b""
+        if len(secret) != SECRET_BYTES:
+            secret = secrets.token_bytes(SECRET_BYTES)
+            self._make_folder()
+            write_secret(path, secret)
+        return tree_digest(private, secret)
+
+    def _make_folder(self) -> None:
+        """Makes the folder, which only its owner can open."""
+        self.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.folder.mkdir(mode=0o700, exist_ok=True)
 
     def _advice(self, version: Position) -> str:
         sound = [held for held in self.versions() if held < version and self._is_sound(held)]

@@ -15,11 +15,11 @@ from idiolect.core import ServerState, Tree
 from idiolect.core.trees import any_nan, stack
 from idiolect.deploy.code_digest import code_digest
 from idiolect.deploy.configuration import DeploymentPlan, SiteConfig, read_plan, read_site
-from idiolect.deploy.keys import private_key, public_key
+from idiolect.deploy.keys import keep_to_owner, private_key, public_key
 from idiolect.deploy.private_store import END, JOIN, MERGED, TRAINED, Position, PrivateStore
 from idiolect.deploy.signed_messages import OpenedMessage, SignedMessage, sign, verify
 from idiolect.deploy.site_data import site_federation
-from idiolect.deploy.tensor_names import flatten, tree_digest, unflatten
+from idiolect.deploy.tensor_names import flatten, unflatten
 from idiolect.engines import EngineChoice, LoopEngine
 from idiolect.errors import UserError
 from idiolect.experiments.client_scoring import (
@@ -63,6 +63,7 @@ class Site:
             UserError: the experiment or the code is not what the site agreed to, or its data or store are unusable.
         """
         config = read_site(folder)
+        keep_to_owner(config.folder)
         plan = read_plan(config.folder)
         _refuse_other(config, plan.identity, code_digest(config.folder)[:16])
         federation = site_federation(plan, config)
@@ -139,7 +140,7 @@ class Site:
         self.store.write(Position(round, TRAINED), outcome.private, known)
         scores = score_outcomes(self.setting, round, [self.client], [outcome]) if header["observe"] else {}
         (work,) = self.counter.of(self.setting.program(round), "round", [self.client])
-        facts |= {"loss": float(outcome.loss), "scores": scores, "digest": tree_digest(outcome.private)}
+        facts |= {"loss": float(outcome.loss), "scores": scores, "digest": self.store.digest(outcome.private)}
         facts["work"] = work
         return facts, flatten(outcome.messages)
 
@@ -153,7 +154,7 @@ class Site:
             (private,) = LoopEngine(self.setting.work).settle(program, phase, sent, {self.client: private})
             self._refuse_broken(*settle_moment(phase, round), any_nan([private]), {"private": private})
             self.store.write(position, private, known)
-            facts["digest"] = tree_digest(private)
+            facts["digest"] = self.store.digest(private)
             (facts["work"],) = self.counter.of(program, phase, [self.client])
         if header["examine"]:
             engine, chunks = LoopEngine(self.setting.work), [{self.client: private}]
@@ -175,13 +176,13 @@ class Site:
         scores = score_newcomers(self.setting, joined)
         (work,) = self.counter.of_joining(joined.program, [self.client])
         arrival = [scores.before, plain_scores(scores.joined), work]
-        return {"arrival": arrival, "digest": tree_digest(joined.privates[self.client])}, {}
+        return {"arrival": arrival, "digest": self.store.digest(joined.privates[self.client])}, {}
 
     def _private(self, known: Position | None, asked: Position) -> tuple[Tree, dict[str, Any]]:
         """Returns the private state that work starts from, and what the server is told of it."""
         base = self.store.base(known, asked)
         private = self.setting.first_private(self.client) if base is None else self.store.read(base)
-        return private, {"base": base, "base_digest": tree_digest(private)}
+        return private, {"base": base, "base_digest": self.store.digest(private)}
 
 
 def private_store(config: SiteConfig, plan: DeploymentPlan, forms: Sequence[Tree]) -> PrivateStore:

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from idiolect.data import CLASS_TASKS
+from idiolect.data import CLASS_TASKS, from_arrays
+from idiolect.data.own.columns import check_values, read_rows
+from idiolect.data.own.file_formats import read_arrays
 from idiolect.deploy.configuration import DeploymentPlan, SiteConfig
 from idiolect.errors import UserError
 from idiolect.federation import ClientRows, Clients, Federation, split_rows
@@ -20,13 +22,17 @@ NO_ROWS = np.empty(0, np.int64)
 def write_rows(path: Path, **arrays: np.ndarray) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(path, allow_pickle=False, **arrays)
+    path.chmod(0o600)
 
 
 def site_federation(plan: DeploymentPlan, config: SiteConfig) -> Federation:
     """Returns all clients of the experiment; only this site has rows: its own, split as in a simulation."""
     path = config.folder / config.data / DATA
     arrays = _arrays(path, ("x", "y"))
-    x, y = _checked(plan, path, arrays["x"], arrays["y"])
+    preparation = plan.inputs.preprocessing
+    fill = "zero" if preparation.fill else "none"
+    x, y = _checked(plan, path, arrays["x"], arrays["y"], plan.inputs.dtype, fill)
+    x, y = preparation.rows(x), preparation.targets(y)
     experiment = plan.experiment
     own = split_rows(
         np.arange(len(y)),
@@ -44,7 +50,7 @@ def site_federation(plan: DeploymentPlan, config: SiteConfig) -> Federation:
 def server_federation(plan: DeploymentPlan, folder: Path) -> Federation:
     """Returns clients without rows, and the server's own normalised test set and public rows where it has any."""
     path = folder / DATA
-    arrays = _arrays(path, ("test_x", "test_y", "public_x")) if path.exists() else _no_rows(plan)
+    arrays = _server_arrays(plan, path) if path.exists() else _no_rows(plan)
     x = arrays["public_x"]
     clients = [ClientRows(NO_ROWS, NO_ROWS, NO_ROWS)] * plan.experiment.clients
     labels = _blank_targets(plan, len(x))
@@ -76,6 +82,17 @@ def _federation(
     )
 
 
+def _server_arrays(plan: DeploymentPlan, path: Path) -> dict[str, np.ndarray]:
+    """Returns the server's rows, which were prepared when the deployment was made; public rows have no targets."""
+    found = _arrays(path, ("test_x", "test_y", "public_x"))
+    dtype = _no_rows(plan)["test_x"].dtype.name
+    x, y = _checked(plan, path, found["test_x"], found["test_y"], dtype, "none")
+    public, _ = read_rows(found["public_x"], _vocabulary(plan), f"{path}, public_x")
+    check_values(public, "none", (), lambda row: f"{path}, public_x, row {row}")
+    _refuse_other_rows(plan, path, public, dtype)
+    return {"test_x": x, "test_y": y, "public_x": public}
+
+
 def _no_rows(plan: DeploymentPlan) -> dict[str, np.ndarray]:
     rows = np.empty((0, *_row_shape(plan)), np.int64 if plan.tokens else np.float32)
     return {"test_x": rows, "test_y": _blank_targets(plan, 0), "public_x": rows}
@@ -93,30 +110,52 @@ def _row_shape(plan: DeploymentPlan) -> tuple[int, ...]:
 
 
 def _arrays(path: Path, names: tuple[str, ...]) -> dict[str, np.ndarray]:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in names}
-    except (OSError, ValueError, KeyError) as error:
-        raise UserError(f"{path} must hold the arrays {', '.join(names)}: {error}") from None
-
-
-def _checked(plan: DeploymentPlan, path: Path, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns rows as the network takes them; refuses rows of another shape and labels of unknown classes."""
-    if x.shape != (len(y), *_row_shape(plan)):
+    """Returns the arrays of a file, which must have these names and no others."""
+    arrays = read_arrays(path)
+    if set(arrays) != set(names):
         raise UserError(
-            f"{path} holds rows {list(x.shape)} for {len(y)} labels; this experiment reads rows of {_row_shape(plan)}"
+            f"{path} must hold the arrays {', '.join(names)} and no others; it has {', '.join(arrays) or 'none'}"
         )
+    return {name: arrays[name] for name in names}
+
+
+def _checked(
+    plan: DeploymentPlan, path: Path, x: np.ndarray, y: np.ndarray, dtype: str, fill: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns rows and targets as a dataset holds them, checked as data of a user's own are anywhere else.
+
+    Args:
+        dtype: the type of rows that this experiment reads here.
+        fill: whether missing values are filled; ``none`` refuses them.
+    """
     inputs = plan.inputs
-    if inputs.task in CLASS_TASKS:
-        if len(y) and not 0 <= y.min() <= y.max() < inputs.n_classes:
-            raise UserError(f"{path} holds labels outside 0..{inputs.n_classes - 1}")
-        y = y.astype(np.int64)
-    elif y.shape != (len(y), inputs.n_classes) or not np.isfinite(y).all():
+    classes = [str(k) for k in range(inputs.n_classes)] if inputs.task in CLASS_TASKS else None
+    own = from_arrays(
+        x,
+        y,
+        task=inputs.task,
+        class_names=None if inputs.task == "next_token" else classes,
+        vocabulary=_vocabulary(plan),
+        fill=fill,
+        name=str(path),
+    )
+    if own.n_classes != inputs.n_classes and inputs.task != "next_token":
+        raise UserError(f"{path} holds {own.n_classes} targets a row; this experiment has {inputs.n_classes}")
+    if inputs.task == "next_token" and own.train_y.max() >= inputs.n_classes:
+        raise UserError(f"{path} holds the token {own.train_y.max()}; the last one is {inputs.n_classes - 1}")
+    _refuse_other_rows(plan, path, own.train_x, dtype)
+    return own.train_x, own.train_y
+
+
+def _refuse_other_rows(plan: DeploymentPlan, path: Path, x: np.ndarray, dtype: str) -> None:
+    """Refuses rows of another shape or type than the experiment's."""
+    if x.shape[1:] != _row_shape(plan) or x.dtype.name != dtype:
         raise UserError(
-            f"{path} holds targets {list(y.shape)}; {inputs.task} here has {inputs.n_classes} numbers a row"
+            f"{path} holds rows {list(x.shape[1:])} of {x.dtype}; this experiment reads rows of "
+            f"{list(_row_shape(plan))} of {dtype}"
         )
-    if plan.tokens:
-        return x.astype(np.int64), inputs.preprocessing.targets(y)
-    if x.dtype not in (np.uint8, np.float32):
-        raise UserError(f"{path} holds rows of {x.dtype}; give uint8 or float32")
-    return inputs.preprocessing.rows(x), inputs.preprocessing.targets(y)
+
+
+def _vocabulary(plan: DeploymentPlan) -> int | None:
+    """Returns a bound on tokens where rows hold them; the network, which knows how many it embeds, checks them too."""
+    return int(np.iinfo(np.int64).max) if plan.tokens else None

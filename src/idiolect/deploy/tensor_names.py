@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import hmac
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -51,9 +51,12 @@ def unflatten(tensors: Mapping[str, Tensor], forms: Sequence[Tree], what: str) -
     raise UnexpectedTensors(f"{what} is not what this experiment sends: {problems[0]}")
 
 
-def tree_digest(tree: Tree) -> str:
-    """Returns the SHA-256 of the names, types, shapes and bytes of all leaves."""
-    whole = hashlib.sha256()
+def tree_digest(tree: Tree, secret: bytes) -> str:
+    """Returns the keyed hash (HMAC-SHA-256) of the names, types, shapes and bytes of all leaves.
+
+    Without the secret nobody can tell from it whether a tree that he guesses is this one.
+    """
+    whole = hmac.new(secret, digestmod="sha256")
     for name, tensor in sorted(flatten(tree).items()):
         plain = tensor.detach().cpu().contiguous()
         whole.update(f"{name} {plain.dtype} {tuple(plain.shape)}".encode())

@@ -388,7 +388,11 @@ def _numbers(values: Array, task: str, class_names: Sequence[str] | None, name: 
         raise UserError(
             f"{name}: {task} needs numbers as labels, not words such as {str(values.flat[0])!r}; check the label"
         )
-    table = values.reshape(len(values), -1).astype(np.float32)
+    with np.errstate(over="ignore"):
+        table = values.reshape(len(values), -1).astype(np.float32)
+    if not np.isfinite(table).all():
+        row = int((~np.isfinite(table)).any(axis=1).argmax())
+        raise UserError(f"{place(row)}: the label is beyond what float32 holds; scale it or remove the row")
     if task == "multilabel" and not np.isin(table, (0, 1)).all():
         row = int((~np.isin(table, (0, 1))).any(axis=1).argmax())
         raise UserError(

@@ -21,7 +21,7 @@ from idiolect.data.own.columns import SPLIT_WORDS
 from idiolect.data.own.tables import MISSING
 from idiolect.errors import UserError
 
-__all__ = ["AGAIN", "ENDINGS", "FORMS", "kind_of", "places_in", "read_archive", "read_table"]
+__all__ = ["AGAIN", "ENDINGS", "FORMS", "kind_of", "places_in", "read_archive", "read_arrays", "read_table"]
 
 ENDINGS = {
     **dict.fromkeys((".csv", ".tsv", ".data"), "text"),
@@ -56,12 +56,12 @@ def places_in(folder: Path, paths: Sequence[Path]) -> tuple[list[list[str]], lis
     return places, [words[0] for words in splits] if splits[0] else None
 
 
-def read_archive(path: Path) -> dict[str, Array]:
-    """Returns the arrays of an .npz file; train_x, test_x and so on become x, y and split."""
+def read_arrays(path: Path) -> dict[str, Array]:
+    """Returns the arrays of an .npz file as they are."""
     raw = io.BytesIO(read_file(path, AGAIN))
     try:
         with np.load(raw, allow_pickle=False) as stored:
-            arrays = {key: stored[key] for key in stored.files}
+            return {key: stored[key] for key in stored.files}
     except Exception as problem:  # a broken archive may raise anything at all
         if "allow_pickle" in str(problem) or "Object arrays" in str(problem):
             raise UserError(
@@ -69,7 +69,11 @@ def read_archive(path: Path) -> dict[str, Array]:
                 "or words"
             ) from problem
         raise UserError(f"{path} is no whole .npz file ({problem}); {AGAIN}") from problem
-    arrays = _split_parts(path, arrays)
+
+
+def read_archive(path: Path) -> dict[str, Array]:
+    """Returns the arrays of an .npz file; train_x, test_x and so on become x, y and split."""
+    arrays = _split_parts(path, read_arrays(path))
     if "x" not in arrays:
         raise UserError(f"{path} has no array x; it has {', '.join(arrays) or 'none'}: save x, y and client")
     for key, values in arrays.items():

@@ -41,7 +41,7 @@ def ray_session() -> Iterator[None]:
     """Room for three workers and a small object store; engines use it and leave it as it is."""
     if find_spec("ray") is None:
         pytest.skip("the extra ray is not installed: pip install 'idiolect[ray]'")
-    from idiolect.engines.ray.engine import connect  # noqa: PLC0415 - needs Ray
+    from idiolect.engines.ray.connection import connect  # noqa: PLC0415 - needs Ray
 
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("RAY_ADDRESS", raising=False)

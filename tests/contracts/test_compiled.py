@@ -30,7 +30,7 @@ from .cases import METHODS, spelt
 from .sameness import assert_equal, states
 from .tiny import finished_run, play, setting_of
 
-SOME = ("fedavg", "map", "fedrep", "scaffold", "apfl", "fedcurv")
+SOME = ("map", "scaffold", "apfl")
 
 
 def one_round(setting: Setting, engine: Any) -> Any:
@@ -51,12 +51,12 @@ def test_traced_cohort_equals_loop(name: str) -> None:
     ("name", "layout", "local_epochs"),
     [
         ("fedavg", (2, True), 6),  # bundles of every size
-        ("fedavg", (6, True), 6),
-        ("fedavg", (4, False), 6),
-        ("map", (6, True), 1),
+        pytest.param("fedavg", (6, True), 6, marks=pytest.mark.slow),
+        pytest.param("fedavg", (4, False), 6, marks=pytest.mark.slow),
+        pytest.param("map", (6, True), 1, marks=pytest.mark.slow),
         ("map", (2, False), 1),
         pytest.param("superfed_mm(phase_one=0)", (2, True), 1, marks=pytest.mark.slow),
-        ("perfedavg_hf", (6, True), 1),
+        pytest.param("perfedavg_hf", (6, True), 1, marks=pytest.mark.slow),
         pytest.param(
             "persfl(lambdas=(0.0, 1.0), temperatures=(1.0,), epochs=1)", (2, True), 1, marks=pytest.mark.slow
         ),
@@ -96,6 +96,7 @@ def test_compiled_cohort_equals_loop() -> None:
     assert_equal(states(compiled), states(loop))
 
 
+@pytest.mark.slow
 def test_steps_that_differ_in_numbers_alone_share_a_graph() -> None:
     COMPILED.clear()
     one = setting_of("persfl(lambdas=(0.25,), temperatures=(1.0,), epochs=1)")
@@ -116,7 +117,7 @@ def test_graphs_are_kept_over_runs() -> None:
     assert before == COMPILED
 
 
-@pytest.mark.parametrize("compile", ["none", "trace"])
+@pytest.mark.parametrize("compile", ["none", pytest.param("trace", marks=pytest.mark.slow)])
 def test_chunks_shrink_until_they_fit(compile: str, monkeypatch: pytest.MonkeyPatch) -> None:
     setting, compute = setting_of("map"), cohort_module.round_of_group
     sizes = []

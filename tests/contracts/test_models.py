@@ -34,7 +34,7 @@ def small(model: str, method: str, **settings: object) -> Setting:
 
 LARGE = {"resnet34", "resnet56", "vgg11", "vgg11_fc", "vgg16_bn", "mobilenet_v1"}  # seconds with MAP
 PAIRS = [
-    pytest.param(model, method, marks=[pytest.mark.slow] if model in LARGE and method == "map" else [])
+    pytest.param(model, method, marks=[pytest.mark.slow] if model in LARGE else [])
     for model in ZOO
     for method in ("fedavg", "map")
 ]

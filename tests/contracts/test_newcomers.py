@@ -69,12 +69,14 @@ def test_cohort_lets_newcomers_join_as_loop_does(method: str) -> None:
     assert_equal(joined(method, "cohort"), joined(method, "loop"))
 
 
-@pytest.mark.parametrize("name", ["fedavg_lu", "fedper", "map", "superfed_mm"])
+@pytest.mark.parametrize(
+    "name", ["fedavg_lu", "fedper", "map", pytest.param("superfed_mm", marks=pytest.mark.slow)]
+)
 def test_pool_lets_newcomers_join_exactly_as_loop_does(name: str) -> None:
     assert_exact(joined(name, "pool"), joined(name, "loop"))
 
 
-@pytest.mark.parametrize("compile", ["flat", "trace"])
+@pytest.mark.parametrize("compile", ["flat", pytest.param("trace", marks=pytest.mark.slow)])
 def test_steps_traced_for_members_are_not_those_of_newcomers(compile: str) -> None:
     """A member has a teacher from the start, a newcomer none: as many of either make tensors of the same shapes."""
     method = "fedphp(hpm_init=theta0, transfer_weight=0.5)"

@@ -76,6 +76,7 @@ def arm(folder: Path, passes: int) -> None:
         (folder / str(number)).touch()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "workers", "copy_every"),
     [
@@ -103,6 +104,7 @@ def test_a_killed_worker_changes_no_number(name: str, workers: int, copy_every: 
     assert numbers(simulation) == numbers(loop)
 
 
+@pytest.mark.slow
 def test_a_client_that_fails_is_named_and_the_engine_goes_on() -> None:
     at = midway("fedper")
     engine = on_ray(at.setting, 1)

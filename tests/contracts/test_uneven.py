@@ -162,6 +162,7 @@ def test_a_state_that_changes_its_form_runs_client_by_client(kind: str, compile:
     assert_equal(list(found), list(one_round(setting, LoopEngine(setting.work))))
 
 
+@pytest.mark.slow
 def test_measures_of_uneven_clients_equal_the_loop() -> None:
     sizes = UNEVEN | {
         "dataset": "tiny(sizes=(2000, 5, 15, 1200, 20, 60))",

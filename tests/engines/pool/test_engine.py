@@ -82,7 +82,7 @@ def _deadly(program: Program, marker: str, times: int) -> Program:
     return replace(program, task=program.task._replace(forward=killing))
 
 
-@pytest.mark.parametrize("observe", [True, False])
+@pytest.mark.parametrize("observe", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_a_killed_worker_is_replaced_and_numbers_stay(
     pool: tuple[Setting, PoolEngine], said: list[str], tmp_path: Any, observe: bool
 ) -> None:
@@ -326,6 +326,7 @@ def test_balanced_shares_are_of_equal_size_and_no_work_could_be_handed_over_whol
             assert load - work[share[-1]] <= other, "its last client had a better place"
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_no_worker_behind(tmp_path: Any) -> None:
     command = [sys.executable, "-m", "idiolect", "run", "--method", "fedavg", "--rounds", "100000"]
     command += ["--engine", "pool", "--out", str(tmp_path), "--set", "evaluate_every=100000"]

@@ -79,6 +79,7 @@ def _interrupt_before_the_answer_is_read(server: ForkServer) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
+@pytest.mark.slow
 def test_an_interrupted_request_ends_the_server_and_the_pool_goes_on_with_another(setting: Setting) -> None:
     said: list[str] = []
     engine = PoolEngine(setting.work, 2, said.append)

@@ -195,6 +195,7 @@ def test_pool_runs_beside_a_gpu(asked: tuple[str, str], monkeypatch: pytest.Monk
         place("pool", "cuda")
 
 
+@pytest.mark.slow
 def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     words = ["-m", "idiolect", "run", "--method", "fedavg", "--rounds", "100000", "--engine", "pool"]
     words += ["--out", str(tmp_path), "--set", "evaluate_every=100000"]

@@ -328,3 +328,15 @@ def test_progress_bar_is_shown_on_a_terminal_and_not_on_standard_output(small, t
     assert "engine loop on cpu" in text
     assert "FedAvg" in text and "2/2" in text and "rounds/s" in text
     assert json.loads(printed)["methods"][0]["method"] == "FedAvg"
+
+
+def test_comparison_with_a_method_that_diverges_goes_on_where_that_is_asked(idiolect, tmp_path):
+    words = ("compare", "--methods", "fedavg,fedavg_lu(lr_scale=1e30)", "--quick", "--rounds", "1")
+    asked = (*words, "--clients", "4", "--engine", "loop", "--device", "cpu", "--out", tmp_path)
+    answer = idiolect(*asked)
+    assert answer.code == 2 and "FedAvg-LU: " in answer.err and "not finite after round 1" in answer.err
+    answer = idiolect(*asked, "--resume", "--on-divergence", "record", "--json")
+    assert answer.code == 0
+    methods = {one["method"]: one for one in json.loads(answer.out)["methods"]}
+    assert methods["FedAvg-LU"]["diverged"].startswith("diverged (round 1, client ")
+    assert methods["FedAvg"]["personal_accuracy"] > 0 and methods["FedAvg-LU"]["personal_accuracy"] is None

@@ -25,7 +25,7 @@ def test_list_as_json(idiolect):
     found = {entry["name"]: entry for entry in json.loads(idiolect("scenarios", "--json").out)}
     assert len(found) == 69
     assert found["map-fa-lenet"]["dataset"] == "fashion-mnist" and not found["map-fa-lenet"]["present"]
-    assert found["map-c10-tfcnn"]["presets"] == ["paper", "official", "clipped"]
+    assert found["map-c10-tfcnn"]["presets"] == ["paper", "official", "clipped", "reproduction"]
     assert not found["map-o2"]["runs"]
 
 

@@ -111,17 +111,39 @@ def test_what_is_done_is_not_run_again_and_tables_share_runs(stand_in, tmp_path,
     assert len(read_runs(tmp_path)) == 1 and other.numbers[0].value is not None
 
 
-def test_refused_cell_is_listed_and_the_others_go_on(stand_in, counted, tmp_path):
-    done = reproduce(
-        "map-table2", columns=["fa-lenet"], methods=["fedprox", "fedavg", "fedrs"], out=tmp_path, **LOOP
+def test_method_that_diverges_says_so_in_its_cell_and_the_others_go_on(stand_in, counted, tmp_path):
+    asked = {"columns": ["fa-lenet"], "methods": ["fedprox", "fedavg", "fedrs"], "seeds": 2, **LOOP}
+    done = reproduce("map-table2", out=tmp_path, **asked)
+    found = _entries(done)
+    lost = found["FedProx", "fa-lenet"]
+    assert (lost.value, lost.failed, lost.diverged, lost.seeds) == (None, "", 2, 2)
+    assert lost.where.startswith("seed 0 diverged (round 1, client ") and "; seed 1 diverged (" in lost.where
+    assert found["FedAvg", "fa-lenet"].value is not None and found["FedRS", "fa-lenet"].value is not None
+    assert not done.failures and len(counted) == 6
+    assert any(
+        note.startswith("diverged (FedProx / fa-lenet): seed 0 diverged (round 1") for note in done.notes
     )
+    table = (done.folder / "map-table2.md").read_text()
+    (line,) = [line for line in table.splitlines() if line.startswith("| FedProx")]
+    assert "| diverged (2 of 2 seeds) (92.00) |" in line
+    rows = {
+        row["row"]: row for row in csv.DictReader((done.folder / "map-table2.csv").read_text().splitlines())
+    }
+    assert rows["FedProx"]["diverged"] == "2" and "round 1, client" in rows["FedProx"]["where"]
+    again = reproduce("map-table2", out=tmp_path, **asked)
+    assert again.numbers == done.numbers and len(counted) == 12  # read again, not trained
+
+
+def test_divergence_is_a_refusal_where_that_is_asked_and_the_others_go_on(stand_in, counted, tmp_path):
+    asked = {"columns": ["fa-lenet"], "methods": ["fedprox", "fedavg"], "out": tmp_path, **LOOP}
+    done = reproduce("map-table2", on_divergence="stop", **asked)
     found = _entries(done)
     assert found["FedProx", "fa-lenet"].value is None
+    assert "FedProx: " in found["FedProx", "fa-lenet"].failed
     assert "not finite in round 1" in found["FedProx", "fa-lenet"].failed
-    assert found["FedAvg", "fa-lenet"].value is not None and found["FedRS", "fa-lenet"].value is not None
+    assert found["FedAvg", "fa-lenet"].value is not None and counted == ["fedavg"]
     assert len(done.failures) == 1
     assert any(note.startswith("refused (FedProx / fa-lenet): ") for note in done.notes)
-    assert counted == ["fedavg", "fedrs(alpha=0.9)"]
 
 
 def test_run_options_reach_every_run(stand_in, monkeypatch, tmp_path):

@@ -95,9 +95,12 @@ ScenarioName = Annotated[
         autocompletion=completing(_scenario_names),
     ),
 ]
-Preset = Annotated[str, typer.Option(help="Preset of the scenario: paper, official or clipped.")]
+Preset = Annotated[
+    str, typer.Option(help="Preset of the scenario: paper, official, clipped or reproduction.")
+]
 PresetIfAny = Annotated[
-    str | None, typer.Option("--preset", help="Preset of the scenario: paper, official or clipped.")
+    str | None,
+    typer.Option("--preset", help="Preset of the scenario: paper, official, clipped or reproduction."),
 ]
 Seed = Annotated[int | None, typer.Option(help="Seed of every random draw.")]
 DataSeed = Annotated[

@@ -9,6 +9,7 @@ import pandas as pd
 from idiolect import statistics
 from idiolect.errors import UserError
 from idiolect.records import Run
+from idiolect.reports.diverged_methods import ended_runs
 from idiolect.reports.judged_metric import ACCURACY, JudgedMetric, judged_by
 from idiolect.reports.run_groups import scenes_of
 from idiolect.reports.text_tables import to_csv, to_latex, to_markdown
@@ -73,7 +74,9 @@ def _scene_first(table: pd.DataFrame) -> pd.DataFrame:
 
 def certainty_of(runs: Iterable[Run], reading: Reading = LAST) -> list[str]:
     """Returns, for each scene with several methods, a sentence on what differences its seeds can show."""
-    runs = list(runs)
+    runs = ended_runs(runs)
+    if not runs:
+        return []
     metric, scenes = judged_by(runs), scenes_of(runs)
     found = []
     for scene, groups in scenes.items():

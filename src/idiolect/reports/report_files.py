@@ -33,6 +33,7 @@ from idiolect.reports.disturbances import (
     disturbances_latex,
     disturbances_markdown,
 )
+from idiolect.reports.diverged_methods import ended_runs
 from idiolect.reports.figures.calibration_errors import (
     calibration_data,
     calibration_figure,
@@ -150,8 +151,9 @@ def write_report(
     Several methods add `scatter.png` and `scatter.csv`; `intervals.csv` has the interval of every mean, and `pairs.csv`
     compares methods on the same scene, seeds and clients.  Runs with newcomers add `newcomers.md` and `newcomers.csv`;
     methods with and without disturbances add `disturbances.md` and `disturbances.csv`.
-    `table.md` begins with what was found in words.  Runs of several scenes have their figures in a folder for each
-    scene, and `scenes.md`, `scenes.csv` and `ranks.png` beside the folders.  Each file is written atomically.
+    `table.md` begins with what was found in words.  Methods that diverged stand in the tables alone.  Runs of several
+    scenes have their figures in a folder for each scene, and `scenes.md`, `scenes.csv` and `ranks.png` beside the
+    folders.  Each file is written atomically.
 
     Args:
         formats: formats of the figures (png, svg, pdf) and of the tables (md, csv, tex); csv also writes the numbers
@@ -166,18 +168,21 @@ def write_report(
     refuse_unknown_formats(formats)
     # first, since it refuses what cannot be read, before a folder is made
     tables = _tables(runs, formats, reading)
+    runs = ended_runs(runs)
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"cannot make the folder {folder}: {error.strerror}") from error
-    with drawn_for(style, width):
-        pictures = _pictures_by_scene(runs, formats, special, reading)
-    contents = {**tables, **pictures, **_newcomers(runs, formats), **_disturbances(runs, formats, reading)}
-    if special:
-        contents |= {**_users(runs, formats, reading), **_calibration(runs, formats)}
-    if "csv" in formats:
-        contents |= _certainty(runs, reading)
+    contents: dict[str, bytes | str] = {**tables}
+    if runs:
+        with drawn_for(style, width):
+            contents |= _pictures_by_scene(runs, formats, special, reading)
+        contents |= {**_newcomers(runs, formats), **_disturbances(runs, formats, reading)}
+        if special:
+            contents |= {**_users(runs, formats, reading), **_calibration(runs, formats)}
+        if "csv" in formats:
+            contents |= _certainty(runs, reading)
     for name in contents:
         (folder / name).parent.mkdir(exist_ok=True)
     return [write_atomically(folder / name, content) for name, content in contents.items()]
@@ -186,11 +191,12 @@ def write_report(
 def _tables(runs: list[Run], formats: tuple[str, ...], reading: Reading) -> dict[str, str]:
     summary, metric = summarise(runs, reading), judged_by(runs)
     notes = [*notes_of(runs, reading), *certainty_of(runs, reading)]
-    scenes = scenes_of(runs)
+    ended = ended_runs(runs)
+    scenes = scenes_of(ended) if ended else {}
     verdicts = {name: scene_verdict(groups, reading) for name, groups in scenes.items()}
-    found = "\n\n".join(findings_of(scenes, verdicts))
+    found = "".join(f"{finding}\n\n" for finding in findings_of(scenes, verdicts))
     makers = {
-        "md": lambda: f"{found}\n\n{markdown_table(summary, notes, metric)}",
+        "md": lambda: f"{found}{markdown_table(summary, notes, metric)}",
         "csv": lambda: csv_table(summary),
         "tex": lambda: latex_table(summary, metric),
     }

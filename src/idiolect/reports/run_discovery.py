@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from idiolect.errors import UserError
-from idiolect.records import Run, folders_of_runs, read_run
+from idiolect.records import Run, divergence_of, folders_of_runs, read_run
 from idiolect.reports.run_groups import group_runs
 from idiolect.statistics import client_scores, replicate_of
 
@@ -63,7 +63,8 @@ def _sound(folder: Path) -> Run:
     try:
         run = read_run(folder)
         group_runs([run])
-        client_scores(run)
+        if divergence_of(run.manifest) is None:
+            client_scores(run)
     except UserError:
         raise
     except OSError as error:

@@ -16,6 +16,7 @@ __all__ = [
     "comparable_seconds",
     "flat",
     "group_runs",
+    "identity_of",
     "scenes_of",
     "settings_of_run",
     "without_repeated_clients",
@@ -37,7 +38,7 @@ def group_runs(runs: Iterable[Run]) -> dict[str, list[Run]]:
     """
     groups: dict[str, list[Run]] = {}
     for run in runs:
-        groups.setdefault(_identity(run), []).append(run)
+        groups.setdefault(identity_of(run), []).append(run)
     if not groups:
         raise UserError("there is no finished run to report on")
     ordered = [sorted(group, key=replicate_of) for group in groups.values()]
@@ -109,7 +110,7 @@ def _scene_text(name: str, value: Any) -> str:
     return str(value) if name in SCENE else f"{name}={value}"
 
 
-def _identity(run: Run) -> str:
+def identity_of(run: Run) -> str:
     """Returns a key that is equal for runs that differ in nothing but their seeds."""
     manifest = run.manifest
     known = manifest.get("family_hash") or manifest.get("spec_hash")

@@ -16,6 +16,7 @@ import pandas as pd
 from idiolect import statistics
 from idiolect.records import Run
 from idiolect.reports.comparison import heading, heading_text
+from idiolect.reports.diverged_methods import divergence_notes, divergence_text, ended_runs
 from idiolect.reports.gain_over_local import gains_over_local
 from idiolect.reports.judged_metric import ABSENT, ACCURACY, JudgedMetric, judged_by
 from idiolect.reports.run_groups import comparable_seconds, scenes_of
@@ -49,6 +50,7 @@ __all__ = [
     "summarise",
 ]
 
+DIVERGED = "diverged"
 COSTS = ("bytes_down", "bytes_up", "seconds")
 WORDS = ("Scene", "Method", "Predictor", "Groups")
 LEFT_OUT = "left_out_of_worst_tenth"
@@ -79,7 +81,8 @@ def summarise(runs: Iterable[Run], reading: Reading = LAST) -> pd.DataFrame:
     and `bytes_up` per round, `seconds` of the whole run (NaN unless all runs of the scene come from one machine); and
     `global_accuracy_sd_seeds`, `personal_accuracy_sd_seeds`, `worst_tenth_sd_seeds` (n - 1, NaN for one seed).
     Accuracies lie in [0, 1]; what was not measured is NaN.  Columns of runs that are judged by another metric are named
-    after it, as `global_rmse`; a client for whom it is not defined counts nowhere.
+    after it, as `global_rmse`; a client for whom it is not defined counts nowhere.  A method that diverged with one of
+    its seeds has no number; where there is one, a column `diverged` says in which round and at which client.
 
     Raises:
         UserError: the runs are judged by different metrics, or the reading needs scores that a run does not have.
@@ -87,21 +90,27 @@ def summarise(runs: Iterable[Run], reading: Reading = LAST) -> pd.DataFrame:
     runs = list(runs)
     metric = judged_by(runs)
     tables = [_scene_summary(scene, groups, metric, reading) for scene, groups in scenes_of(runs).items()]
+    if len(tables) > 1 and any(DIVERGED in table for table in tables):
+        tables = [table if DIVERGED in table else table.assign(**{DIVERGED: ""}) for table in tables]
     return pd.concat(tables, ignore_index=True)
 
 
 def _scene_summary(scene: str, groups: Groups, metric: JudgedMetric, reading: Reading) -> pd.DataFrame:
+    diverged = {label: divergence_text(group) for label, group in groups.items()}
     table = pd.DataFrame(
         [_summary_row(label, list(group), metric, reading) for label, group in groups.items()]
     )
+    if any(diverged.values()):
+        table[DIVERGED] = list(diverged.values())
     table.insert(0, "scene", scene)
+    groups = {label: group for label, group in groups.items() if not diverged[label]}
     if not comparable_seconds(run for group in groups.values() for run in group):
         table["seconds"] = math.nan
-    letters = dict.fromkeys(groups, "")
+    letters = dict.fromkeys(table["method"], "")
     if len(groups) > 1:
         pairs = statistics.paired_comparisons(groups, reading=reading)
         best_first = table.sort_values(f"personal_{metric.name}", ascending=not metric.higher_is_better)
-        letters = statistics.letters(list(best_first["method"]), pairs)
+        letters |= statistics.letters([name for name in best_first["method"] if name in groups], pairs)
     table.insert(
         int(table.columns.get_indexer(["personal_high"])[0]) + 1, "groups", table["method"].map(letters)
     )
@@ -118,9 +127,19 @@ def _values(metric: JudgedMetric) -> dict[str, str]:
 
 
 def _summary_row(label: str, group: list[Run], metric: JudgedMetric, reading: Reading) -> dict[str, Any]:
-    seeds = pd.DataFrame([_numbers(run, metric, reading) for run in group])
     shared, personal, worst = _values(metric).values()
-    interval = statistics.mean_estimate(group, reading=reading)
+    averaged = ("never_trained", shared, personal, f"weighted_{metric.name}", "sd_clients", worst)
+    if divergence_text(group):
+        unknown = dict.fromkeys((*averaged, *COSTS), math.nan)
+        seeds, low, high = (
+            pd.DataFrame([unknown | {"clients": 0, LEFT_OUT: 0}] * len(group)),
+            math.nan,
+            math.nan,
+        )
+    else:
+        seeds = pd.DataFrame([_numbers(run, metric, reading) for run in group])
+        interval = statistics.mean_estimate(group, reading=reading)
+        low, high = interval.low, interval.high
     line: dict[str, Any] = {
         "method": label,
         "seeds": len(group),
@@ -129,11 +148,10 @@ def _summary_row(label: str, group: list[Run], metric: JudgedMetric, reading: Re
         "reading": str(reading),
         "clients": int(seeds["clients"].max()),
     }
-    averaged = ("never_trained", shared, personal, f"weighted_{metric.name}", "sd_clients", worst)
     for name in (*averaged, LEFT_OUT, *COSTS):
         line[name] = over_replicates(group, seeds[name]).mean
         if name == personal:
-            line |= {"personal_low": interval.low, "personal_high": interval.high}
+            line |= {"personal_low": low, "personal_high": high}
     for name in (shared, personal, worst):
         line[f"{name}_sd_seeds"] = over_replicates(group, seeds[name]).sd
     return line
@@ -275,16 +293,23 @@ def notes_of(runs: Iterable[Run], reading: Reading = LAST) -> list[str]:
     A note that not all methods share names its methods.
     """
     runs = list(runs)
+    ended = ended_runs(runs)
+    undefined = {run.manifest["name"]: _undefined(run) for run in ended}
     labels: set[str] = set()
     owners: dict[str, list[str]] = {}
     for groups in scenes_of(runs).values():
         labels |= groups.keys()
         for label, group in groups.items():
-            for note in (n for run in group for n in (*run.manifest.get("notes", []), *_undefined(run))):
+            for note in (
+                n
+                for run in group
+                for n in (*run.manifest.get("notes", []), *undefined.get(run.manifest["name"], []))
+            ):
                 who = owners.setdefault(note, [])
                 who += [label] * (label not in who)
     notes = [note if set(who) == labels else f"{', '.join(who)}: {note}" for note, who in owners.items()]
-    return [*notes, *gains_over_local(runs, reading)]
+    gains = gains_over_local(ended, reading) if ended else []
+    return [*notes, *gains, *divergence_notes(runs)]
 
 
 def _undefined(run: Run) -> list[str]:
@@ -326,7 +351,7 @@ def _row_cells(line: dict[Any, Any], table: pd.DataFrame, metric: JudgedMetric) 
     cells |= {
         "Method": str(line["method"]),
         shared: _cell(line, names[0], metric),
-        personal: _cell(line, names[1], metric),
+        personal: line.get(DIVERGED) or _cell(line, names[1], metric),
     }
     if table["personal_low"].notna().any():
         cells["95 % interval"] = _interval(line, metric)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import pandas as pd
 
 from idiolect.errors import UserError
-from idiolect.records import Run
+from idiolect.records import Run, divergence_of
 from idiolect.statistics.reading import LAST, Reading
 
 __all__ = [
@@ -139,8 +139,10 @@ def client_scores(
     """Returns the final value by client: at the end of the run if measured then, else by the rule of `reading`.
 
     Raises:
-        UserError: the reading is `validated` and the run has no scores on validation data.
+        UserError: the run diverged, or the reading is `validated` and the run has no scores on validation data.
     """
+    if (diverged := divergence_of(run.manifest)) is not None:
+        raise UserError(f"run {run.manifest['name']} {diverged.text} and has no final values")
     kept = _final_rows(run, predictor, metric, population, split, reading)
     return kept.groupby("client")["value"].mean().astype(float)
 

@@ -57,12 +57,14 @@ def scene(
     own: tuple[Block, Block],
     code: Block | None = None,
     clipped: Block | None = None,
+    found: Block | None = None,
 ) -> dict[str, dict[str, tuple[Any, str]]]:
     """Every setting with its origin in every preset.
 
     Args:
         common, own: what the paper states and what was chosen here, for all its scenes and then for this one.
         code: what the authors' code has instead; ``clipped``: its clipping alone.
+        found: what a search chose on top of the authors' code, maybe nothing; None for a scene without a search.
     """
     base: dict[str, tuple[Any, str]] = {}
     for stated, chosen in (common, own):
@@ -72,6 +74,9 @@ def scene(
     for name, changed in (("official", code), ("clipped", clipped)):
         if changed:
             presets[name] = base | {key: (value, name) for key, value in changed.items()}
+    if found is not None:
+        authors = presets.get("official", base)
+        presets["reproduction"] = authors | {key: (value, "reproduction") for key, value in found.items()}
     return presets
 
 

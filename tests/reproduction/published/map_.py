@@ -178,9 +178,14 @@ for percent in (10, 30):
         stated = FEMNIST | {"participation_rate": percent / 100, "local_epochs": epochs}
         OWN[f"map-femnist-q{percent}-e{epochs}"] = (stated, FEMNIST_CHOSEN, {}, 3550, MISSING, {})
 
+# The authors' code as it is, for the scenes of Fashion-MNIST and of the small network on CIFAR-10.
+FOUND = {
+    f"map-{name}": {} for name in ("fa-mlpnet", "fa-lenet", "dir-fa-lenet", "c10-tfcnn", "dir-c10-tfcnn")
+}
+
 SCENES = {
     name: {
-        "presets": scene((STATED, CHOSEN), (stated, chosen), CODE | code, CLIPPED),
+        "presets": scene((STATED, CHOSEN), (stated, chosen), CODE | code, CLIPPED, FOUND.get(name)),
         "expected_clients": clients,
         "options": over(OPTIONS, own),
         "defaults": DEFAULTS,

@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from idiolect.errors import UserError
 from idiolect.records import Run, write_atomically
+from idiolect.reports.diverged_methods import divergence_notes, ended_runs
 from idiolect.reports.figures.style import COLOURS, DARK_COLOURS
 from idiolect.reports.judged_metric import judged_by
 from idiolect.reports.page.page_data import as_json, page_data
@@ -82,7 +83,11 @@ def write_page(
 
 def page_html(runs: list[Run], passed_over: Iterable[str] = (), reading: Reading = LAST) -> str:
     """Returns the page as text; the same runs give the same page."""
-    document = page_data(runs, passed_over, reading)
+    ended = ended_runs(runs)
+    diverged = divergence_notes(runs) if len(ended) < len(runs) else []
+    if not ended:
+        raise UserError(f"there is no run to draw: {'; '.join(diverged) or 'no finished run was given'}")
+    document = page_data(ended, [*passed_over, *diverged], reading)
     return (
         _environment()
         .get_template("template.html.j2")

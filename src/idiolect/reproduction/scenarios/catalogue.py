@@ -35,6 +35,11 @@ Block = Mapping[str, Any]
 
 SCALAR_KEYS = {"name", "like", "line", "expected_clients", "differs", "warning", "cannot"}
 KEYS_BY_METHOD = ("options", "defaults", "official_options", "reproduction_options", "settings")
+OPTIONAL_LAYERS = (
+    "official",
+    "clipped",
+    "reproduction",
+)  # a scenario that has one, be it empty, has that preset
 TABLE_KEYS = (*ORIGINS, "because", *KEYS_BY_METHOD)
 
 
@@ -55,7 +60,7 @@ def find_scenario(name: str) -> Scenario:
     """Returns a scenario by its name, in capitals or small letters.
 
     >>> find_scenario("map-c10-tfcnn").presets
-    ('paper', 'official', 'clipped')
+    ('paper', 'official', 'clipped', 'reproduction')
     """
     by_name = {known.lower(): found for known, found in _all_scenarios().items()}
     if name.lower() not in by_name:
@@ -125,6 +130,8 @@ def _merged(below: Block, above: Block) -> dict[str, Any]:
     """Returns one block of two, of which ``above`` wins."""
     found = {key: value for key, value in {**below, **above}.items() if key != "like"}
     for table in TABLE_KEYS:
+        if table in OPTIONAL_LAYERS and table not in below and table not in above:
+            continue
         low, high = below.get(table, {}), above.get(table, {})
         if table in KEYS_BY_METHOD:
             found[table] = {name: {**low.get(name, {}), **high.get(name, {})} for name in {**low, **high}}
@@ -139,7 +146,7 @@ def _merged(below: Block, above: Block) -> dict[str, Any]:
 
 
 def _scenario(paper: str, block: Block) -> Scenario:
-    layers = {origin: block[origin] for origin in ORIGINS}
+    layers = {origin: block[origin] for origin in ORIGINS if origin in block}
     of_one_method = {key for settings in block["settings"].values() for key in settings}
     for key in of_one_method.union(*layers.values()):
         if key not in SETTINGS:

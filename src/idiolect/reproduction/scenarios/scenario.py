@@ -77,7 +77,7 @@ class Scenario:
     @property
     def presets(self) -> tuple[str, ...]:
         """The presets that this scenario has."""
-        return ("paper", *(name for name in PRESETS if self.layers.get(name) and name != "paper"))
+        return tuple(name for name in PRESETS if name in self.layers)
 
     @property
     def dataset(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import shutil
 from dataclasses import replace
@@ -18,7 +19,10 @@ from idiolect.evaluation import METRICS, score
 from idiolect.experiments import Experiment, FinishedRun
 from idiolect.experiments.recorded_setting import HERE
 from idiolect.experiments.setting import prepare, read_dataset
+from idiolect.federation.store.row_generations import GenerationMark
 from idiolect.methods import names
+from idiolect.records.manifest import read_manifest, write_manifest
+from idiolect.records.tensor_files import read_tensors, write_tensors
 
 COMPOSED = ("fedavg_lu", "fedrep", "flda", "fedfu", "apfl", "fedphp(inference=ensemble)", "superfed_mm")
 NORMALISED = "vgg8_bn"
@@ -223,9 +227,9 @@ def test_folders_that_are_no_finished_run_are_refused(finished: FinishedRun, tmp
         idiolect.open(partial)
 
 
-@pytest.mark.parametrize("file", ["checkpoint-2.safetensors", "private/rows", "clients.parquet"])
+@pytest.mark.parametrize("file", ["checkpoint-2*.safetensors", "private/*/rows", "clients.parquet"])
 def test_a_damaged_run_is_refused(finished: FinishedRun, tmp_path: Path, file: str) -> None:
-    path = copy_of(finished, tmp_path) / file
+    (path,) = copy_of(finished, tmp_path).glob(file)
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
@@ -238,10 +242,32 @@ def test_a_run_without_its_private_rows_is_refused_and_stays_so(
     finished: FinishedRun, tmp_path: Path
 ) -> None:
     folder = copy_of(finished, tmp_path)
-    (folder / "private" / "rows").unlink()
-    with pytest.raises(UserError, match="cannot open"):
+    (rows,) = folder.glob("private/*/rows")
+    rows.unlink()
+    with pytest.raises(UserError, match="rows is missing"):
         idiolect.open(folder).model(0)
-    assert not (folder / "private" / "rows").exists()
+    assert not rows.exists()
+
+
+def test_a_run_whose_checkpoints_shared_their_rows_is_read(finished: FinishedRun, tmp_path: Path) -> None:
+    """Older versions kept ``private/rows`` and ``private/index`` for both checkpoints, and a mark of other fields."""
+    folder = copy_of(finished, tmp_path)
+    for name in ("rows", "index"):
+        (path,) = folder.glob(f"private/*/{name}")
+        path.rename(folder / "private" / name)
+    (path,) = folder.glob("checkpoint-2*.safetensors")
+    leaves, facts = read_tensors(path)
+    mark = {name: leaves.pop(f"/private/{name}") for name in GenerationMark._fields}
+    old = {"entries": mark["entries"], "digest": mark["digest"], "before": torch.tensor(0)}
+    layout = json.loads(facts["layout"])
+    layout["private"] = dict.fromkeys([*old, "row_bytes"])
+    path.unlink()
+    leaves |= {f"/private/{name}": value for name, value in old.items()}
+    write_tensors(folder / "checkpoint-2.safetensors", leaves, {**facts, "layout": json.dumps(layout)})
+    x = torch.randn(4, 1, 1, 8, generator=torch.Generator().manual_seed(1))
+    for client in finished.clients:
+        found, expected = (one.model(client)(x) for one in (idiolect.open(folder), finished))
+        assert torch.equal(found, expected)
 
 
 def test_a_chosen_predictor_is_the_one_that_the_run_chose(tiny: Experiment, tmp_path: Path) -> None:
@@ -265,8 +291,8 @@ def test_a_run_with_a_network_that_is_not_loaded_says_what_to_load(
     finished: FinishedRun, tmp_path: Path
 ) -> None:
     folder = copy_of(finished, tmp_path)
-    manifest = folder / "manifest.json"
-    manifest.write_text(manifest.read_text().replace("mlpnet(hidden=8)", "my_network(hidden=8)"))
+    said = json.dumps(read_manifest(folder)).replace("mlpnet(hidden=8)", "my_network(hidden=8)")
+    write_manifest(folder, json.loads(said))
     with pytest.raises(UserError, match="my_network, which is not loaded; load the file"):
         idiolect.open(folder).model(0)
 

@@ -145,7 +145,7 @@ def test_next_cohort_is_prefetched_while_the_current_one_trains(tiny: Experiment
     ("method", "row_bytes", "holders", "superseded"),
     [
         ("fedavg", 0, 4, 0),
-        ("fedper", HEAD, 4, 2 * 2 * HEAD),
+        ("fedper", HEAD, 4, (4 + 2 * 4) * HEAD),
         ("fedavg_lu", MODEL, 100, 0),
         ("map", MODEL + 64, 4, None),
         (PERSFL, 2 * MODEL + 5 * 64, 100, None),

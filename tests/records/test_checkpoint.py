@@ -19,8 +19,10 @@ from idiolect.records import (
     RowKind,
     checkpoints,
     export_model,
+    find_checkpoint,
     load_checkpoint,
     save_checkpoint,
+    write_table,
 )
 
 
@@ -129,8 +131,7 @@ def growing(number: int) -> dict[str, Any]:
 def test_tables_grow_by_what_is_new(tmp_path: Path) -> None:
     last = None
     for number in range(1, 30):
-        save_checkpoint(tmp_path, number, state(number), growing(number), last)
-        last = number
+        last = save_checkpoint(tmp_path, number, state(number), growing(number), last)
         found, tree, tables = load_checkpoint(tmp_path)
         assert found == number and same(tree, state(number))
         assert tables["rounds"]["round"].to_pylist() == list(range(1, number + 1))
@@ -140,60 +141,107 @@ def test_tables_grow_by_what_is_new(tmp_path: Path) -> None:
 
 
 def test_checkpoint_writes_less_than_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Row by row log2(n) times on average; from a limit on a file is left alone."""
+    """Each row twice log2(n) times on average; from a limit on a file is left alone."""
     written: list[int] = []
     original = checkpoints.write_table
     monkeypatch.setattr(checkpoints, "write_table", lambda p, t: written.append(t.num_rows) or original(p, t))
+    last = None
     for number in range(1, 33):
-        save_checkpoint(tmp_path, number, {}, {"rounds": growing(number)["rounds"]}, number - 1 or None)
-    assert sum(written) < 32 * 6
-    assert max(written) == 32
+        last = save_checkpoint(tmp_path, number, {}, {"rounds": growing(number)["rounds"]}, last)
+    assert sum(written) < 2 * 32 * 6
+    assert 30 <= max(written) <= 32
     monkeypatch.setattr(checkpoints, "MOST_ROWS", 4)
     written.clear()
     for number in range(33, 65):
-        save_checkpoint(tmp_path, number, {}, {"rounds": growing(number)["rounds"]}, number - 1)
-    assert max(written) == 4
+        last = save_checkpoint(tmp_path, number, {}, {"rounds": growing(number)["rounds"]}, last)
+    assert max(written) <= 2 * 4
     assert load_checkpoint(tmp_path)[2]["rounds"]["round"].to_pylist() == list(range(1, 65))
 
 
 def test_file_that_was_altered_is_not_taken_in(tmp_path: Path) -> None:
-    save_checkpoint(tmp_path, 1, state(1), growing(1))
+    first = save_checkpoint(tmp_path, 1, state(1), growing(1))
     pq.write_table(growing(9)["rounds"], tmp_path / "checkpoint-1-rounds.parquet")
     with pytest.raises(UserError, match=r"checkpoint-1-rounds\.parquet does not match its checksum"):
-        save_checkpoint(tmp_path, 2, state(2), growing(2), 1)
+        save_checkpoint(tmp_path, 2, state(2), growing(2), first)
 
 
-def test_checkpoint_without_news_writes_no_file(tmp_path: Path) -> None:
-    save_checkpoint(tmp_path, 1, state(1), growing(1))
+def test_checkpoints_without_news_write_no_more_than_a_copy(tmp_path: Path) -> None:
+    last = save_checkpoint(tmp_path, 1, state(1), growing(1))
     nothing = {name: table.slice(0, 0) for name, table in growing(1).items()}
-    save_checkpoint(tmp_path, 2, state(2), nothing, 1)
-    assert len(list(tmp_path.glob("*.parquet"))) == 2
-    assert load_checkpoint(tmp_path)[2]["rows"].num_rows == 2
+    for number in (2, 3, 4):
+        last = save_checkpoint(tmp_path, number, state(number), nothing, last)
+        assert len(list(tmp_path.glob("*.parquet"))) == 2 * 2
+        assert load_checkpoint(tmp_path)[2]["rows"].num_rows == 2
+
+
+def test_kept_checkpoints_share_no_file(tmp_path: Path) -> None:
+    """Damage to all files of one leaves the other, and the next checkpoint is independent of both."""
+    last = None
+    for number in range(1, 20):
+        last = save_checkpoint(tmp_path, number, state(number), growing(number), last)
+        if number % 5 == 0:
+            for path in tmp_path.glob(f"checkpoint-{number}*"):
+                path.write_bytes(b"rubbish")
+            found = find_checkpoint(tmp_path, lambda sentence: None)
+            assert found is not None and found.round == number - 1
+            files = {
+                file for table in checkpoints._table_files(tmp_path, found.name).values() for file in table
+            }
+            assert not any((tmp_path / file).read_bytes() == b"rubbish" for file in files)
+            last = save_checkpoint(tmp_path, number, state(number), growing(number), found.name)
+        kept = [checkpoints._table_files(tmp_path, name) for name in checkpoints._names_in(tmp_path)]
+        files = [file for tables in kept for held in tables.values() for file in held]
+        assert len(files) == len(set(files))
+        assert {path.name for path in tmp_path.glob("*.parquet")} == set(files)
+        assert load_checkpoint(tmp_path)[2]["rounds"]["round"].to_pylist() == list(range(1, number + 1))
+
+
+def test_files_that_are_taken_over_are_looked_at(tmp_path: Path) -> None:
+    """The file of round 1 is damaged when round 3 takes it over: its rows come from the checkpoint of round 2."""
+    first = save_checkpoint(tmp_path, 1, state(1), growing(1))
+    second = save_checkpoint(tmp_path, 2, state(2), growing(2), first)
+    for path in tmp_path.glob("checkpoint-1-*.parquet"):
+        path.write_bytes(path.read_bytes()[:-9] + b"\0" * 9)
+    save_checkpoint(tmp_path, 3, state(3), growing(3), second)
+    assert load_checkpoint(tmp_path)[2]["rounds"]["round"].to_pylist() == [1, 2, 3]
+
+
+def test_what_was_written_otherwise_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def careless(path: Path, table: Any) -> str:
+        return write_table(path, table.slice(0, table.num_rows - 1))
+
+    save_checkpoint(tmp_path, 1, state(1), growing(1))
+    monkeypatch.setattr(checkpoints, "write_table", careless)
+    with pytest.raises(UserError, match=r"checkpoint-2-rounds.parquet reads back otherwise"):
+        save_checkpoint(tmp_path, 2, state(2), growing(2))
+    assert load_checkpoint(tmp_path)[0] == 1
 
 
 def test_same_round_can_be_saved_again_with_more(tmp_path: Path) -> None:
-    save_checkpoint(tmp_path, 1, state(1), growing(1))
-    save_checkpoint(tmp_path, 2, state(2), growing(2), 1)
-    save_checkpoint(tmp_path, 2, state(3), growing(3), 2)
+    last = None
+    for number, round in ((1, 1), (2, 2), (3, 2)):
+        last = save_checkpoint(tmp_path, round, state(number), growing(number), last)
+    assert last == (2, 1)
     number, tree, tables = load_checkpoint(tmp_path)
     assert number == 2 and same(tree, state(3))
     assert tables["rounds"]["round"].to_pylist() == [1, 2, 3]
 
 
 def test_run_that_goes_on_from_an_older_checkpoint_leaves_the_newer_ones_files(tmp_path: Path) -> None:
-    for number in (10, 20):
-        save_checkpoint(tmp_path, number, state(number), growing(number), number - 10 or None)
+    first = save_checkpoint(tmp_path, 10, state(10), growing(10))
+    save_checkpoint(tmp_path, 20, state(20), growing(20), first)
     (tmp_path / "checkpoint-20.safetensors").write_bytes(b"rubbish")
     assert load_checkpoint(tmp_path, say=lambda sentence: None)[0] == 10
-    save_checkpoint(tmp_path, 20, state(7), growing(7), 10)
+    save_checkpoint(tmp_path, 20, state(7), growing(7), first)
     number, tree, tables = load_checkpoint(tmp_path)
     assert number == 20 and same(tree, state(7))
     assert tables["rounds"]["round"].to_pylist() == [10, 7]
 
 
 def test_missing_piece_of_a_table_is_damage(tmp_path: Path) -> None:
+    last = None
     for number in (1, 2, 3):
-        save_checkpoint(tmp_path, number, state(number), growing(number), number - 1 or None)
+        last = save_checkpoint(tmp_path, number, state(number), growing(number), last)
     (tmp_path / "checkpoint-3-rows.parquet").unlink()
     assert load_checkpoint(tmp_path, say=lambda sentence: None)[0] == 2
     (tmp_path / "checkpoint-2-rows.parquet").unlink()
@@ -202,14 +250,16 @@ def test_missing_piece_of_a_table_is_damage(tmp_path: Path) -> None:
 
 
 def test_renamed_checkpoint_is_not_believed(tmp_path: Path) -> None:
-    save_checkpoint(tmp_path, 10, state(10), {}).rename(tmp_path / "checkpoint-30.safetensors")
+    save_checkpoint(tmp_path, 10, state(10), {})
+    (tmp_path / "checkpoint-10.safetensors").rename(tmp_path / "checkpoint-30.safetensors")
     with pytest.raises(UserError, match="holds round 10"):
         load_checkpoint(tmp_path)
 
 
 def test_all_damaged_is_an_error_naming_the_folder(tmp_path: Path) -> None:
     for number in (10, 20):
-        save_checkpoint(tmp_path, number, state(number), {}).write_bytes(b"rubbish")
+        name = save_checkpoint(tmp_path, number, state(number), {})
+        (tmp_path / f"{name}.safetensors").write_bytes(b"rubbish")
     with pytest.raises(UserError, match=f"every checkpoint in {tmp_path}"):
         load_checkpoint(tmp_path)
 

@@ -10,6 +10,7 @@ import pytest
 
 from idiolect.errors import UserError
 from idiolect.records import RunWriter, read_run, read_runs
+from idiolect.records.manifest import read_manifest, write_manifest
 
 
 def test_run_reads_back_with_its_name_and_seed(finished_run: Path) -> None:
@@ -49,11 +50,38 @@ def test_foreign_or_broken_manifest_is_refused(finished_run: Path, content: str,
         read_run(finished_run)
 
 
-def test_manifest_without_checksums_is_refused(finished_run: Path) -> None:
+def test_a_manifest_with_any_bit_flipped_is_refused_or_says_the_same(finished_run: Path) -> None:
+    expected, path = read_manifest(finished_run), finished_run / "manifest.json"
+    content = path.read_bytes()
+    refused = 0
+    for place in range(len(content)):
+        damaged = bytearray(content)
+        damaged[place] ^= 1 << place % 7
+        path.write_bytes(damaged)
+        try:
+            assert read_manifest(finished_run) == expected, content[place - 20 : place + 20]
+        except UserError:
+            refused += 1
+    assert refused > len(content) * 0.8
+
+
+def test_a_manifest_of_older_versions_has_no_checksum(finished_run: Path) -> None:
     path = finished_run / "manifest.json"
-    document = json.loads(path.read_text())
-    del document["sha256"]
+    document = {**json.loads(path.read_text()), "format": "idiolect-run-1"}
+    path.write_text(json.dumps({**document, "method": "other"}))
+    with pytest.raises(
+        UserError, match=r"manifest.json is damaged: what it says does not match its checksum"
+    ):
+        read_run(finished_run)
+    del document["checksum"]
     path.write_text(json.dumps(document))
+    assert read_run(finished_run).manifest["method"] == "fedavg"
+
+
+def test_manifest_without_checksums_is_refused(finished_run: Path) -> None:
+    document = read_manifest(finished_run)
+    del document["sha256"]
+    write_manifest(finished_run, document)
     with pytest.raises(UserError, match="no checksum"):
         read_run(finished_run)
 

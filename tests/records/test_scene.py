@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from idiolect.records import data_seed_of, file_digest, read_run, scene_of
+from idiolect.records.manifest import read_manifest, write_manifest
 
 SPEC = {"dataset": "digits", "partition": "iid", "model": "mlpnet", "clients": 50, "learning_rate": 0.1}
 
@@ -48,10 +48,9 @@ def test_records_without_these_columns_are_read(finished_run: Path) -> None:
     path = finished_run / "clients.parquet"
     old = pq.read_table(path).drop_columns(["run", "method", "seed", "data_seed", "scene", "samples"])
     pq.write_table(old, path)
-    described = finished_run / "manifest.json"
-    manifest = json.loads(described.read_text())
+    manifest = read_manifest(finished_run)
     manifest["sha256"]["clients.parquet"] = file_digest(path)
-    described.write_text(json.dumps(manifest))
+    write_manifest(finished_run, manifest)
     rows = read_run(finished_run).rows
     assert rows["data_seed"].tolist() == [4, 4] and rows["samples"].tolist() == [0, 0]
     assert list(rows.columns[-2:]) == ["value", "samples"]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
 import pytest
 
 from idiolect.errors import UserError
+from idiolect.records.manifest import read_manifest, write_manifest
 from idiolect.reports import gather
 
 from .invented import write_invented_runs
@@ -34,8 +34,7 @@ def test_each_broken_or_foreign_folder_gets_one_sentence(folders: list[Path], tm
     (folders[1] / "manifest.json").write_text("{")
     (folders[2] / "manifest.json").unlink()
     folders[3].rename(folders[3].with_name(folders[3].name + ".partial"))
-    manifest = json.loads((folders[4] / "manifest.json").read_text())
-    (folders[4] / "manifest.json").write_text(json.dumps({**manifest, "seed": "x", "spec": 3}))
+    write_manifest(folders[4], {**read_manifest(folders[4]), "seed": "x", "spec": 3})
     (folders[5] / "manifest.json").write_text('{"name": "a package of something else"}')
     (tmp_path / "mine").mkdir()
     said: list[str] = []

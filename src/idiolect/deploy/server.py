@@ -21,6 +21,7 @@ from idiolect.experiments.manifest import describe_run
 from idiolect.experiments.round import FederatedRun
 from idiolect.experiments.setting import Setting, assemble
 from idiolect.records import (
+    CheckpointName,
     RunWriter,
     checkpoint_tables,
     find_checkpoint,
@@ -77,19 +78,19 @@ def _run(grid: Grid, deployment: Deployment, plan: DeploymentPlan, progress: Dep
         find_checkpoint(folder, lambda sentence: progress.heard("", sentence)) if folder.exists() else None
     )
     if found is not None:
-        run.restore(*found)
+        run.restore(found.round, found.tree)
     progress.round = run.round
     progress.save()
     wanted = [site.name for site in (sites.newcomers if is_finished else deployment.sites)]
     connection.wait_for(wanted, deployment.wait)
     if is_finished:
-        _join_late(run, folder)
+        _join_late(run, folder, found and found.name)
     else:
         with RunWriter(out, name, describe_run(setting, ENGINE_CHOICE)) as writer:
-            _train(run, writer, found and found[0])
+            _train(run, writer, found and found.name)
 
 
-def _train(run: FederatedRun[DeployedSites], writer: RunWriter, last: int | None) -> None:
+def _train(run: FederatedRun[DeployedSites], writer: RunWriter, last: CheckpointName | None) -> None:
     """Runs the rounds that are left and the end of the run, with a checkpoint after each."""
     began = time.perf_counter()
     while run.round < run.setting.experiment.rounds:
@@ -104,18 +105,19 @@ def _train(run: FederatedRun[DeployedSites], writer: RunWriter, last: int | None
     writer.finish(tables["rounds"], tables["rows"], _outcome(run, time.perf_counter() - began), final)
 
 
-def _join_late(run: FederatedRun[DeployedSites], folder: Path) -> None:
+def _join_late(run: FederatedRun[DeployedSites], folder: Path, last: CheckpointName | None) -> None:
     """Lets sites join that came after the run was finished; the record stays, the checkpoint notes them."""
     if run.participants.newcomers:
         run.join_newcomers()
-        _checkpoint(folder, run, run.round)
+        _checkpoint(folder, run, last)
 
 
-def _checkpoint(folder: Path, run: FederatedRun[DeployedSites], last: int | None) -> int:
-    """Saves what changed since the checkpoint of the round ``last``; returns the round of this one."""
+def _checkpoint(
+    folder: Path, run: FederatedRun[DeployedSites], last: CheckpointName | None
+) -> CheckpointName:
+    """Saves what changed since the checkpoint ``last``; returns the name of this one."""
     tables = {"rows": run.rows.take(), "rounds": run.rounds.take(), **run.counts.take()}
-    save_checkpoint(folder, run.round, run.state(), tables, last)
-    return run.round
+    return save_checkpoint(folder, run.round, run.state(), tables, last)
 
 
 def _outcome(run: FederatedRun[DeployedSites], seconds: float) -> dict[str, Any]:

@@ -169,10 +169,9 @@ class FinishedRun(Run, ClientModels):
         found = find_checkpoint(folder, lambda sentence: None)
         if found is None:
             raise UserError(f"{folder} holds no checkpoint, so that its models are gone; make the run again")
-        round, tree = found
-        if round != rounds or not bool(tree["ended"]):
+        if found.round != rounds or not bool(found.tree["ended"]):
             raise UserError(f"{folder} is damaged: its last checkpoint cannot be read; make the run again")
-        return tree
+        return found.tree
 
     @cached_property
     def _private_rows(self) -> Store:

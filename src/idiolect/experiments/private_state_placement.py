@@ -23,7 +23,10 @@ PHASES = 4  # shapes per round in ``private_shapes``: at first, after training, 
 
 
 def demand_of(setting: Setting, checkpoint_every: int) -> Demand:
-    """Returns the most that private state can take in memory and, with the last two checkpoints, on disk."""
+    """Returns the most that private state can take in memory and, with the last two checkpoints, on disk.
+
+    Each of the two has all rows in files of its own, and beside them what changed in two intervals of checkpoints.
+    """
     experiment, population = setting.experiment, setting.federation.population
     program = setting.program(experiment.rounds - 1)
     plan = program.method.plan(program.scene, program.clock)
@@ -33,8 +36,10 @@ def demand_of(setting: Setting, checkpoint_every: int) -> Demand:
     sizes = [RowFormat([tree]).row_bytes for tree in setting.private_shapes]
     during = max(size for phase, size in enumerate(sizes) if phase % PHASES != PHASES - 1)
     if plan.end:
-        return Demand(max(sizes), population, population, during * (changed + in_rounds))
-    return Demand(during, population, in_rounds, during * 2 * changed)
+        return Demand(
+            max(sizes), population, population, during * (2 * in_rounds + min(in_rounds, 2 * changed))
+        )
+    return Demand(during, population, in_rounds, during * (in_rounds + 2 * min(in_rounds, 2 * changed)))
 
 
 def place_private_state(setting: Setting, folder: Path, execution: Execution) -> Placement:

@@ -31,15 +31,17 @@ from idiolect.experiments.setting import Setting, prepare
 from idiolect.experiments.simulated_clients import Simulation
 from idiolect.experiments.spec import Experiment, with_settings
 from idiolect.experiments.tracking import Log, open_log
-from idiolect.federation import PRIVATE_ROWS, Placement
+from idiolect.federation import PRIVATE_ROWS, Placement, drop_older_generation
 from idiolect.methods import label
 from idiolect.methods import method as read_method
 from idiolect.records import (
+    CheckpointName,
     Divergence,
     RunWriter,
     WriteLock,
     checkpoint_tables,
     divergence_of,
+    drop_older_checkpoint,
     find_checkpoint,
     finished,
     finished_folder,
@@ -170,17 +172,20 @@ def _carry_out(
         announce(placement, watcher)
         ending = _foreseen_end(setting, watcher)
         simulation = Simulation.start(setting, engine, store)
-        found = find_checkpoint(writer.folder, watcher.say)
+        found = find_checkpoint(
+            writer.folder, watcher.say, lambda tree: simulation.store.check(tree["private"])
+        )
         if found is not None:
-            simulation.restore(*found)
-            began -= _seconds_until(writer.folder, found[0])
-            meter.restore(found[1].get("resources"))
+            simulation.restore(found.round, found.tree)
+            began -= _seconds_until(writer.folder, found.name)
+            meter.restore(found.tree.get("resources"))
         watcher.begin(label(setting.experiment.method), setting.experiment.rounds, simulation.round)
         if ending is not None:
             tell(watcher, "ending", ending.rounds)
         log.begin(writer.final.name, writer.manifest, simulation.round)
-        last = found[0] if found else None
-        last, diverged = _train(simulation, execution, writer, log, last, ending, judge, meter)
+        last, diverged = _train(
+            simulation, execution, writer, log, found and found.name, ending, judge, meter
+        )
         meter.look(now=True)  # while workers are there
     except (UserError, KeyboardInterrupt) as problem:
         _leave_off(writer, watcher, isinstance(problem, KeyboardInterrupt))
@@ -198,13 +203,16 @@ def _carry_out(
         watcher.say(f"{writer.final.name} {diverged.text} and is recorded so; it has no models")
         remove_checkpoints(folder)
         shutil.rmtree(folder / PRIVATE_ROWS, ignore_errors=True)
+    elif (found := find_checkpoint(folder, watcher.say)) is not None:
+        drop_older_checkpoint(folder)
+        drop_older_generation(folder, found.tree["private"])
     return folder
 
 
 def _tables_until_now(
-    simulation: Simulation, folder: Path, last: int | None
+    simulation: Simulation, folder: Path, last: CheckpointName | None
 ) -> dict[str, Iterator[pa.Table]]:
-    """Returns the tables of the checkpoint of the round ``last``, followed by what was measured since."""
+    """Returns the tables of the checkpoint ``last``, followed by what was measured since."""
     since = {"rows": simulation.rows.take(), "rounds": simulation.rounds.take(), **simulation.counts.take()}
     grown = {name: [table] if table.num_rows else [] for name, table in since.items()}
     saved = {} if last is None else checkpoint_tables(folder, last)
@@ -235,19 +243,19 @@ def _train(
     execution: Execution,
     writer: RunWriter,
     log: Log,
-    last: int | None,
+    last: CheckpointName | None,
     ending: EndStages | None,
     judge: Judge | None,
     meter: ResourceMeter,
-) -> tuple[int | None, Divergence | None]:
+) -> tuple[CheckpointName | None, Divergence | None]:
     """Makes all rounds and the end of the run.
 
     Args:
-        last: the round of the checkpoint that the run continues from.
+        last: the checkpoint that the run continues from.
         ending: what the end of the run will cost.
 
     Returns:
-        The round of the last checkpoint, and where the run diverged, if it did and divergence is recorded.
+        The last checkpoint, and where the run diverged, if it did and divergence is recorded.
     """
     rounds = simulation.setting.experiment.rounds
     began, first = time.perf_counter(), simulation.round
@@ -298,20 +306,22 @@ def _announce_end(watcher: Watcher, name: str, seconds: float, has_rate: bool) -
     tell(f"{name}: the rounds are done and the stages at the end of the run begin{takes}")
 
 
-def _seconds_until(folder: Path, round: int) -> float:
+def _seconds_until(folder: Path, name: CheckpointName) -> float:
     """Returns the time that the rounds before a checkpoint took; a run that continues from there counts it."""
-    pieces = checkpoint_tables(folder, round)["rounds"]
+    pieces = checkpoint_tables(folder, name)["rounds"]
     return float(sum(sum(piece["seconds"].to_pylist()) for piece in pieces))
 
 
-def _checkpoint(writer: RunWriter, simulation: Simulation, last: int | None, meter: ResourceMeter) -> int:
-    """Saves what changed since the checkpoint of the round ``last``; returns the round of this one."""
+def _checkpoint(
+    writer: RunWriter, simulation: Simulation, last: CheckpointName | None, meter: ResourceMeter
+) -> CheckpointName:
+    """Saves what changed since the checkpoint ``last``; returns the name of this one."""
     state = {**simulation.state(), "private": simulation.store.save(), "resources": meter.state()}
     grown = {"rows": simulation.rows.take(), "rounds": simulation.rounds.take()}
     tables = {**grown, **simulation.counts.take()}
-    save_checkpoint(writer.folder, simulation.round, state, tables, last)
+    name = save_checkpoint(writer.folder, simulation.round, state, tables, last)
     simulation.store.saved()
-    return simulation.round
+    return name
 
 
 def _outcome(

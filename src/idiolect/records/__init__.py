@@ -37,7 +37,10 @@ from idiolect.records.writer import RunWriter
 
 if TYPE_CHECKING:
     from idiolect.records.checkpoints import (
+        CheckpointName,
+        SavedCheckpoint,
         checkpoint_tables,
+        drop_older_checkpoint,
         find_checkpoint,
         load_checkpoint,
         remove_checkpoints,
@@ -56,6 +59,7 @@ __all__ = [
     "ROW_SCHEMA",
     "SCENE_SETTINGS",
     "SPLITS",
+    "CheckpointName",
     "CountBuffer",
     "CountKind",
     "DamagedFile",
@@ -66,10 +70,12 @@ __all__ = [
     "RowKind",
     "Run",
     "RunWriter",
+    "SavedCheckpoint",
     "WriteLock",
     "checkpoint_tables",
     "data_seed_of",
     "divergence_of",
+    "drop_older_checkpoint",
     "export_model",
     "file_digest",
     "find_checkpoint",
@@ -97,7 +103,16 @@ __all__ = [
 _NEEDS_TORCH = {
     **dict.fromkeys(("DamagedFile", "export_model", "read_plain_tensors"), "idiolect.records.tensor_files"),
     **dict.fromkeys(
-        ("checkpoint_tables", "find_checkpoint", "load_checkpoint", "remove_checkpoints", "save_checkpoint"),
+        (
+            "CheckpointName",
+            "SavedCheckpoint",
+            "checkpoint_tables",
+            "drop_older_checkpoint",
+            "find_checkpoint",
+            "load_checkpoint",
+            "remove_checkpoints",
+            "save_checkpoint",
+        ),
         "idiolect.records.checkpoints",
     ),
 }

@@ -1,10 +1,13 @@
 """Checkpoints of a run: everything that it needs to go on as if it had never stopped.
 
-The checkpoint of round r is the file `checkpoint-<r>.safetensors`.  It holds the tree of tensors, and names the Parquet
-files of the run's tables with their checksums.  A table grows by one file `checkpoint-<r>-<table>.parquet` at a time,
-which also takes in smaller files before it: a checkpoint costs what happened since the last one, and there are never
-many files.  The Parquet files are written first, and the safetensors file completes the checkpoint.  The last two
-checkpoints are kept, so that a damaged one costs a few rounds and not the run.
+The checkpoint of round r is the file `checkpoint-<r>.safetensors`; a second one of the same round, after the stages of
+a run's end, is `checkpoint-<r>-1.safetensors`.  It holds the tree of tensors, and names the Parquet files of the run's
+tables with their checksums.  The Parquet files are written first, and the safetensors file completes the checkpoint.
+
+The last two checkpoints are kept, and they share no file, so that damage to one file costs some rounds and not the run.
+A new checkpoint takes over the files of the older one, which then goes, and adds the rows since then: those that the
+newer one has beyond it, and the new ones.  A file also takes in smaller files before it.  So a checkpoint writes
+what happened since the last but one, and there are never many files.  What was written is read back and compared.
 """
 
 from __future__ import annotations
@@ -12,11 +15,10 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
-from itertools import count
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain, count, takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,7 +30,10 @@ from idiolect.records.tables import completed, write_table
 from idiolect.records.tensor_files import DamagedFile, read_metadata, read_tensors, write_tensors
 
 __all__ = [
+    "CheckpointName",
+    "SavedCheckpoint",
     "checkpoint_tables",
+    "drop_older_checkpoint",
     "find_checkpoint",
     "flatten",
     "load_checkpoint",
@@ -44,40 +49,68 @@ MOST_ROWS = 1 << 14  # a file with fewer rows is merged into a later one
 TableFiles = dict[str, dict[str, str]]  # table -> file -> SHA-256
 
 
+class CheckpointName(NamedTuple):
+    """Which checkpoint of a run; later ones compare greater.
+
+    Args:
+        repeat: 0 for the first checkpoint of a round.
+    """
+
+    round: int
+    repeat: int = 0
+
+    def __str__(self) -> str:
+        return f"checkpoint-{self.round}" + (f"-{self.repeat}" if self.repeat else "")
+
+
+class SavedCheckpoint(NamedTuple):
+    """A checkpoint that was read; its tables are read by `checkpoint_tables`."""
+
+    round: int
+    tree: Tree
+    name: CheckpointName
+
+
 def save_checkpoint(
     folder: Path,
     round: int,
     tree: Mapping[Any, Any],
     tables: Mapping[str, pa.Table],
-    after: int | None = None,
-) -> Path:
-    """Saves the state after `round`, and removes all older checkpoints but one.
+    after: CheckpointName | None = None,
+) -> CheckpointName:
+    """Saves the state after `round`, and removes all checkpoints but this one and the one before it.
 
     Checkpoints of later rounds are removed too, because the run went on from an earlier round.
 
     Args:
         folder: the run's partial folder.
         tree: nested dicts of tensors; empty dicts are kept, integer keys come back as strings.
-        tables: the rows and rounds, by name: all, or those after the checkpoint of the round `after`.
+        tables: the rows and rounds, by name: all, or those after the checkpoint `after`.
+
+    Raises:
+        UserError: the checkpoint before is damaged, or what was written reads back otherwise.
     """
     layout, leaves = flatten(tree)
-    for name, leaf in leaves.items():
+    for key, leaf in leaves.items():
         if not isinstance(leaf, torch.Tensor):
-            raise TypeError(f"a checkpoint holds tensors; {name} is {type(leaf).__name__}")
-    files = {name: {} for name in tables} if after is None else _table_files(folder, after)
-    for name, table in tables.items():
-        held = files.setdefault(name, {})
-        if table.num_rows or not held:
-            table = _with_smaller(folder, held, table)
-            file = _new_file(folder, round, name)
-            held[file] = write_table(Path(folder) / file, table)
+            raise TypeError(f"a checkpoint holds tensors; {key} is {type(leaf).__name__}")
+    known = _names_in(folder)
+    name = CheckpointName(
+        round, max((other.repeat + 1 for other in known if other.round == round), default=0)
+    )
+    before = after or max((other for other in known if other < name), default=None)
+    try:
+        files = _written_tables(folder, name, tables, after, [other for other in known if other != before])
+        facts = {"round": round, "layout": layout, "tables": files}
+        write_tensors(_tree_path(folder, name), leaves, {k: json.dumps(value) for k, value in facts.items()})
+        read_tensors(_tree_path(folder, name))
+    except DamagedFile as error:
+        raise UserError(
+            f"{folder}: {error} as its checkpoint was written; go on from the last sound one with --resume"
+        ) from error
     pa.default_memory_pool().release_unused()
-    facts = {"round": round, "layout": layout, "tables": files}
-    path = _tree_path(folder, round)
-    write_tensors(path, leaves, {key: json.dumps(value) for key, value in facts.items()})
-    earlier = [other for other in _rounds_in(folder) if other < round]
-    _keep_only(folder, {round, max(earlier, default=round)})
-    return path
+    _keep_only(folder, {name} if before is None else {name, before})
+    return name
 
 
 def load_checkpoint(
@@ -95,23 +128,33 @@ def load_checkpoint(
     found = find_checkpoint(folder, say)
     if found is None:
         return None
-    round, tree = found
-    tables = {name: pa.concat_tables(pieces) for name, pieces in checkpoint_tables(folder, round).items()}
-    return round, tree, tables
+    tables = {
+        table: pa.concat_tables(pieces) for table, pieces in checkpoint_tables(folder, found.name).items()
+    }
+    return found.round, found.tree, tables
 
 
-def find_checkpoint(folder: Path, say: Callable[[str], None] = LOGGER.warning) -> tuple[int, Tree] | None:
-    """Returns `(round, tree)` as `load_checkpoint` does, without reading the tables into memory."""
+def find_checkpoint(
+    folder: Path,
+    say: Callable[[str], None] = LOGGER.warning,
+    check: Callable[[Tree], None] = lambda tree: None,
+) -> SavedCheckpoint | None:
+    """Returns the newest undamaged checkpoint as `load_checkpoint` does, without reading the tables into memory.
+
+    Args:
+        check: looks at what a checkpoint needs of other files, and raises `UserError` where that is damaged.
+    """
     problems: list[str] = []
-    for round in sorted(_rounds_in(folder), reverse=True):
+    for name in sorted(_names_in(folder), reverse=True):
         try:
-            tree = _read_tree(folder, round)
-        except DamagedFile as error:
-            problems.append(str(error))
+            tree = _read_tree(folder, name)
+            check(tree)
+        except (DamagedFile, UserError) as error:
+            problems.append(f"{name}: {error}")
             continue
         for problem in problems:
-            say(f"a checkpoint in {folder} is damaged ({problem}); going on from round {round}")
-        return round, tree
+            say(f"a checkpoint in {folder} is damaged ({problem}); going on from round {name.round}, {name}")
+        return SavedCheckpoint(name.round, tree, name)
     if problems:
         raise UserError(
             f"every checkpoint in {folder} is damaged ({'; '.join(problems)}); start the run afresh"
@@ -119,12 +162,17 @@ def find_checkpoint(folder: Path, say: Callable[[str], None] = LOGGER.warning) -
     return None
 
 
-def checkpoint_tables(folder: Path, round: int) -> dict[str, Iterator[pa.Table]]:
+def checkpoint_tables(folder: Path, name: CheckpointName) -> dict[str, Iterator[pa.Table]]:
     """Returns the tables of an undamaged checkpoint, each as an iterator over the tables of its files."""
     return {
-        name: (pq.read_table(Path(folder) / file) for file in files)
-        for name, files in _table_files(folder, round).items()
+        table: (pq.read_table(Path(folder) / file) for file in files)
+        for table, files in _table_files(folder, name).items()
     }
+
+
+def drop_older_checkpoint(folder: Path) -> None:
+    """Removes all checkpoints of a finished run but the last, from which its models are read."""
+    _keep_only(folder, {max(_names_in(folder))})
 
 
 def remove_checkpoints(folder: Path) -> None:
@@ -132,72 +180,154 @@ def remove_checkpoints(folder: Path) -> None:
     _keep_only(folder, set())
 
 
-def _with_smaller(folder: Path, files: dict[str, str], table: pa.Table) -> pa.Table:
-    """Returns the table with the last files that are no larger in front, and removes those files from `files`."""
-    while files and table.num_rows < MOST_ROWS:
-        last = Path(folder) / list(files)[-1]
-        if pq.read_metadata(last).num_rows > table.num_rows:
+def _written_tables(
+    folder: Path,
+    name: CheckpointName,
+    tables: Mapping[str, pa.Table],
+    after: CheckpointName | None,
+    outgoing: list[CheckpointName],
+) -> TableFiles:
+    """Writes the tables of a new checkpoint; returns their files, none of which the checkpoint `after` needs.
+
+    Args:
+        outgoing: checkpoints that go when the new one is complete, whose files it may take over.
+    """
+    if after is None:
+        return {table: _grown(folder, name, table, {}, [rows]) for table, rows in tables.items()}
+    there = _table_files(folder, after)
+    older = _newest_readable(folder, [other for other in outgoing if other < after])
+    found: TableFiles = {}
+    for table in {**there, **tables}:
+        held = _taken_over(folder, older.get(table, {}), there.get(table, {}))
+        rows_there = _rows_from(folder, there.get(table, {}), _rows_in(folder, held))
+        new = [tables[table]] if table in tables else []
+        found[table] = _grown(folder, name, table, held, chain(rows_there, new))
+    return found
+
+
+def _newest_readable(folder: Path, names: list[CheckpointName]) -> TableFiles:
+    for name in sorted(names, reverse=True):
+        try:
+            return _table_files(folder, name)
+        except DamagedFile:
+            continue
+    return {}
+
+
+def _taken_over(folder: Path, files: dict[str, str], needed: dict[str, str]) -> dict[str, str]:
+    """Returns the first of the files: up to one that is damaged, or that another checkpoint needs."""
+    sound = takewhile(lambda file: file not in needed and _is_sound(folder, file, files[file]), files)
+    return {file: files[file] for file in sound}
+
+
+def _is_sound(folder: Path, file: str, digest: str) -> bool:
+    path = Path(folder) / file
+    return path.is_file() and file_digest(path) == digest
+
+
+def _rows_in(folder: Path, files: dict[str, str]) -> int:
+    return sum(pq.read_metadata(Path(folder) / file).num_rows for file in files)
+
+
+def _rows_from(folder: Path, files: dict[str, str], start: int) -> Iterator[pa.Table]:
+    """Yields the rows of a table from a place on, and reads only the files that hold them.
+
+    Raises:
+        DamagedFile: one of the files does not match its checksum.
+    """
+    for file, digest in files.items():
+        path = Path(folder) / file
+        rows = pq.read_metadata(path).num_rows if path.is_file() else 0
+        if start < rows or not rows:
+            if not _is_sound(folder, file, digest):
+                raise DamagedFile(f"{file} does not match its checksum")
+            yield pq.read_table(path).slice(max(start, 0))
+        start -= rows
+
+
+def _grown(
+    folder: Path, name: CheckpointName, table: str, held: dict[str, str], pieces: Iterable[pa.Table]
+) -> dict[str, str]:
+    """Returns the files of a table after pieces were added to it; small pieces go to one file."""
+    waiting: list[pa.Table] = []
+    for piece in pieces:
+        waiting = [*(completed(one, piece.schema) for one in waiting), piece]
+        if sum(one.num_rows for one in waiting) >= MOST_ROWS:
+            _add_file(folder, name, table, held, pa.concat_tables(waiting))
+            waiting = []
+    if waiting and (not held or any(one.num_rows for one in waiting)):
+        _add_file(folder, name, table, held, pa.concat_tables(waiting))
+    return held
+
+
+def _add_file(folder: Path, name: CheckpointName, table: str, held: dict[str, str], rows: pa.Table) -> None:
+    """Writes rows to a new file, which takes in the last files that are no larger; those leave `held`."""
+    while held and rows.num_rows < MOST_ROWS:
+        last = Path(folder) / list(held)[-1]
+        if pq.read_metadata(last).num_rows > rows.num_rows:
             break
-        if file_digest(last) != files.pop(last.name):
-            raise UserError(
-                f"{last} does not match its checksum; go on from the last checkpoint with --resume"
-            )
-        table = pa.concat_tables([completed(pq.read_table(last), table.schema), table])
-    return table.combine_chunks()
+        del held[last.name]
+        rows = pa.concat_tables([completed(pq.read_table(last), rows.schema), rows])
+    file, rows = _new_file(folder, name, table), rows.combine_chunks()
+    held[file] = write_table(Path(folder) / file, rows)
+    if not pq.read_table(Path(folder) / file).equals(rows):
+        raise DamagedFile(f"{file} reads back otherwise than it was written")
 
 
-def _read_tree(folder: Path, round: int) -> Tree:
-    leaves, facts = read_tensors(_tree_path(folder, round))
-    if json.loads(facts["round"]) != round:
-        raise DamagedFile(f"{_tree_path(folder, round).name} holds round {facts['round']}")
+def _read_tree(folder: Path, name: CheckpointName) -> Tree:
+    path = _tree_path(folder, name)
+    leaves, facts = read_tensors(path)
+    if json.loads(facts["round"]) != name.round:
+        raise DamagedFile(f"{path.name} holds round {facts['round']}")
     for files in json.loads(facts["tables"]).values():
         for file, digest in files.items():
-            path = Path(folder) / file
-            if not path.is_file():
-                raise DamagedFile(f"{path.name} is missing")
-            if file_digest(path) != digest:
-                raise DamagedFile(f"{path.name} does not match its checksum")
+            if not (Path(folder) / file).is_file():
+                raise DamagedFile(f"{file} is missing")
+            if not _is_sound(folder, file, digest):
+                raise DamagedFile(f"{file} does not match its checksum")
     return unflatten(json.loads(facts["layout"]), leaves)
 
 
-def _tree_path(folder: Path, round: int) -> Path:
-    return Path(folder) / f"checkpoint-{round}.safetensors"
+def _tree_path(folder: Path, name: CheckpointName) -> Path:
+    return Path(folder) / f"{name}.safetensors"
 
 
-def _table_files(folder: Path, round: int) -> TableFiles:
+def _table_files(folder: Path, name: CheckpointName) -> TableFiles:
     """Returns the files that hold the tables of a checkpoint, in order.
 
     Raises:
         DamagedFile: the checkpoint cannot be read.
     """
-    found: TableFiles = json.loads(read_metadata(_tree_path(folder, round))["tables"])
+    found: TableFiles = json.loads(read_metadata(_tree_path(folder, name))["tables"])
     return found
 
 
-def _new_file(folder: Path, round: int, table: str) -> str:
-    """Returns an unused file name for rows up to a round, which may be saved again with more rows."""
-    stem = f"checkpoint-{round}-{table}"
+def _new_file(folder: Path, name: CheckpointName, table: str) -> str:
+    """Returns an unused file name for rows of a table."""
+    stem = f"{name}-{table}"
     taken = {path.stem for path in Path(folder).glob(f"{stem}*.parquet")}
     number = next(n for n in count() if (f"{stem}-{n}" if n else stem) not in taken)
     return f"{stem}-{number}.parquet" if number else f"{stem}.parquet"
 
 
-def _rounds_in(folder: Path) -> list[int]:
+def _names_in(folder: Path) -> list[CheckpointName]:
     names = (
-        re.fullmatch(r"checkpoint-(\d+)\.safetensors", path.name)
-        for path in Path(folder).glob("checkpoint-*")
+        re.fullmatch(r"checkpoint-(\d+)(?:-(\d+))?\.safetensors", path.name)
+        for path in Path(folder).glob("checkpoint-*.safetensors")
     )
-    return [int(name.group(1)) for name in names if name]
+    return [CheckpointName(int(name[1]), int(name[2] or 0)) for name in names if name]
 
 
-def _keep_only(folder: Path, rounds: set[int]) -> None:
-    """Removes all checkpoints except `rounds`, and the table files that only those needed."""
-    for round in set(_rounds_in(folder)) - rounds:
-        _tree_path(folder, round).unlink(missing_ok=True)
+def _keep_only(folder: Path, names: set[CheckpointName]) -> None:
+    """Removes all checkpoints except `names`, and the table files that only those needed."""
+    for name in set(_names_in(folder)) - names:
+        _tree_path(folder, name).unlink(missing_ok=True)
     needed: set[str] = set()
-    for round in rounds:
-        with suppress(DamagedFile):  # a damaged checkpoint stays as it is and is never loaded
-            needed |= {file for files in _table_files(folder, round).values() for file in files}
+    for name in names:
+        try:
+            needed |= {file for files in _table_files(folder, name).values() for file in files}
+        except DamagedFile:  # it stays as it is and is never loaded
+            continue
     for path in Path(folder).glob("checkpoint-*.parquet"):
         if path.name not in needed:
             path.unlink(missing_ok=True)

@@ -1,7 +1,8 @@
-"""The manifest of a run: one JSON document that says what the run was."""
+"""The manifest of a run: one JSON document that says what the run was, sealed by a checksum over what it says."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +13,9 @@ from idiolect.records.atomic_files import write_atomically
 
 __all__ = ["FORMAT", "MANIFEST", "read_manifest", "write_manifest"]
 
-FORMAT = "idiolect-run-1"
+FORMAT = "idiolect-run-2"
+UNSEALED = "idiolect-run-1"  # of versions before, whose manifests have no checksum
+CHECKSUM = "checksum"
 MANIFEST = "manifest.json"
 REQUIRED = ("name", "method", "seed", "status")
 
@@ -26,9 +29,16 @@ def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> Path:
     missing = [key for key in REQUIRED if key not in manifest]
     if missing:
         raise ValueError(f"the manifest lacks {', '.join(missing)}")
-    document = {"format": FORMAT, **manifest}
-    text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False, default=_as_plain)
+    plain = json.loads(json.dumps({**manifest, "format": FORMAT}, allow_nan=False, default=_as_plain))
+    document = {"format": FORMAT, **plain, CHECKSUM: _checksum(plain)}
+    text = json.dumps(document, indent=2, ensure_ascii=False)
     return write_atomically(folder / MANIFEST, text + "\n")
+
+
+def _checksum(document: Mapping[str, Any]) -> str:
+    """Returns the SHA-256 of what a manifest says, whatever the order of its keys and its spaces."""
+    said = {key: value for key, value in document.items() if key != CHECKSUM}
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
 def _as_plain(value: Any) -> Any:
@@ -57,8 +67,12 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise UserError(f"{path} is damaged: {error}") from error
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+    if not isinstance(manifest, dict) or manifest.get("format") not in (FORMAT, UNSEALED):
         raise UserError(f"{folder} is not a run of this library: its {MANIFEST} has no format {FORMAT!r}")
+    if (CHECKSUM in manifest or manifest["format"] == FORMAT) and manifest.pop(CHECKSUM, "") != _checksum(
+        manifest
+    ):
+        raise UserError(f"{path} is damaged: what it says does not match its checksum")
     missing = [key for key in REQUIRED if key not in manifest]
     if missing:
         raise UserError(f"{path} is damaged: it lacks {', '.join(missing)}")

@@ -12,8 +12,8 @@ import torch
 from idiolect.federation.store import Store
 from idiolect.federation.store.disk import DiskStorage
 from idiolect.federation.store.memory import MemoryStorage
-from idiolect.federation.store.row_file import RowFile
 from idiolect.federation.store.row_format import RowFormat
+from idiolect.federation.store.row_generations import RowGenerations
 
 POPULATION = 40
 KINDS = ("host", "disk 0", "disk 5000", "disk 1000000")  # with bytes of cache: none, a few rows, all rows
@@ -71,7 +71,7 @@ def make(tmp_path: Path) -> Make:
 
     def made(kind: str, create: Callable[[int], Any] = tree_of) -> Store:
         form = RowFormat([tree_of(0), ended_tree(0)])
-        file = RowFile(tmp_path, form, POPULATION)
+        file = RowGenerations(tmp_path, form, POPULATION)
         word, _, cache = kind.partition(" ")
         storage = (
             MemoryStorage(form, POPULATION, "cpu", file)

@@ -77,8 +77,9 @@ def test_what_an_interrupted_run_has_on_disk_counts_as_free(
     monkeypatch.setattr("idiolect.federation.store.placement.free_disk", lambda folder: 0)
     with pytest.raises(UserError, match="0 B free"):
         choose_store(demand(4096), tmp_path)
-    (tmp_path / "private").mkdir()
-    (tmp_path / "private" / "rows").write_bytes(b"x" * 4096)
+    for generation in "ab":
+        (tmp_path / "private" / generation).mkdir(parents=True)
+        (tmp_path / "private" / generation / "rows").write_bytes(b"x" * 2048)
     assert choose_store(demand(4096), tmp_path).kind == "host"
 
 

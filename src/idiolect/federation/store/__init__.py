@@ -9,8 +9,9 @@ from idiolect.federation.store.placement import (
     readable,
     stored_rows,
 )
-from idiolect.federation.store.row_file import FOLDER as PRIVATE_ROWS
 from idiolect.federation.store.row_format import RowFormat
+from idiolect.federation.store.row_generations import FOLDER as PRIVATE_ROWS
+from idiolect.federation.store.row_generations import drop_older_generation
 from idiolect.federation.store.store import ByClient, Store
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "RowFormat",
     "Store",
     "choose_store",
+    "drop_older_generation",
     "open_store",
     "readable",
     "stored_rows",

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from idiolect.federation.store.cache import CachedRow, RowCache
 from idiolect.federation.store.prefetch import RowPrefetcher
-from idiolect.federation.store.row_file import IndexMark, RowFile
 from idiolect.federation.store.row_format import PackedRows, RowFormat
+from idiolect.federation.store.row_generations import GenerationMark, RowGenerations
 
 __all__ = ["DiskStorage"]
 
@@ -25,7 +25,7 @@ class DiskStorage:
 
     device = torch.device("cpu")
 
-    def __init__(self, form: RowFormat, population: int, file: RowFile, cache_bytes: int) -> None:
+    def __init__(self, form: RowFormat, population: int, file: RowGenerations, cache_bytes: int) -> None:
         self._form = form
         self._file = file
         self._cache = RowCache(cache_bytes, form.row_bytes, population, self._write)
@@ -61,14 +61,17 @@ class DiskStorage:
     def prefetch(self, clients: Sequence[int]) -> None:
         self._prefetcher.start([c for c in clients if c not in self._cache and c in self._file])
 
-    def save(self) -> IndexMark:
+    def save(self) -> GenerationMark:
         self._cache.flush()
         return self._file.mark()
 
     def saved(self) -> None:
         self._file.release()
 
-    def restore(self, mark: IndexMark) -> None:
+    def check(self, mark: GenerationMark) -> None:
+        self._file.check(mark)
+
+    def restore(self, mark: GenerationMark) -> None:
         self._prefetcher.stop()
         self._cache.clear()
         self._file.restore(mark)

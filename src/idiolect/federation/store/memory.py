@@ -11,8 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from idiolect.federation.store.row_file import NOWHERE, IndexMark, RowFile
+from idiolect.federation.store.row_file import NOWHERE
 from idiolect.federation.store.row_format import PackedRows, RowFormat
+from idiolect.federation.store.row_generations import GenerationMark, RowGenerations
 
 __all__ = ["MemoryStorage"]
 
@@ -31,7 +32,7 @@ class MemoryStorage:
         form: RowFormat,
         population: int,
         device: torch.device | str = "cpu",
-        file: RowFile | None = None,
+        file: RowGenerations | None = None,
     ) -> None:
         self._form = form
         self.device = torch.device(device)
@@ -62,7 +63,7 @@ class MemoryStorage:
     def prefetch(self, clients: Sequence[int]) -> None:
         """Does nothing, because all rows are in memory."""
 
-    def save(self) -> IndexMark:
+    def save(self) -> GenerationMark:
         file = self._on_disk()
         for client in sorted(self._changed):
             file.write(client, self._row(client).cpu(), int(self._layout[client]))
@@ -72,7 +73,10 @@ class MemoryStorage:
     def saved(self) -> None:
         self._on_disk().release()
 
-    def restore(self, mark: IndexMark) -> None:
+    def check(self, mark: GenerationMark) -> None:
+        self._on_disk().check(mark)
+
+    def restore(self, mark: GenerationMark) -> None:
         file = self._on_disk()
         file.restore(mark)
         self._slot[:], self._kept, self._blocks = NOWHERE, 0, []
@@ -103,7 +107,7 @@ class MemoryStorage:
         shape = self._per_block, self._form.row_bytes
         return torch.empty(shape, dtype=torch.uint8, device=self.device)
 
-    def _on_disk(self) -> RowFile:
+    def _on_disk(self) -> RowGenerations:
         if self._file is None:
             raise RuntimeError("a store without a folder cannot be saved")
         return self._file

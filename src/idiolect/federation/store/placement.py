@@ -14,8 +14,8 @@ from idiolect.core.trees import Tree
 from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice
 from idiolect.federation.store.disk import DiskStorage
 from idiolect.federation.store.memory import MemoryStorage
-from idiolect.federation.store.row_file import FOLDER, RowFile
 from idiolect.federation.store.row_format import RowFormat
+from idiolect.federation.store.row_generations import RowGenerations, space_taken
 from idiolect.federation.store.store import RowStorage, Store
 
 __all__ = ["STORES", "Demand", "Placement", "choose_store", "open_store", "readable", "stored_rows"]
@@ -33,7 +33,7 @@ class Demand:
     Args:
         row_bytes: size of one client's row, at its largest.
         holders: clients that can come to hold private state.
-        superseded: bytes of older rows that checkpoints still need.
+        superseded: bytes that checkpoints need beside them: the rows of the other generation, and older rows.
     """
 
     row_bytes: int
@@ -101,7 +101,7 @@ def choose_store(
     refuse_unknown_choice("store", kind, STORES)
     if cache_mb is not None:
         refuse_outside("store_cache", cache_mb, 0)
-    free = free_disk(folder) + _there_already(folder)
+    free = free_disk(folder) + space_taken(folder)
     if demand.on_disk > free:
         raise UserError(
             f"private state may need {readable(demand.on_disk)} of disk ({demand.on_disk:,} bytes) but {folder} has "
@@ -129,7 +129,7 @@ def open_store(
         folder: of the run.
     """
     form, population = RowFormat(examples), placement.demand.population
-    file = RowFile(folder, form, population)
+    file = RowGenerations(folder, form, population)
     storage: RowStorage
     if placement.kind == "disk":
         storage = DiskStorage(form, population, file, placement.cache_bytes)
@@ -152,16 +152,12 @@ def stored_rows(
         saved: what the run's last checkpoint remembers of them.
     """
     form = RowFormat(examples)
-    storage = DiskStorage(form, population, RowFile(folder, form, population, writable=False), cache_bytes=0)
+    storage = DiskStorage(
+        form, population, RowGenerations(folder, form, population, writable=False), cache_bytes=0
+    )
     store = Store(create, storage, form)
     store.restore(saved)
     return store
-
-
-def _there_already(folder: Path) -> int:
-    """Returns the bytes that an interrupted run already takes on disk."""
-    rows = Path(folder) / FOLDER / "rows"
-    return rows.stat().st_blocks * 512 if rows.exists() else 0
 
 
 def free_memory() -> int:

@@ -1,13 +1,13 @@
-"""The files of private state on disk: rows in slots of one size, and an index that checkpoints can return to.
+"""The rows of private state of one generation of checkpoints: rows in slots of one size, and an index.
 
 ``rows`` holds the rows.  They are read and written by position, not through a memory map: mapped pages would count
 as resident memory, and a full disk would end the process by a signal instead of an error.  The file is sparse: a slot
 takes space when a row is first written to it.
 
-``index`` says which slot holds which client's row.  A row that a checkpoint knows is never overwritten: the client's
-next row goes to another slot, and the old slot is free only when no checkpoint that is still kept can ask for it (the
-last two are kept).  The index is a log: a checkpoint appends one entry for each row that changed, and remembers the
-length of the log.  The entries up to that length, with the last one of each client, are the index at that checkpoint.
+``index`` says which slot holds which client's row.  A row that the last checkpoint of this generation knows is never
+overwritten: the client's next row goes to another slot, and the old slot is free once a later checkpoint is on disk.
+The index is a log: a checkpoint appends one entry for each row that changed, and remembers the length of the log.  The
+entries up to that length, with the last one of each client, are the index at that checkpoint.
 """
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from idiolect.errors import UserError
-from idiolect.federation.store.row_format import PackedRows, RowFormat
+from idiolect.federation.store.row_format import RowFormat
 
-__all__ = ["FOLDER", "NOWHERE", "IndexMark", "RowFile", "SlotIndex"]
+__all__ = ["NOWHERE", "IndexMark", "RowFile", "SlotIndex"]
 
-FOLDER = "private"  # the subfolder of a run that holds the two files
 ENTRY = np.dtype([("client", "<u4"), ("slot", "<u4"), ("crc", "<u4"), ("layout", "<u4")])
 NOWHERE = -1  # the slot of a client without a row
 
@@ -39,27 +38,25 @@ class IndexMark(NamedTuple):
     Args:
         entries: the number of entries.
         digest: CRC-32 of the entries.
-        before: the number of entries at the checkpoint before.
     """
 
     entries: int = 0
     digest: int = 0
-    before: int = 0
 
 
 class RowFile:
-    """Reads and writes single rows, and never overwrites a row that a checkpoint knows.
+    """Reads and writes single rows, and never overwrites a row that its last checkpoint knows.
 
     Args:
-        folder: of the run; its subfolder ``private`` is created when the first row is written.
+        folder: of the two files, which is created when the first row is written.
         writable: whether rows are ever written; the files of a finished run are only read.
     """
 
     def __init__(self, folder: Path, form: RowFormat, population: int, writable: bool = True) -> None:
         self.form = form
         self._writable = writable
-        self.path = Path(folder) / FOLDER / "rows"
-        self.index = SlotIndex(Path(folder) / FOLDER / "index", population)
+        self.path = Path(folder) / "rows"
+        self.index = SlotIndex(Path(folder) / "index", population)
         self._handle: int | None = None
 
     def __contains__(self, client: int) -> bool:
@@ -84,10 +81,6 @@ class RowFile:
             raise UserError(f"{self.path} is damaged: the row of client {client} does not match its checksum")
         return layout
 
-    def read_all(self, clients: Sequence[int]) -> PackedRows:
-        rows = torch.zeros(len(clients), self.form.row_bytes, dtype=torch.uint8)
-        return PackedRows(rows, [self.read(client, row) for client, row in zip(clients, rows, strict=True)])
-
     def write(self, client: int, row: Tensor, layout: int) -> None:
         """Writes a row of host memory to a slot that no checkpoint reads."""
         part = _bytes(row)[: self.form.size(layout)]
@@ -102,20 +95,44 @@ class RowFile:
             ) from error
 
     def mark(self) -> IndexMark:
-        """Writes everything to disk before it returns the mark for the next checkpoint."""
+        """Writes everything to disk, reads back what was written, and returns the mark for the next checkpoint."""
         os.fsync(self._open())
+        self.verify(sorted(self.index.fresh))
         mark = self.index.mark()
-        for folder in (self.path.parent, self.path.parent.parent):
+        for folder in (self.path.parent, *self.path.parents[1:3]):
             _sync(folder)
         return mark
+
+    def verify(self, clients: Sequence[int]) -> None:
+        """Reads the rows of clients, and raises ``UserError`` where one does not match its checksum."""
+        row = torch.empty(self.form.row_bytes, dtype=torch.uint8)
+        for client in clients:
+            self.read(client, row)
+
+    def holds(self, client: int, crc: int, layout: int) -> bool:
+        """Whether the row of a client is here as it should be."""
+        index = self.index
+        if client not in self or (index.crc[client], index.layout[client]) != (crc, layout):
+            return False
+        try:
+            self.verify([client])
+        except UserError:
+            return False
+        return True
 
     def release(self) -> None:
         """Announces that the checkpoint with the last mark is on disk."""
         self.index.release()
 
     def restore(self, mark: IndexMark) -> None:
-        """Returns to the rows of the checkpoint with this mark."""
+        """Returns to the rows of the checkpoint with this mark.
+
+        Raises:
+            UserError: the index does not match the mark, or there are no rows.
+        """
         self.index.restore(mark)
+        if mark.entries and not self.path.exists():
+            raise UserError(f"{self.path} is missing")
         self._open()
 
     def close(self) -> None:
@@ -151,16 +168,15 @@ class SlotIndex:
         self._mark = IndexMark()
         self._n_slots = 0
         self._free: list[int] = []
-        self._left: list[int] = []  # given up since the last mark: both kept checkpoints may read them
-        self._older: list[int] = []  # given up between the last two marks: the older checkpoint may read them
-        self._fresh: set[int] = set()  # clients whose current row no checkpoint knows
+        self._left: list[int] = []  # given up since the last mark, whose checkpoint may read them
+        self.fresh: set[int] = set()  # clients whose current row no checkpoint knows
 
     def place(self, client: int, crc: int, layout: int) -> int:
         """Returns the slot for a client's new row."""
-        if client not in self._fresh:
+        if client not in self.fresh:
             if self.slot[client] != NOWHERE:
                 self._left.append(int(self.slot[client]))
-            self._fresh.add(client)
+            self.fresh.add(client)
             self.slot[client] = self._free.pop() if self._free else self._n_slots
             self._n_slots = max(self._n_slots, int(self.slot[client]) + 1)
         self.crc[client], self.layout[client] = crc, layout
@@ -168,7 +184,7 @@ class SlotIndex:
 
     def mark(self) -> IndexMark:
         """Appends what changed to the log; called after the rows are on disk and before the checkpoint is."""
-        changed = np.array(sorted(self._fresh), np.int64)
+        changed = np.array(sorted(self.fresh), np.int64)
         entries = np.empty(len(changed), ENTRY)
         entries["client"] = changed
         entries["slot"] = self.slot[changed]
@@ -177,14 +193,15 @@ class SlotIndex:
         content = entries.tobytes()
         self._append(content)
         last = self._mark
-        self._mark = IndexMark(last.entries + len(changed), zlib.crc32(content, last.digest), last.entries)
+        self._mark = IndexMark(last.entries + len(changed), zlib.crc32(content, last.digest))
+        self._read(self._mark)
         return self._mark
 
     def release(self) -> None:
-        """Frees the slots that only checkpoints older than the last two could read."""
-        self._free += self._older
-        self._older, self._left = self._left, []
-        self._fresh.clear()
+        """Frees the slots that only the checkpoint before the last mark could read."""
+        self._free += self._left
+        self._left = []
+        self.fresh.clear()
 
     def restore(self, mark: IndexMark) -> None:
         """Returns to the index of a checkpoint, and forgets what came after."""
@@ -192,13 +209,10 @@ class SlotIndex:
         self.slot[:] = NOWHERE
         for name in ("slot", "crc", "layout"):
             getattr(self, name)[entries["client"]] = entries[name]  # the last of several entries counts
-        earlier = np.full_like(self.slot, NOWHERE)
-        earlier[entries["client"][: mark.before]] = entries["slot"][: mark.before]
-        now, then = set(self.slot.tolist()), set(earlier.tolist())
-        self._mark, self._fresh, self._left = mark, set(), []
+        self._mark, self._left = mark, []
+        self.fresh.clear()
         self._n_slots = int(entries["slot"].max(initial=0)) + 1 if len(entries) else 0
-        self._older = sorted(then - now - {NOWHERE})
-        self._free = sorted(set(range(self._n_slots)) - now - then, reverse=True)
+        self._free = sorted(set(range(self._n_slots)) - set(self.slot.tolist()), reverse=True)
 
     def _append(self, content: bytes) -> None:
         """Writes after the entries of the last mark, and cuts off what an abandoned run left there."""
@@ -222,7 +236,7 @@ class SlotIndex:
             except OSError as error:
                 raise UserError(f"{self.path} cannot be read: {error.strerror}") from error
         if len(content) != wanted or zlib.crc32(content) != mark.digest:
-            raise UserError(f"{self.path} is damaged: it does not match its checkpoint; start the run afresh")
+            raise UserError(f"{self.path} is damaged: it does not match its checkpoint")
         return np.frombuffer(content, ENTRY)
 
 

@@ -14,8 +14,8 @@ from torch import Tensor
 from idiolect.core.trees import Rows, Tree
 from idiolect.errors import UserError
 from idiolect.federation.store.memory import MemoryStorage
-from idiolect.federation.store.row_file import IndexMark
 from idiolect.federation.store.row_format import PackedRows, RowFormat
+from idiolect.federation.store.row_generations import GenerationMark
 
 __all__ = ["ByClient", "RowStorage", "Store"]
 
@@ -41,13 +41,16 @@ class RowStorage(Protocol):
     def prefetch(self, clients: Sequence[int]) -> None:
         """Announces the rows that are read next."""
 
-    def save(self) -> IndexMark:
+    def save(self) -> GenerationMark:
         """Writes all rows to disk, and returns the mark that a checkpoint remembers."""
 
     def saved(self) -> None:
         """Announces that the checkpoint with the last mark is on disk."""
 
-    def restore(self, mark: IndexMark) -> None:
+    def check(self, mark: GenerationMark) -> None:
+        """Reads every row that the checkpoint with this mark knows; raises ``UserError`` where one is damaged."""
+
+    def restore(self, mark: GenerationMark) -> None:
         """Brings back the rows as they were at the checkpoint with this mark."""
 
     def close(self) -> None: ...
@@ -164,12 +167,20 @@ class Store:
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Brings back all rows as they were when ``save`` returned ``state``."""
-        mark = {name: int(value) for name, value in state.items() if isinstance(value, Tensor)}
-        if mark.pop("row_bytes", None) != self._form.row_bytes or mark.keys() != set(IndexMark._fields):
+        self._storage.restore(self._mark_of(state))
+
+    def check(self, state: dict[str, Tensor]) -> None:
+        """Reads all rows as they were when ``save`` returned ``state``; raises ``UserError`` where one is damaged."""
+        self._storage.check(self._mark_of(state))
+
+    def _mark_of(self, state: dict[str, Tensor]) -> GenerationMark:
+        saved = {name: int(value) for name, value in state.items() if isinstance(value, Tensor)}
+        row_bytes, mark = saved.pop("row_bytes", None), GenerationMark.of(saved)
+        if row_bytes != self._form.row_bytes or mark is None:
             raise UserError(
                 "the checkpoint's private state has another shape than this run's; start it afresh"
             )
-        self._storage.restore(IndexMark(**mark))
+        return mark
 
     def close(self) -> None:
         self._storage.close()

@@ -13,7 +13,6 @@ pytest.importorskip("flwr", reason="deployment needs the extra flower")
 
 from idiolect.deploy.configuration import individual_uploads, read_site, write_site
 from idiolect.deploy.create_deployment import DeploymentOptions, create_deployment
-from idiolect.deploy.guarded_superlink import OnlySitesFromOutside
 from idiolect.deploy.keys import write_key_pair
 from idiolect.deploy.signed_messages import SignedMessage, from_record, to_record
 from idiolect.deploy.site import Site
@@ -158,24 +157,3 @@ def test_init_refuses_and_leaves_nothing(tmp_path: Path, options: DeploymentOpti
     with pytest.raises(UserError, match=sentence):
         create_deployment(EXPERIMENT, tmp_path / "made", options)
     assert not (tmp_path / "made").exists()
-
-
-@pytest.mark.parametrize(
-    ("host", "path", "status"),
-    [
-        ("10.0.0.9", "/v1/fleet/pull-messages", 200),
-        ("10.0.0.9", "/v1/control/start-run", 403),
-        ("10.0.0.9", "/v1/runtime/acquire-task", 403),
-        ("127.0.0.1", "/v1/control/start-run", 200),
-    ],
-)
-def test_other_machines_reach_what_sites_need_and_nothing_else(host: str, path: str, status: int) -> None:
-    starlette = pytest.importorskip("starlette.applications")
-    testing = pytest.importorskip("starlette.testclient")
-    responses = pytest.importorskip("starlette.responses")
-    routing = pytest.importorskip("starlette.routing")
-    app = starlette.Starlette(
-        routes=[routing.Route("/{rest:path}", lambda request: responses.Response(), methods=["POST"])]
-    )
-    client = testing.TestClient(OnlySitesFromOutside(app), client=(host, 5000))
-    assert client.post(path).status_code == status

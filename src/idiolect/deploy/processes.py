@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from idiolect.deploy.configuration import Deployment, SiteEntry
+from idiolect.deploy.control_token import make_control_token, read_control_token
 from idiolect.deploy.keys import is_loopback
 from idiolect.errors import UserError
 
@@ -40,6 +41,8 @@ QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+    "FLWR_INTERNAL_GRPC_CONTROL_API": "0",  # would open a second, unguarded way to the same interface
+    "FLWR_INTERNAL_GRPC_FLEET_API": "0",
 }
 START_SECONDS = 60.0  # that the server may take to start
 
@@ -71,6 +74,7 @@ def start_server(deployment: Deployment) -> subprocess.Popen[bytes]:
         raise UserError(
             f"something listens at {deployment.local_address} already; end it, or init with another --address"
         )
+    make_control_token(_home(deployment))
     log = deployment.server / "superlink.log"
     process = _spawn(_superlink_command(deployment), deployment, log)
     try:
@@ -146,16 +150,26 @@ def flower_program(name: str) -> str:
 
 
 def use_flower(deployment: Deployment, *words: str) -> subprocess.CompletedProcess[str]:
-    """Runs Flower's command line with this deployment's profile."""
+    """Runs Flower's command line with this deployment's profile and the token of its control interface.
+
+    Raises:
+        UserError: the token cannot be read.
+    """
+    read_control_token(_home(deployment))
     return subprocess.run(
-        [flower_program("flwr"), *words, "--format", "json"],
-        env=flower_environment(deployment.folder, deployment.server / "flower"),
+        [sys.executable, "-m", "idiolect.deploy.flower_with_token", "flwr", *words, "--format", "json"],
+        env=flower_environment(deployment.folder, _home(deployment)),
         cwd=deployment.folder,
         capture_output=True,
         text=True,
         check=False,
         timeout=120,
     )
+
+
+def _home(deployment: Deployment) -> Path:
+    """Returns the folder of Flower's own files at the server."""
+    return deployment.server / "flower"
 
 
 def is_served(deployment: Deployment) -> bool:
@@ -182,7 +196,7 @@ def _spawn(command: list[str], deployment: Deployment, log: Path) -> subprocess.
     with open(log, "ab") as output:
         return subprocess.Popen(
             command,
-            env=flower_environment(deployment.folder, deployment.server / "flower"),
+            env=flower_environment(deployment.folder, _home(deployment)),
             cwd=deployment.folder,
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -213,7 +227,7 @@ def _superlink_command(deployment: Deployment) -> list[str]:
         "--port",
         port,
         "--database",
-        str(deployment.server / "flower" / "superlink.db"),
+        str(_home(deployment) / "superlink.db"),
         "--disable-runtime-dependency-installation",
     ]
 

@@ -81,7 +81,7 @@ async def status_of_call(app: Any, host: str, token: str, path: str) -> int:
 def main() -> None:
     """Runs the SuperLink with the guard, which is tried before the port is opened."""
     token = read_control_token(Path(os.environ["FLWR_HOME"]))
-    superlink = import_module("flwr.superlink.cli.flower_superlink")
+    superlink: Any = import_module("flwr.superlink.cli.flower_superlink")
     superexec_command = superlink._get_superexec_command
 
     @asynccontextmanager

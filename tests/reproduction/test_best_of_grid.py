@@ -51,15 +51,15 @@ def test_average_is_the_mean_of_each_columns_best():
 def test_best_is_that_of_the_mean_over_seeds_and_the_interval_is_over_them():
     """Setting 0 of scene 0 is best once and worst once; setting 1 has the best mean."""
     accuracies = {
-        (setting, scene, seed): 0.5 for setting in range(3) for scene in range(8) for seed in range(2)
+        (setting, scene, seed): 0.5 for setting in range(3) for scene in range(8) for seed in range(3)
     }
-    accuracies |= {(0, 0, 0): 0.9, (0, 0, 1): 0.1, (1, 0, 0): 0.5, (1, 0, 1): 0.7}
-    one = _entry("avg", accuracies, seeds=2)
-    by_seed = [50.0, 100 * (7 * 0.5 + 0.7) / 8]
-    assert one.value == pytest.approx(fmean(by_seed)) and one.seeds == 2
+    accuracies |= {(0, 0, 0): 0.9, (0, 0, 1): 0.1, (0, 0, 2): 0.5, (1, 0, 0): 0.5, (1, 0, 1): 0.7}
+    one = _entry("avg", accuracies, seeds=3)
+    by_seed = [50.0, 100 * (7 * 0.5 + 0.7) / 8, 50.0]
+    assert one.value == pytest.approx(fmean(by_seed)) and one.seeds == 3
     low, high = one.interval
     assert low < one.value < high and high - low == pytest.approx(
-        2 * 12.706 * stdev(by_seed) / 2**0.5, rel=1e-4
+        2 * 4.303 * stdev(by_seed) / 3**0.5, rel=1e-4
     )
 
 

@@ -291,11 +291,11 @@ def test_files_hold_measured_and_printed_numbers(tmp_path):
     ]
     write_files(tmp_path, Reproduction("t", "caption", False, tuple(numbers), ("a note",), tmp_path))
     markdown = (tmp_path / "t.md").read_text()
-    assert "| A & b | 71.23 ± 1.25 (72.00) | - (1.5) |" in markdown and "- a note" in markdown
+    assert "| A & b | 71.23 ± 1.25 (72.00) | not run (1.5) |" in markdown and "- a note" in markdown
     rows = list(csv.DictReader((tmp_path / "t.csv").read_text().splitlines()))
     assert (rows[0]["value"], rows[0]["within"], rows[1]["missing"]) == ("71.234", "True", "no data")
     latex = (tmp_path / "t.tex").read_text()
-    assert r"A \& b & 71.23 $\pm$ 1.25 (72.00) & - (1.5) \\" in latex and r"x\_1" in latex
+    assert r"A \& b & 71.23 $\pm$ 1.25 (72.00) & not run (1.5) \\" in latex and r"x\_1" in latex
 
 
 @pytest.mark.parametrize(

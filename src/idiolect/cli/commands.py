@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from idiolect.cli.app import app
 from idiolect.cli.bench import bench_command
+from idiolect.cli.collect import collect_command
 from idiolect.cli.datasets import datasets_command, datasets_get
 from idiolect.cli.deploy import deploy_app
 from idiolect.cli.diff import diff_command
@@ -27,6 +28,7 @@ __all__ = [
     "TINY",
     "app",
     "bench_command",
+    "collect_command",
     "compare_command",
     "datasets_command",
     "datasets_get",

@@ -6,13 +6,14 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from idiolect.cli.app import app
-from idiolect.cli.options import Json, Precision, Preset, with_option_groups
+from idiolect.cli.options import Json, Precision, PresetIfAny, with_option_groups
 from idiolect.cli.settings import methods_in, names_in
 from idiolect.cli.terminal import console_of_output, print_line, print_table, watched
 from idiolect.errors import UserError
@@ -41,7 +42,15 @@ class PaperOptions:
             min=1,
         ),
     ] = None
-    preset: Preset = "paper"
+    preset: PresetIfAny = None
+    from_results: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="RESULTS",
+            help="Train nothing: print what the records in this folder of results give, results/ in the repository.",
+        ),
+    ] = None
     best_of_grid: Annotated[
         bool,
         typer.Option(
@@ -92,10 +101,11 @@ def reproduce_command(
         seeds=asked.seeds,
         preset=asked.preset,
         best_of_grid=asked.best_of_grid,
+        from_results=asked.from_results,
         delta=asked.delta,
         quick=asked.quick,
         formats=names_in(asked.formats),
-        execution=watched(execution),
+        execution=execution if asked.from_results else watched(execution),
         precision=asked.precision,
     )
     if as_json:
@@ -128,7 +138,7 @@ def _print_list(found: Sequence[ListedReproduction], as_json: bool) -> None:
 def _print_reproduction(console: Console, done: Reproduction) -> None:
     """Prints our numbers beside the paper's; a quick reproduction shows no number of the paper."""
     if done.numbers:
-        header = ["Row", "Column", "Measured", "95 %"]
+        header = ["Row", "Column", "Measured", "95 %", "Seeds"]
         rows = [header if done.quick else [*header, "Paper", "Difference", "Within"]]
         rows += [_cells(one, done.quick) for one in done.numbers]
         print_table(console, rows, title=f"{done.id} (quick)" if done.quick else done.id, words=2)
@@ -158,8 +168,8 @@ def _cells(one: ComparedNumber, quick: bool) -> list[str]:
     if one.rule:
         measured += f" {one.rule}"
     if one.value is None:
-        measured = one.diverged_text or ("refused" if one.failed else "not run")
-    cells = [one.row, one.column, measured, interval]
+        measured = one.text_without_value
+    cells = [one.row, one.column, measured, interval, str(one.seeds or ABSENT)]
     if quick:
         return cells
     paper = number_text(one.paper, one.unit)

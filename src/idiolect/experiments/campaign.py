@@ -18,7 +18,7 @@ from idiolect.experiments.tracking import open_log
 from idiolect.methods import label
 from idiolect.records import Run, divergence_of, finished
 
-__all__ = ["RunOutcome", "RunRequest", "run_campaign"]
+__all__ = ["RunOutcome", "RunRequest", "run_campaign", "taken"]
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def run_campaign(requests: Sequence[RunRequest], execution: Execution) -> dict[H
             found |= {request.key: RunOutcome(failed=result.refused) for request in wanted}
         else:
             done = open_run(result.folder, data_dir=execution.data_dir)
-            found |= {request.key: _taken(request, done) for request in wanted}
+            found |= {request.key: taken(request, done) for request in wanted}
     return found
 
 
@@ -98,7 +98,7 @@ def _is_finished(experiment: Experiment, execution: Execution) -> bool:
         return False
 
 
-def _taken(request: RunRequest, done: Run) -> RunOutcome:
+def taken(request: RunRequest, done: Run) -> RunOutcome:
     if (diverged := divergence_of(done.manifest)) is not None:
         return RunOutcome(diverged=diverged.text)
     try:

@@ -20,7 +20,7 @@ MANIFEST = "manifest.json"
 REQUIRED = ("name", "method", "seed", "status")
 
 
-def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> Path:
+def write_manifest(folder: Path, manifest: Mapping[str, Any], indent: int | None = 2) -> Path:
     """Writes the manifest atomically; arrays and numpy scalars become lists and numbers.
 
     Raises:
@@ -31,7 +31,7 @@ def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> Path:
         raise ValueError(f"the manifest lacks {', '.join(missing)}")
     plain = json.loads(json.dumps({**manifest, "format": FORMAT}, allow_nan=False, default=_as_plain))
     document = {"format": FORMAT, **plain, CHECKSUM: _checksum(plain)}
-    text = json.dumps(document, indent=2, ensure_ascii=False)
+    text = json.dumps(document, indent=indent, ensure_ascii=False)
     return write_atomically(folder / MANIFEST, text + "\n")
 
 

@@ -10,6 +10,7 @@ from statistics import fmean, stdev
 from scipy.special import stdtrit
 
 from idiolect.experiments.campaign import RunOutcome
+from idiolect.statistics import FEWEST_UNITS
 
 __all__ = ["ORACLE", "ComparedNumber", "selection_rule", "t_interval"]
 
@@ -23,7 +24,7 @@ class ComparedNumber:
     Args:
         value: mean over seeds; None where nothing was measured.
         spread: stands for the paper's own ±, over clients or settings.
-        interval: 95 % interval of the mean, from two seeds on.
+        interval: 95 % interval of the mean, from three seeds on, as in all reports.
         paper, paper_spread: as printed; None where the paper prints none, or where nothing may be compared.
         ran_as: the method with its options.
         rule: ``oracle`` where something was chosen on test data, as a paper did.
@@ -66,7 +67,8 @@ class ComparedNumber:
 
     def measured(self, values: Sequence[float]) -> ComparedNumber:
         """Returns this number with the mean and the interval of one value per seed."""
-        return replace(self, value=fmean(values), interval=t_interval(values), seeds=len(values))
+        interval = t_interval(values) if len(values) >= FEWEST_UNITS else None
+        return replace(self, value=fmean(values), interval=interval, seeds=len(values))
 
     def not_measured(self, outcomes: Iterable[RunOutcome]) -> ComparedNumber:
         """Returns this number with the reasons why its runs gave nothing, each reason once."""
@@ -79,6 +81,11 @@ class ComparedNumber:
         found = [seed for seed, text in texts.items() if text]
         where = "; ".join(f"seed {seed} {texts[seed]}" for seed in found)
         return replace(self, diverged=len(found), where=where, seeds=len(by_seed))
+
+    @property
+    def text_without_value(self) -> str:
+        """What a table prints where there is no number."""
+        return self.diverged_text or ("refused" if self.failed else "not run")
 
     @property
     def diverged_text(self) -> str:

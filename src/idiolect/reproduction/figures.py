@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from idiolect.experiments.campaign import RunOutcome, RunRequest, run_campaign
+from idiolect.experiments.campaign import RunOutcome, RunRequest
 from idiolect.experiments.execution import Execution
 from idiolect.experiments.parameter_grids import combinations
 from idiolect.option_parsing import with_options
@@ -119,7 +119,7 @@ def _numbers_of_lines(
     refuse_unknown_names("method", request.methods, {line.method.partition("(")[0] for line in lines})
     request = replace(request, every_round=figure.kind in KINDS_OF_SINGLE_ROUNDS)
     variants = _chosen_variants(figure, request)
-    outcomes = run_campaign(
+    outcomes = request.outcomes(
         [one for variant in variants for one in _run_requests(figure, variant, request)], execution
     )
     if figure.kind == "change":
@@ -189,6 +189,7 @@ def _variant_number(
     figure: PaperFigure, variant: LineVariant, request: ReproductionRequest, outcomes: Outcomes
 ) -> Measured:
     number = _unmeasured(variant.label, figure, variant, request)
+    request = request.with_recorded_seeds(lambda seed: [outcomes[variant.label, variant.scenario, seed]])
     wanted = [outcomes[variant.label, variant.scenario, seed] for seed in request.seeds]
     if _any_without_value(wanted):
         return number.not_measured(wanted), []
@@ -204,6 +205,9 @@ def _change(
 ) -> Measured:
     """Sums up what every client gains from one variant to the other."""
     number = _unmeasured(f"{new.label} against {old.label}", figure, new, request)
+    request = request.with_recorded_seeds(
+        lambda seed: [outcomes[variant.label, variant.scenario, seed] for variant in (old, new)]
+    )
     before, after = (
         [outcomes[variant.label, variant.scenario, seed] for seed in request.seeds] for variant in (old, new)
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice, unknown_name
@@ -12,8 +13,10 @@ from idiolect.experiments.parameter_grids import grid
 from idiolect.reports import IMAGE_FORMATS
 from idiolect.reproduction.figures import reproduce_figure
 from idiolect.reproduction.papers import figure, figures, papers, table, tables
+from idiolect.reproduction.recorded import RecordedUse, recorded_request, recorded_table, scenarios_of
 from idiolect.reproduction.reproduction_result import Reproduction
 from idiolect.reproduction.request import ReproductionRequest
+from idiolect.reproduction.results import Results
 from idiolect.reproduction.studies.study_figures import STUDY_KINDS
 from idiolect.reproduction.tables import reproduce_table
 from idiolect.statistics.degradation_between_rounds import DELTAS
@@ -36,6 +39,7 @@ def reproduce(
     seeds: int | None = None,
     quick: bool = False,
     best_of_grid: bool = False,
+    from_results: str | Path | None = None,
     execution: Execution | None = None,
     **settings: Any,
 ) -> Reproduction:
@@ -50,6 +54,9 @@ def reproduce(
         quick: uses the embedded data, few clients and few rounds; shows that it works and is never compared.
         best_of_grid: runs every setting that the paper's authors tried and takes the best of each scenario, as the
             paper does; for MAP's tables and the figure that is made of them.
+        from_results: a folder of results; everything is read from it and nothing is trained.  Unless told otherwise,
+            each column of a table, or a figure, is read under the first of the presets ``reproduction``, ``official``,
+            ``clipped`` and ``paper`` of which there are runs, and every number is that of all recorded seeds.
         execution: how the runs are made; its ``out`` holds the runs and a folder with the table.  Interrupted runs are
             always resumed.
         settings: fields of ``Execution``, see ``run``, and any of these:
@@ -67,6 +74,13 @@ def reproduce(
         raise UserError(f"{name} cannot be set in a reproduction, which runs the settings of the paper")
     if id not in ids():
         raise unknown_name("table or figure", id, ids())
+    recorded = None
+    if from_results is not None:
+        if quick:
+            raise UserError("quick runs are no results; leave quick or from_results out")
+        given = None if seeds is None else tuple(range(seeds))
+        recorded = RecordedUse(Results.open(from_results), asked.get("preset"), asked.get("precision"), given)
+    asked = {key: value for key, value in asked.items() if key != "preset" or value is not None}
     if seeds is None:
         seeds = 1 if quick else papers()[id.partition("-")[0]].seeds
     refuse_outside("seeds", seeds, 1)
@@ -82,7 +96,11 @@ def reproduce(
     if quick:
         execution = replace(execution, checkpoint_every=1)
     if id in {found.id for found in tables()}:
+        if recorded is not None:
+            return recorded_table(table(id), recorded, request, execution)
         return reproduce_table(table(id), request, execution)
+    if recorded is not None:
+        request = recorded_request(recorded, scenarios_of(figure(id)), request)
     return reproduce_figure(figure(id), request, execution)
 
 

@@ -35,6 +35,7 @@ class Reproduction:
         numbers: every number, beside the paper's.
         notes: what a reader of the numbers should know.
         folder: holds the files; None where there was nothing to run.
+        recorded: the numbers were read from results, whose cells may have different numbers of seeds.
     """
 
     id: str
@@ -43,6 +44,7 @@ class Reproduction:
     numbers: tuple[ComparedNumber, ...]
     notes: tuple[str, ...]
     folder: Path | None
+    recorded: bool = False
 
     @property
     def failures(self) -> list[str]:
@@ -61,7 +63,9 @@ def write_reproduction(
     """Writes the tables to ``<out>/<id>``, or ``<out>/<id>-quick``; returns the reproduction and that folder."""
     all_notes = _notes(numbers, notes, request)
     folder = Path(out) / (f"{id}-quick" if request.quick else id)
-    done = Reproduction(id, caption, request.quick, tuple(numbers), tuple(all_notes), folder)
+    done = Reproduction(
+        id, caption, request.quick, tuple(numbers), tuple(all_notes), folder, request.results is not None
+    )
     write_files(folder, done)
     return done, folder
 
@@ -72,7 +76,12 @@ def _notes(
     """Returns the notes under a table: what the numbers are, the given notes, doubts, and what was not run and why."""
     several = len(request.seeds) > 1
     found = [QUICK_NOTE] if request.quick else ["measured, and the paper's number in brackets"]
-    found.append(f"preset {request.preset}, {len(request.seeds)} seed{'s' if several else ''}")
+    if request.results is None:
+        found.append(f"preset {request.preset}, {len(request.seeds)} seed{'s' if several else ''}")
+    else:
+        found.append(f"read from the records in {request.results.folder}, nothing was trained")
+        found.append("[n]: number of seeds")
+        several = any(one.interval for one in numbers)
     if request.precision is not None:
         found.append(f"all runs compute in {request.precision}")
     if several:
@@ -113,7 +122,7 @@ def _listed(cells: list[str]) -> str:
 def write_files(folder: Path, done: Reproduction) -> None:
     """Writes ``<id>.md``, ``<id>.csv`` and ``<id>.tex``, each atomically."""
     folder.mkdir(parents=True, exist_ok=True)
-    rows = _matrix(done.numbers, done.quick)
+    rows = _matrix(done)
     title = f"{done.id}: {done.caption}"
     if done.quick:
         title = f"{done.id} (quick stand-in on embedded data). The paper shows: {done.caption}"
@@ -133,20 +142,22 @@ def number_text(value: float | None, unit: str = "") -> str:
     return f"{value:.2f}" if unit == "%" else f"{value:.4g}"
 
 
-def _matrix(numbers: Sequence[ComparedNumber], quick: bool) -> list[list[str]]:
+def _matrix(done: Reproduction) -> list[list[str]]:
     """Returns rows against columns, the header first: measured, and the paper's number in brackets."""
+    numbers = done.numbers
     columns = list(dict.fromkeys(one.column for one in numbers))
-    cells = {(one.row, one.column): _cell(one, quick) for one in numbers}
+    cells = {(one.row, one.column): _cell(one, done) for one in numbers}
     rows = dict.fromkeys(one.row for one in numbers)
     return [["", *columns], *([row, *(cells.get((row, column), "") for column in columns)] for row in rows)]
 
 
-def _cell(one: ComparedNumber, quick: bool) -> str:
-    text = one.diverged_text or number_text(one.value, one.unit)
+def _cell(one: ComparedNumber, done: Reproduction) -> str:
+    text = one.text_without_value if one.value is None else number_text(one.value, one.unit)
     if one.interval is not None:
         text += f" ± {number_text((one.interval[1] - one.interval[0]) / 2, one.unit)}"
     text += f" {one.rule}" if one.rule and one.value is not None else ""
-    return text if quick or one.paper is None else f"{text} ({number_text(one.paper, one.unit)})"
+    text += f" [{one.seeds}]" if done.recorded and one.value is not None else ""
+    return text if done.quick or one.paper is None else f"{text} ({number_text(one.paper, one.unit)})"
 
 
 def _markdown(rows: list[list[str]], title: str, notes: Sequence[str]) -> str:
@@ -157,8 +168,6 @@ def _markdown(rows: list[list[str]], title: str, notes: Sequence[str]) -> str:
 def _latex(rows: list[list[str]], title: str, done: Reproduction) -> str:
     """Returns the table with what its reader should know; why this machine did not run something is no part of it."""
     notes = [note for note in done.notes if not note.startswith((*NOT_MEASURED, "diverged ("))]
-    if any(one.value is None and not one.diverged for one in done.numbers):
-        notes.append(f"{ABSENT}: not run")
     caption = " ".join(f"{sentence[:1].upper()}{sentence[1:]}." for sentence in notes)
     return to_latex(rows, booktabs=False, caption=f"{title}. {caption}")
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from idiolect.errors import unknown_name
+from idiolect.experiments.campaign import RunOutcome, RunRequest, run_campaign
+from idiolect.experiments.execution import Execution
 from idiolect.experiments.spec import Experiment
 from idiolect.option_parsing import with_options
 from idiolect.reproduction.papers import MetricReading
 from idiolect.reproduction.quick_experiment import QUICK_NOTE, quick_experiment, quick_model, quick_reading
+from idiolect.reproduction.results import Results
 from idiolect.reproduction.scenarios import find_scenario
 
 __all__ = ["ReproductionRequest", "refuse_unknown_names"]
@@ -30,6 +33,7 @@ class ReproductionRequest:
         delta: for local degradation; see ``MetricReading``.
         grid: settings of methods by name, all of which are run; empty runs each method as the scenario sets it.
         precision: number format of all runs; None leaves the scenario's.
+        results: where outcomes are read from; None makes the runs.
     """
 
     preset: str = "paper"
@@ -42,6 +46,24 @@ class ReproductionRequest:
     delta: str = "selection"
     grid: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
     precision: str | None = None
+    results: Results | None = None
+
+    def outcomes(self, requests: Sequence[RunRequest], execution: Execution) -> dict[Hashable, RunOutcome]:
+        """Returns what the requests take from their runs, which are made, or read from the results."""
+        if self.results is not None:
+            return self.results.outcomes(requests)
+        return run_campaign(requests, execution)
+
+    def with_recorded_seeds(self, outcomes: Callable[[int], Iterable[RunOutcome]]) -> ReproductionRequest:
+        """Returns the request with those seeds of which results have every run; the same without results or such seeds.
+
+        Args:
+            outcomes: returns what the runs of a seed gave.
+        """
+        if self.results is None:
+            return self
+        present = tuple(seed for seed in self.seeds if not any(one.missing for one in outcomes(seed)))
+        return replace(self, seeds=present) if present else self
 
     def wants(self, column: str, method: str) -> bool:
         """Whether a column (or scenario) and a method, with or without options, are asked for."""

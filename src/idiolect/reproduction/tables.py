@@ -15,7 +15,7 @@ import pandas as pd
 
 from idiolect.data.availability import availability
 from idiolect.errors import UserError
-from idiolect.experiments.campaign import RunOutcome, RunRequest, run_campaign
+from idiolect.experiments.campaign import RunOutcome, RunRequest
 from idiolect.experiments.execution import Execution
 from idiolect.experiments.setting import prepare
 from idiolect.experiments.spec import Experiment
@@ -31,6 +31,7 @@ __all__ = [
     "cell_number",
     "cell_requests",
     "choice_notes",
+    "refuse_unknown_cells",
     "reproduce_table",
     "table_numbers",
     "table_requests",
@@ -66,7 +67,7 @@ def table_numbers(
 ) -> list[ComparedNumber]:
     """Returns the numbers of the cells that are asked for."""
     cells = _chosen_cells(table, request)
-    outcomes = run_campaign(table_requests(table, request), execution)
+    outcomes = request.outcomes(table_requests(table, request), execution)
     doubts = {column.id: column.note for column in table.columns}
     return [
         cell_number(cell, request, outcomes, doubts[cell.column])
@@ -82,10 +83,15 @@ def table_requests(table: PaperTable, request: ReproductionRequest) -> list[RunR
     return [one for cell in cells for one in cell_requests(cell, request)]
 
 
-def _chosen_cells(table: PaperTable, request: ReproductionRequest) -> list[TableCell]:
-    """Returns the cells that are asked for and in which the paper prints a number."""
+def refuse_unknown_cells(table: PaperTable, request: ReproductionRequest) -> None:
+    """Raises where a column or method is asked for that the table does not have."""
     refuse_unknown_names("column", request.columns, [column.id for column in table.columns])
     refuse_unknown_names("method", request.methods, {cell.method.partition("(")[0] for cell in table.cells})
+
+
+def _chosen_cells(table: PaperTable, request: ReproductionRequest) -> list[TableCell]:
+    """Returns the cells that are asked for and in which the paper prints a number."""
+    refuse_unknown_cells(table, request)
     return [
         cell for cell in table.cells if cell.value is not None and request.wants(cell.column, cell.method)
     ]
@@ -119,12 +125,12 @@ def cell_number(
     )
     if not request.quick:
         found = replace(found, paper=cell.value, paper_spread=cell.spread)
-    wanted = [
-        outcomes[_key(cell, method, name, seed)]
-        for method in settings
-        for name in cell.scenarios
-        for seed in request.seeds
-    ]
+
+    def of_seed(seed: int) -> list[RunOutcome]:
+        return [outcomes[_key(cell, method, name, seed)] for method in settings for name in cell.scenarios]
+
+    request = request.with_recorded_seeds(of_seed)
+    wanted = [one for seed in request.seeds for one in of_seed(seed)]
     if any(one.missing or one.failed for one in wanted):
         return found.not_measured(wanted)
     scenes = [replace(cell, scenarios=(name,)) for name in cell.scenarios] if len(settings) > 1 else [cell]

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 __all__ = ["UserError", "list_of", "near_names", "refuse_outside", "refuse_unknown_choice", "unknown_name"]
 
+MOST = 10**9  # that a whole number without another limit may be: more is a slip, and would never end
+LARGEST_FLOAT = 10**300
 T = TypeVar("T")
 
 
@@ -45,13 +47,19 @@ def _bare(name: str) -> str:
 
 
 def refuse_outside(option: str, value: float, low: float, high: float = float("inf")) -> None:
-    """Raises unless ``low <= value <= high``.
+    """Raises unless ``low <= value <= high``; a whole number has a highest value in any case.
 
     >>> refuse_outside("alpha", 0.5, 0, 1)
+    >>> refuse_outside("workers", 10**23, 1)
+    Traceback (most recent call last):
+    idiolect.errors.UserError: workers must be at most 1e+09, got 1e+23
     """
-    if not (low <= value <= high and math.isfinite(value)):
+    most = MOST if isinstance(value, int) and high == float("inf") else high
+    if not (low <= value <= most and math.isfinite(value)):
         allowed = f"in [{low:g}, {high:g}]" if high < float("inf") else f"at least {low:g}"
-        raise UserError(f"{option} must be {allowed}, got {value:g}")
+        allowed = f"at most {most:g}" if high > most < value else allowed
+        got = f"{value:g}" if abs(value) < LARGEST_FLOAT or not isinstance(value, int) else "a larger number"
+        raise UserError(f"{option} must be {allowed}, got {got}")
 
 
 def list_of(option: str, values: Any, kind: type[T], example: str) -> list[T]:

@@ -98,7 +98,13 @@ def literal_or_text(text: str) -> Any:
     words = {"true": True, "false": False}
     try:
         return ast.literal_eval(text.strip())
-    except (ValueError, SyntaxError):
+    except (
+        ValueError,
+        TypeError,
+        SyntaxError,
+        MemoryError,
+        RecursionError,
+    ):  # the last two of endless nesting
         return words.get(text.strip(), text.strip())
 
 

@@ -82,6 +82,25 @@ BAD: dict[str, tuple[list[str], list[str]]] = {
         ["--method", "persfl", "--set", "valid=0"],
         ["persfl chooses on validation data and client 0 holds none; set valid above 0"],
     ),
+    "workers-absurd": (
+        ["--engine", "pool", "--workers", f"1{'0' * 23}"],
+        ["workers must be in [1, ", "got 1e+23"],
+    ),
+    "jobs-absurd": (["--jobs", f"1{'0' * 23}"], ["jobs must be in [1, 1024], got 1e+23"]),
+    "rounds-absurd": (["--rounds", f"1{'0' * 23}"], ["rounds must be at most 1e+09, got 1e+23"]),
+    "batch-absurd": (
+        ["--set", f"batch_size=1{'0' * 400}"],
+        ["batch_size must be at most 1e+09, got a larger number"],
+    ),
+    "clients-absurd": (["--clients", f"1{'0' * 23}"], ["clients must be at most 1e+09, got 1e+23"]),
+    "minus-method": (["--method", f"map(alpha={'-' * 20000}1)"], ["cannot read 'map(alpha=---", "---1)'"]),
+    "minus-setting": (
+        ["--set", f"learning_rate={'-' * 20000}1"],
+        ["setting learning_rate must be float, got '---"],
+    ),
+    "minus-model": (["--model", f"mlpnet(hidden={'-' * 20000}1)"], ["cannot read 'mlpnet(hidden=---"]),
+    "brackets-setting": (["--set", f"batch_size={'(' * 9000}"], ["setting batch_size must be int, got '((("]),
+    "table-setting": (["--set", "batch_size={[]: 1}"], ["setting batch_size must be int, got '{[]: 1}'"]),
     "diverged": (
         ["--set", "learning_rate=1e30"],
         ["client 0 ", "not finite in round 1; lower learning_rate"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,20 @@ def test_unknown_format_is_refused_by_name(comparison: list[Run], tmp_path: Path
     with pytest.raises(UserError, match="docx"):
         write_report(comparison[:3], tmp_path, ["docx"])
     assert not list(tmp_path.glob("*.*x"))
+
+
+def test_names_are_neither_formulas_nor_html(make_run, tmp_path: Path) -> None:
+    names = ("=HYPERLINK(1)", "<img src=x onerror=alert(1)>")
+    runs = [make_run(name, personal={(1, "after"): [0.4, 0.8]}) for name in names]
+    for path in write_report(runs, tmp_path, ["csv", "md"], special=True):
+        text = path.read_text()
+        if path.suffix == ".md":
+            assert "<img" not in text
+        else:
+            cells = [cell for line in csv.reader(text.splitlines()) for cell in line]
+            assert not [cell for cell in cells if cell.startswith(("=", "@", "+"))]
+    assert "&lt;img" in (tmp_path / "table.md").read_text()
+    assert "'=HYPERLINK(1)" in (tmp_path / "table.csv").read_text()
 
 
 def test_latex_escapes_names(make_run) -> None:

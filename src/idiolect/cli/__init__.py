@@ -17,11 +17,14 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
+LONGEST = 1000  # letters of either end of a sentence that repeats something very long
 INTERRUPTED = 130  # typer's exit code after Ctrl-C, of which it says nothing
 
 
 def main(application: Typer | None = None) -> None:
     """Runs the command line: a user's mistake is one sentence on standard error and exit code 2.
+
+    So is what the machine refuses, as ``cli.error_boundary`` lists it; a mistake in the program keeps its traceback.
 
     Args:
         application: the commands; all of Idiolect's by default.
@@ -37,6 +40,12 @@ def main(application: Typer | None = None) -> None:
     except UserError as error:
         _say(str(error), "red")
         sys.exit(2)
+    except Exception as error:
+        sentence = import_module("idiolect.cli.error_boundary").sentence_of(error)
+        if sentence is None:
+            raise
+        _say(sentence, "red")
+        sys.exit(2)
     except KeyboardInterrupt:
         _say("interrupted", "yellow")
         sys.exit(INTERRUPTED)
@@ -50,6 +59,8 @@ def _say(sentence: str, style: str) -> None:
     from rich.console import Console  # noqa: PLC0415 - the version is told without Rich
 
     console = Console(stderr=True, soft_wrap=True)
+    if len(sentence) > 2 * LONGEST:
+        sentence = f"{sentence[:LONGEST]} ... {sentence[-LONGEST:]}"
     console.print(f"idiolect: {sentence}", style=style, highlight=False, markup=False)
 
 

@@ -28,6 +28,7 @@ __all__ = ["ENGINES", "EngineChoice", "choose_engine", "place", "start_early"]
 
 Say = Callable[[str], None]
 WITH_WORKERS = ("pool", "ray")
+MOST_ON_A_CORE, MOST = 32, 4096  # workers of ``pool`` for each core of this machine, and of a cluster
 
 
 class EngineChoice(NamedTuple):
@@ -134,7 +135,8 @@ def place(
     """
     chosen = _placed(engine, device)
     if workers is not None:
-        refuse_outside("workers", workers, 1)
+        here = chosen.engine == "pool"
+        refuse_outside("workers", workers, 1, len(os.sched_getaffinity(0)) * MOST_ON_A_CORE if here else MOST)
         if chosen.engine not in WITH_WORKERS:
             raise UserError(f"workers are for the engines pool and ray; the engine here is {chosen.engine}")
     refuse_outside("gpus_per_worker", gpus_per_worker, 0)

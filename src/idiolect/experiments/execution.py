@@ -20,6 +20,8 @@ from idiolect.option_parsing import is_of_kind
 
 __all__ = ["Execution", "split_keywords"]
 
+MOST_JOBS = 1024
+
 
 @dataclass(frozen=True)
 class Execution:
@@ -79,7 +81,7 @@ class Execution:
             if not is_of_kind(value, kind):
                 raise UserError(f"{one.name} must be {kind}, got {value!r}")
         refuse_outside("checkpoint_every", self.checkpoint_every, 1)
-        refuse_outside("jobs", self.jobs, 1)
+        refuse_outside("jobs", self.jobs, 1, MOST_JOBS)
         refuse_unknown_choice("store", self.store, STORES)
         if self.on_divergence is not None:
             refuse_unknown_choice("on_divergence", self.on_divergence, ON_DIVERGENCE)

@@ -88,9 +88,14 @@ class Refused(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """The run failed by an error of the program."""
+    """The run failed by an error of the program or of its machine.
+
+    Args:
+        error: that of the machine, which says what to do; None for any other.
+    """
 
     text: str
+    error: OSError | MemoryError | None = None
 
 
 class _Inbox:
@@ -208,7 +213,10 @@ def _answer(asked: StartRun, pipe: Connection, inbox: _Inbox) -> Any:
     except UserError as error:
         return Refused(str(error), divergence=getattr(error, "divergence", None))
     except Exception as error:
-        return Failed(f"{error}\n{traceback.format_exc()}")
+        text = f"{error}\n{traceback.format_exc()}"
+        if isinstance(error, OSError | MemoryError) and type(error).__module__ == "builtins":
+            return Failed(text, error)
+        return Failed(text)
 
 
 def _free_memory(device: str) -> float:

@@ -281,7 +281,7 @@ class _JobProcesses:
             return
         job.task, job.name = None, ""
         if isinstance(message, Failed):
-            raise RuntimeError(f"{label(task.experiment.method)}: {message.text}")
+            raise RuntimeError(f"{label(task.experiment.method)}: {message.text}") from message.error
         if isinstance(message, Refused) and message.waits:
             self._held = True
             self._waiting.appendleft((task, name_of(task.experiment)))

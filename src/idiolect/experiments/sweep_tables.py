@@ -14,7 +14,16 @@ import pandas as pd
 
 from idiolect.errors import UserError
 from idiolect.records import write_atomically
-from idiolect.reports import ACCURACY, JudgedMetric, budget_figure, image, sweep_figure, to_csv, to_markdown
+from idiolect.reports import (
+    ACCURACY,
+    JudgedMetric,
+    budget_figure,
+    image,
+    sweep_figure,
+    to_csv,
+    to_markdown,
+    without_html,
+)
 
 __all__ = [
     "TrialResult",
@@ -160,7 +169,7 @@ def write_sweep(folder: Path, tried: Sequence[TrialResult], facts: Mapping[str, 
     text = "\n".join([_note(metric), budget_note(tried), "", best, trials, *refused])
     spent = budget_points(tried)
     files: dict[str, str | bytes] = {
-        "sweep.md": text.rstrip() + "\n",
+        "sweep.md": without_html(text.rstrip()) + "\n",
         "sweep.csv": _csv(tried),
         "budget.csv": to_csv([list(spent.columns), *spent.itertuples(index=False)]),
         "sweep.json": json.dumps(facts, indent=2) + "\n",

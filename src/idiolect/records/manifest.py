@@ -10,6 +10,7 @@ from typing import Any
 
 from idiolect.errors import UserError
 from idiolect.records.atomic_files import write_atomically
+from idiolect.records.manifest_fields import REQUIRED, wrong_field
 
 __all__ = ["FORMAT", "MANIFEST", "read_manifest", "write_manifest"]
 
@@ -17,7 +18,6 @@ FORMAT = "idiolect-run-2"
 UNSEALED = "idiolect-run-1"  # of versions before, whose manifests have no checksum
 CHECKSUM = "checksum"
 MANIFEST = "manifest.json"
-REQUIRED = ("name", "method", "seed", "status")
 
 
 def write_manifest(folder: Path, manifest: Mapping[str, Any], indent: int | None = 2) -> Path:
@@ -47,6 +47,10 @@ def _as_plain(value: Any) -> Any:
     raise TypeError(f"a manifest cannot hold {value!r} ({type(value).__name__})")
 
 
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"it holds {name}, which is no number")
+
+
 def read_manifest(folder: str | Path) -> dict[str, Any]:
     """Reads the manifest of a finished or unfinished run.
 
@@ -62,10 +66,11 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
             raise UserError(f"{folder} is not a run but holds runs; give one of them: {', '.join(inside)}")
         raise UserError(f"{folder} is not a run: it has no {MANIFEST}")
     try:
-        manifest = json.loads(path.read_bytes())
+        manifest = json.loads(path.read_bytes(), parse_constant=_refuse_constant)
+        json.dumps(manifest, ensure_ascii=False).encode()  # half a character cannot be written into a report
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is damaged: {error}") from error
     if not isinstance(manifest, dict) or manifest.get("format") not in (FORMAT, UNSEALED):
         raise UserError(f"{folder} is not a run of this library: its {MANIFEST} has no format {FORMAT!r}")
@@ -76,4 +81,6 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
     missing = [key for key in REQUIRED if key not in manifest]
     if missing:
         raise UserError(f"{path} is damaged: it lacks {', '.join(missing)}")
+    if (wrong := wrong_field(manifest)) is not None:
+        raise UserError(f"{path} is damaged: its {wrong} is not what a run writes there")
     return manifest

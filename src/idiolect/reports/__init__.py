@@ -56,7 +56,7 @@ from idiolect.reports.summary_table import (
     plain_rows,
     summarise,
 )
-from idiolect.reports.text_tables import to_csv, to_latex, to_markdown
+from idiolect.reports.text_tables import to_csv, to_latex, to_markdown, without_html
 
 __all__ = [
     "ACCURACY",
@@ -122,6 +122,7 @@ __all__ = [
     "to_latex",
     "to_markdown",
     "users_data",
+    "without_html",
     "write_page",
     "write_report",
 ]

@@ -71,7 +71,7 @@ from idiolect.reports.run_groups import group_runs, scenes_of
 from idiolect.reports.scene_matrix import matrix_table, scene_matrix
 from idiolect.reports.scene_verdict import scene_verdict
 from idiolect.reports.summary_table import csv_table, latex_table, markdown_table, notes_of, summarise
-from idiolect.reports.text_tables import to_csv
+from idiolect.reports.text_tables import to_csv, without_html
 from idiolect.statistics import LAST, Reading, as_reading
 
 __all__ = [
@@ -185,7 +185,10 @@ def write_report(
             contents |= _certainty(runs, reading)
     for name in contents:
         (folder / name).parent.mkdir(exist_ok=True)
-    return [write_atomically(folder / name, content) for name, content in contents.items()]
+    return [
+        write_atomically(folder / name, without_html(str(content)) if name.endswith(".md") else content)
+        for name, content in contents.items()
+    ]
 
 
 def _tables(runs: list[Run], formats: tuple[str, ...], reading: Reading) -> dict[str, str]:

@@ -30,13 +30,16 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import pandas as pd
 
-__all__ = ["latex_text", "markdown_text", "to_csv", "to_latex", "to_markdown"]
+__all__ = ["latex_text", "markdown_text", "to_csv", "to_latex", "to_markdown", "without_html"]
 
 MARKDOWN_ESCAPES = {"|": r"\|", "\n": " "}
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet's formula begins with
 MARKDOWN_RULES = {"l": ":---", "r": "---:", "-": "---"}
 GREEK = (
     "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi "
@@ -77,6 +80,15 @@ def markdown_text(text: str) -> str:
     a \| b
     """
     return "".join(MARKDOWN_ESCAPES.get(sign, sign) for sign in text)
+
+
+def without_html(document: str) -> str:
+    """Returns a Markdown document in which no name that a user chose is read as HTML.
+
+    >>> print(without_html("| <b>map</b> | p < 0.05 |"))
+    | &lt;b>map&lt;/b> | p < 0.05 |
+    """
+    return re.sub("<(?=[A-Za-z/!?])", "&lt;", document)
 
 
 def latex_text(text: str) -> str:
@@ -142,17 +154,38 @@ def to_latex(
     return "\n".join([*_packages(lines, booktabs), *lines, ""])
 
 
+def csv_text(cell: Any) -> Any:
+    """Returns a cell that no spreadsheet takes for a formula: a text that begins like one gets an apostrophe in front.
+
+    >>> csv_text("=1+1"), csv_text("-0.5"), csv_text("- fedavg"), csv_text(-0.5)
+    ("'=1+1", '-0.5', "'- fedavg", -0.5)
+    """
+    if not isinstance(cell, str) or not cell.startswith(FORMULA) or len(cell) == 1:
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell
+
+
 def to_csv(table: pd.DataFrame | Sequence[Sequence[object]]) -> str:
-    """Returns CSV text with unrounded numbers and Unix line ends.
+    """Returns CSV text with unrounded numbers and Unix line ends, in which no text is a spreadsheet's formula.
 
     Args:
         table: a data frame, whose index is left out and whose missing values become empty cells, or the header and
             the rows below it, where None becomes an empty cell.
     """
     if isinstance(table, pd.DataFrame):
-        return str(table.to_csv(index=False, lineterminator="\n"))
+        texts = {
+            name: values.map(csv_text)
+            for name, values in table.items()
+            if not pd.api.types.is_numeric_dtype(values.dtype)
+        }
+        safe = table.assign(**texts).rename(columns=csv_text)
+        return str(safe.to_csv(index=False, lineterminator="\n"))
     target = io.StringIO()
-    csv.writer(target, lineterminator="\n").writerows(table)
+    csv.writer(target, lineterminator="\n").writerows([[csv_text(cell) for cell in row] for row in table])
     return target.getvalue()
 
 

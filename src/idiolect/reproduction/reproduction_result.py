@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from idiolect.records import write_atomically
-from idiolect.reports import to_csv, to_latex, to_markdown
+from idiolect.reports import to_csv, to_latex, to_markdown, without_html
 from idiolect.reproduction.compared_number import ComparedNumber
 from idiolect.reproduction.quick_experiment import QUICK_NOTE
 from idiolect.reproduction.request import ReproductionRequest
@@ -127,7 +127,7 @@ def write_files(folder: Path, done: Reproduction) -> None:
     if done.quick:
         title = f"{done.id} (quick stand-in on embedded data). The paper shows: {done.caption}"
     texts = {
-        "md": _markdown(rows, title, done.notes),
+        "md": without_html(_markdown(rows, title, done.notes)),
         "csv": _csv(done.numbers, done.quick),
         "tex": _latex(rows, title, done),
     }

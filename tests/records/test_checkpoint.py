@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -57,6 +59,14 @@ def test_checkpoint_gives_back_tree_and_tables(tmp_path: Path, tables) -> None:
     assert loaded[0] == 12
     assert same(tree, loaded[1])
     assert all(loaded[2][name].equals(table) for name, table in tables.items())
+
+
+def test_checkpoint_keeps_values_that_are_missing(tmp_path: Path) -> None:
+    """A score that does not exist, such as the accuracy of a client without test rows, is NaN."""
+    for number in (1, 2):
+        save_checkpoint(tmp_path, number, state(number), {"rows": pa.table({"value": [0.5, math.nan]})})
+    (_, _, tables) = load_checkpoint(tmp_path) or (0, {}, {})
+    assert math.isnan(tables["rows"]["value"][1].as_py())
 
 
 def test_checkpoint_of_an_empty_tree_comes_back(tmp_path: Path) -> None:

@@ -40,6 +40,8 @@ class Server:
             "round": 0,
             "known": None,
             "observe": False,
+            "era": "",
+            "keep": 2,
         }
         return sign({**header, **changes}, tensors if tensors is not None else self.sent, self.key)
 

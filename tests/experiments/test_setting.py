@@ -8,12 +8,13 @@ import pytest
 import torch
 
 from idiolect.core import Clock, Part, Plan, Scene, Stage
-from idiolect.engines import Forms, place
+from idiolect.engines import Forms, ReportedNames, place
 from idiolect.errors import UserError
 from idiolect.experiments import prepare
 from idiolect.methods.catalogue import PARTS
 
 LOOP = place("loop", "cpu")
+NAMELESS = ReportedNames((), (), (), (), ())
 
 
 def failing_in(round: int, phase: str):
@@ -56,7 +57,7 @@ def test_as_few_rounds_are_tried_as_show_every_stage(tiny, monkeypatch, method, 
     found = []
     monkeypatch.setattr(
         "idiolect.experiments.setting.dry_round",
-        lambda program, *others: found.append(program.clock.round) or Forms([], [], {}),
+        lambda program, *others: found.append(program.clock.round) or Forms([], [], {}, NAMELESS),
     )
     prepare(replace(tiny, method=method, rounds=rounds, public=6), LOOP)
     assert found == tried

@@ -91,6 +91,10 @@ class SiteOptions:
     deadline: Annotated[float, typer.Option(help="Seconds that a round waits for its sites.")] = 3600.0
     wait: Annotated[float, typer.Option(help="Seconds that the start waits for all sites.")] = 60.0
     grace: Annotated[float, typer.Option(help="Seconds that a site may be away in a round.")] = 30.0
+    checkpoints: Annotated[
+        int, typer.Option(help="Rounds to which the server and its sites can go back.")
+    ] = 5
+    norm_bound: Annotated[float, typer.Option(help="How many times as long as usual an upload may be.")] = 1e6
     no_data: Annotated[bool, typer.Option("--no-data", help="Sites bring rows of their own.")] = False
     code: Annotated[
         Path | None, typer.Option(help="A file that registers methods or networks of your own.")
@@ -247,6 +251,40 @@ def add_command(folder: Folder, site: Annotated[str, typer.Argument(help="Name o
     larger = add_site(deployment, read_plan(deployment.server), site)
     where = larger.site_folder(larger.sites[-1])
     print_line(f"{where} is ready; put its rows into {where / 'data' / 'data.npz'} and start it")
+
+
+@deploy_app.command("rollback")
+def rollback_command(
+    folder: Folder = Path("deployment"),
+    *,
+    to: Annotated[int, typer.Option("--to", help="Rounds that stay; 0 starts from the beginning.", min=0)],
+) -> None:
+    """Take the server back to an earlier round; sites go back with it when it goes on."""
+    from idiolect.deploy.configuration import read_deployment  # noqa: PLC0415
+    from idiolect.deploy.rollback import roll_back  # noqa: PLC0415
+
+    roll_back(read_deployment(folder), to, print_line)
+    print_line(f"The server stands after round {to}. Next: idiolect deploy run {folder}")
+
+
+@deploy_app.command("exclude")
+def exclude_command(folder: Folder, site: Annotated[str, typer.Argument(help="Name of the site.")]) -> None:
+    """Leave a site out from the next round on; it is asked nothing until it is included again."""
+    from idiolect.deploy.configuration import read_deployment  # noqa: PLC0415
+    from idiolect.deploy.rollback import exclude_site  # noqa: PLC0415
+
+    made = exclude_site(read_deployment(folder), site)
+    print_line(f"excluded: {', '.join(made.excluded)}")
+
+
+@deploy_app.command("include")
+def include_command(folder: Folder, site: Annotated[str, typer.Argument(help="Name of the site.")]) -> None:
+    """Take an excluded site in again, from the next round on."""
+    from idiolect.deploy.configuration import read_deployment  # noqa: PLC0415
+    from idiolect.deploy.rollback import include_site  # noqa: PLC0415
+
+    made = include_site(read_deployment(folder), site)
+    print_line(f"excluded: {', '.join(made.excluded) or 'none'}")
 
 
 @deploy_app.command("restore")

@@ -16,13 +16,14 @@ from typing import Any
 
 from idiolect.core import Method
 from idiolect.deploy.code_digest import code_digest, load_own_code
-from idiolect.errors import UserError
+from idiolect.errors import UserError, refuse_outside
 from idiolect.experiments import Experiment, with_settings
 from idiolect.experiments.setting import Inputs
 from idiolect.records import spec_hash
 from idiolect.records.atomic_files import write_atomically
 
 __all__ = [
+    "MOST_CHECKPOINTS",
     "Deployment",
     "DeploymentPlan",
     "SiteConfig",
@@ -38,6 +39,7 @@ __all__ = [
 ]
 
 PLAN, SITE, DEPLOYMENT = "experiment.json", "site.toml", "deployment.toml"
+MOST_CHECKPOINTS = 100  # and rounds of which a site keeps its private state, whatever a server asks
 
 
 @dataclass(frozen=True)
@@ -70,11 +72,13 @@ class SiteEntry:
     Args:
         client: its number in the federation.
         number: its number in the partition, which decides how its rows are split.
+        rows: that it has at most, where the server was told; no upload may weigh more.
     """
 
     name: str
     client: int
     number: int
+    rows: int | None = None
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,9 @@ class Deployment:
         wait: seconds that the server waits for all sites before the first round.
         grace: seconds that a site may be away in a round before it is left out.
         min_sites: replies that a round needs.
+        checkpoints: of the server that are kept, and rounds of which sites keep their private state.
+        norm_bound: how many times as long as usual an upload may be.
+        excluded: names of sites that are asked nothing.
     """
 
     folder: Path
@@ -98,6 +105,14 @@ class Deployment:
     grace: float
     min_sites: int
     sites: tuple[SiteEntry, ...]
+    checkpoints: int = 5
+    norm_bound: float = 1e6
+    excluded: tuple[str, ...] = ()
+
+    @property
+    def members(self) -> tuple[SiteEntry, ...]:
+        """Returns the sites that are not excluded."""
+        return tuple(site for site in self.sites if site.name not in self.excluded)
 
     @property
     def local_address(self) -> str:
@@ -170,9 +185,13 @@ def read_deployment(folder: Path) -> Deployment:
     found = _read(Path(folder) / DEPLOYMENT, tomllib.loads)
     try:
         sites = tuple(SiteEntry(**site) for site in found.pop("site", []))
-        return Deployment(folder=Path(folder).resolve(), sites=sites, **found)
+        excluded = tuple(found.pop("excluded", ()))
+        deployment = Deployment(folder=Path(folder).resolve(), sites=sites, excluded=excluded, **found)
+        refuse_outside("checkpoints", deployment.checkpoints, 2, MOST_CHECKPOINTS)
+        refuse_outside("norm_bound", deployment.norm_bound, 1)
     except TypeError as error:
         raise UserError(f"{Path(folder) / DEPLOYMENT} is not the file of a deployment: {error}") from None
+    return deployment
 
 
 def read_site(folder: Path) -> SiteConfig:
@@ -195,7 +214,7 @@ def write_site(config: SiteConfig) -> None:
 
 
 def _toml(values: dict[str, Any]) -> str:
-    return "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
+    return "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items() if value is not None)
 
 
 def _plan_values(experiment: Experiment, inputs: Inputs, tokens: bool) -> dict[str, Any]:

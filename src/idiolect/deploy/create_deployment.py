@@ -10,6 +10,7 @@ from pathlib import Path
 from idiolect.data import Dataset
 from idiolect.deploy.code_digest import OWN_CODE
 from idiolect.deploy.configuration import (
+    MOST_CHECKPOINTS,
     Deployment,
     DeploymentPlan,
     SiteConfig,
@@ -57,6 +58,9 @@ __all__ = ["client", "server"]
 '''
 
 
+SERVER_OPTIONS = ("address", "plain", "deadline", "wait", "grace", "min_sites", "checkpoints", "norm_bound")
+
+
 @dataclass(frozen=True)
 class DeploymentOptions:
     """The options of ``deploy init``.
@@ -66,6 +70,7 @@ class DeploymentOptions:
         plain: connections have no certificates; on loopback only.
         min_sites: replies that a round needs; None is two, or one where there is a single site.
         deadline, wait, grace: seconds; see ``Deployment``.
+        checkpoints, norm_bound: see ``Deployment``.
         with_data: writes each site's rows of the experiment's dataset, for a trial; otherwise sites bring their own.
         code: a file that registers methods, parts or networks of the user's own.
     """
@@ -76,6 +81,8 @@ class DeploymentOptions:
     deadline: float = 3600.0
     wait: float = 60.0
     grace: float = 30.0
+    checkpoints: int = 5
+    norm_bound: float = 1e6
     with_data: bool = True
     code: Path | None = None
 
@@ -102,6 +109,8 @@ def create_deployment(
     options = replace(options, min_sites=min_sites)
     for name in ("deadline", "wait", "grace"):
         refuse_outside(name, getattr(options, name), 0)
+    refuse_outside("checkpoints", options.checkpoints, 2, MOST_CHECKPOINTS)
+    refuse_outside("norm_bound", options.norm_bound, 1)
     try:
         folder.mkdir(parents=True, mode=0o700)
         return _write(experiment, folder, options, data_dir)
@@ -126,10 +135,13 @@ def _write(
     numbered = newcomers_last(len(parted.clients), experiment.newcomers, seed=experiment.seed_of_data)
     experiment = replace(experiment, clients=len(numbered))
     plan = make_plan(experiment, setting.inputs, dataset.is_tokens, server)
-    sites = tuple(SiteEntry(f"site-{client}", client, number) for client, number in enumerate(numbered))
-    chosen = {
-        key: getattr(options, key) for key in ("address", "plain", "deadline", "wait", "grace", "min_sites")
-    }
+    sites = tuple(
+        SiteEntry(
+            f"site-{client}", client, number, len(parted.clients[number]) if options.with_data else None
+        )
+        for client, number in enumerate(numbered)
+    )
+    chosen = {key: getattr(options, key) for key in SERVER_OPTIONS}
     deployment = Deployment(folder=folder, sites=sites, **chosen)
     _write_server(deployment, plan, setting, official=len(dataset.test_y) > 0)
     for site in sites:

@@ -6,19 +6,23 @@ happens when a site is away, refuses, or comes back.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, cast
+import math
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 
 from idiolect.core import Messages, Program, ServerState, broadcast
-from idiolect.core.trees import stack, tree_leaves
-from idiolect.deploy.configuration import Deployment, SiteEntry
+from idiolect.core.trees import stack
+from idiolect.deploy.answer_schema import MOST_ROWS, Check, follow_up_answer, join_answer, training_answer
+from idiolect.deploy.configuration import Deployment, SiteEntry, read_deployment
 from idiolect.deploy.private_store import END, JOIN, MERGED, TRAINED, Position
 from idiolect.deploy.progress import DeploymentProgress
 from idiolect.deploy.site_requests import Replies, SiteConnection
-from idiolect.deploy.tensor_names import UnexpectedTensors, flatten, unflatten
+from idiolect.deploy.tensor_names import UnexpectedTensors, flatten
+from idiolect.deploy.upload_limits import overlong, readable_upload
 from idiolect.errors import UserError
 from idiolect.evaluation import Scores
 from idiolect.experiments.client_scoring import ClientScores, NewcomerScores, concatenate, scores_of_plain
@@ -37,25 +41,27 @@ class DeployedSites:
 
     Args:
         known: by client, the version of its private state that came with what was merged last.
+        era: names the last rollback, after which sites go back too; empty before the first.
     """
 
     setting: Setting
     deployment: Deployment
     connection: SiteConnection
     progress: DeploymentProgress
+    era: str = ""
     known: dict[int, Position] = field(default_factory=dict)
 
     @property
     def population(self) -> list[SiteEntry]:
         """Returns the sites that train."""
-        return [site for site in self.deployment.sites if site.client < self.setting.federation.population]
+        return [site for site in self.deployment.members if site.client < self.setting.federation.population]
 
     @property
     def newcomers(self) -> list[SiteEntry]:
         """Returns the sites that are to join and have not yet."""
         last = self.setting.federation.population
         return [
-            site for site in self.deployment.sites if site.client >= last and site.client not in self.known
+            site for site in self.deployment.members if site.client >= last and site.client not in self.known
         ]
 
     def train(self, program: Program, sent: ServerState, cohort: list[int], observe: bool) -> SiteAnswers:
@@ -65,13 +71,20 @@ class DeployedSites:
             UserError: fewer sites answer than a round needs.
         """
         round, selected = program.clock.round, set(cohort)
+        self._note_excluded()
         asked = [site for site in self.population if site.client in selected]
-        replies = self._request(asked, sent, round, {"kind": "train", "observe": observe})
-        uploads = self._uploads(replies)
+
+        def schema(client: int) -> Check:
+            return training_answer(self.setting, client, observe)
+
+        replies = self._request(asked, sent, round, {"kind": "train", "observe": observe}, schema)
+        uploads = self._uploads(replies, asked, sent)
         self._refuse_too_few(round, len(uploads), len(asked), replies)
         sites = [site for site in asked if site.name in uploads]
-        messages = stack([uploads[site.name] for site in sites])
+        messages = stack([uploads[site.name] for site in sites]) if sites else {}
         headers = [replies.messages[site.name].header for site in sites]
+        for site, header in zip(sites, headers, strict=True):
+            self._report_gap(site, round, header)
         return SiteAnswers([site.client for site in sites], messages, self, round, sites, headers)
 
     def follow_up(self, program: Program, server: ServerState, tasks: FollowUpTasks) -> SiteFollowUp:
@@ -85,10 +98,19 @@ class DeployedSites:
             "remark": tasks.remark,
             "tally": tasks.tally,
         }
-        replies = self._request(self.population, sent, round, {"kind": "follow", **facts})
+        replies = self._request(
+            self.population,
+            sent,
+            round,
+            {"kind": "follow", **facts},
+            lambda client: follow_up_answer(self.setting, client, tasks),
+        )
+        if tasks.score:
+            self._leave_out_odd(replies, lambda header: _predictors(header["examined"]), "predictors")
         sites = [site for site in self.population if site.name in replies.messages]
         headers = [replies.messages[site.name].header for site in sites]
         for site, header in zip(sites, headers, strict=True):
+            self._report_gap(site, round, header)
             if tasks.settle:
                 self.known[site.client] = Position(round, END if tasks.settle == "end" else MERGED)
             if tasks.score:
@@ -100,7 +122,10 @@ class DeployedSites:
         sessions = self.connection.connected.sessions()
         there = [site for site in self.newcomers if site.name in sessions]
         sent = broadcast(self.setting.method, server)
-        replies = self._request(there, sent, round, {"kind": "join"}, enough=0)
+        replies = self._request(
+            there, sent, round, {"kind": "join"}, lambda client: join_answer(self.setting, client), enough=0
+        )
+        self._leave_out_odd(replies, lambda header: _predictors(header["arrival"][1]), "predictors")
         found: list[NewcomerScores] = []
         for site in there:
             if site.name in replies.messages:
@@ -125,46 +150,74 @@ class DeployedSites:
             int(client): Position(*position.tolist()) for client, position in state["known"].items()
         }
 
+    def _note_excluded(self) -> None:
+        """Reads which sites are excluded now, and says which were not before or are no longer."""
+        before = set(self.deployment.excluded)
+        self.deployment = replace(self.deployment, excluded=read_deployment(self.deployment.folder).excluded)
+        after = set(self.deployment.excluded)
+        for name in sorted(before ^ after):
+            self.progress.heard(name, "is excluded" if name in after else "is included again")
+
     def _request(
-        self, sites: list[SiteEntry], sent: ServerState, round: int, header: Header, enough: int | None = None
+        self,
+        sites: list[SiteEntry],
+        sent: ServerState,
+        round: int,
+        header: Header,
+        schema: Callable[[int], Check],
+        enough: int | None = None,
     ) -> Replies:
         """Sends a request to these sites; too few replies are the caller's to refuse.
 
         Args:
+            schema: returns what a client's answer must be like.
             enough: replies after which sites that are away are not waited for; by default those that a round needs.
         """
         if not sites:
             return Replies({}, {})
-        headers = {
-            site.name: {**header, "round": round, "known": self.known.get(site.client)} for site in sites
-        }
         options = self.deployment
-        replies = self.connection.request(
+        common = {**header, "round": round, "era": self.era, "keep": options.checkpoints}
+        headers = {site.name: {**common, "known": self.known.get(site.client)} for site in sites}
+        return self.connection.request(
             headers,
             flatten(sent),
             deadline=options.deadline,
             grace=options.grace,
             enough=min(options.min_sites, len(sites)) if enough is None else enough,
+            schemas={site.name: schema(site.client) for site in sites},
         )
-        for name, message in replies.messages.items():
-            self._report_gap(name, round, headers[name]["known"], message.header)
-        return replies
 
-    def _uploads(self, replies: Replies) -> dict[str, Messages]:
-        """Returns the uploads by site; one of another form or that is not finite becomes missing in ``replies``."""
+    def _uploads(self, replies: Replies, asked: list[SiteEntry], sent: ServerState) -> dict[str, Messages]:
+        """Returns the uploads by site; one of another form or out of its limits becomes missing in ``replies``."""
         forms = [forms.messages for forms in self.setting.forms]
+        by_samples = self.setting.experiment.weighting == "samples"
         uploads: dict[str, Messages] = {}
-        for name, message in list(replies.messages.items()):
+        for site in (one for one in asked if one.name in replies.messages):
+            most = float((MOST_ROWS if site.rows is None else site.rows) if by_samples else 1)
             try:
-                upload = unflatten(message.tensors, forms, f"the upload of {name}")
-                if not all(bool(torch.isfinite(leaf).all()) for leaf in tree_leaves(upload)):
-                    raise UnexpectedTensors(f"the upload of {name} holds numbers that are not finite")
-                uploads[name] = cast("Messages", upload)
+                uploads[site.name] = readable_upload(replies.messages[site.name].tensors, forms, most)
             except UnexpectedTensors as error:
-                del replies.messages[name]
-                replies.missing[name] = str(error)
-                self.progress.heard(name, f"left out: {error}")
-        return uploads
+                self._leave_out(replies, site.name, str(error))
+        shapes = {name: _shapes(upload) for name, upload in uploads.items()}
+        self._leave_out_odd(replies, lambda header: shapes[header["site"]], "tensors")
+        uploads = {name: upload for name, upload in uploads.items() if name in replies.messages}
+        for name, reason in overlong(uploads, sent, self.deployment.norm_bound).items():
+            self._leave_out(replies, name, reason)
+        return {name: upload for name, upload in uploads.items() if name in replies.messages}
+
+    def _leave_out(self, replies: Replies, name: str, reason: str) -> None:
+        """Makes a reply missing, and says why."""
+        del replies.messages[name]
+        replies.missing[name] = reason
+        self.progress.heard(name, f"left out: {reason}")
+
+    def _leave_out_odd(self, replies: Replies, kind: Callable[[Header], Hashable], what: str) -> None:
+        """Leaves out replies that are fit alone and not beside the others, because ``what`` they hold differs."""
+        kinds = {name: kind(message.header) for name, message in replies.messages.items()}
+        usual = Counter(kinds.values()).most_common(1)
+        for name, found in kinds.items():
+            if found != usual[0][0]:
+                self._leave_out(replies, name, f"its answer has other {what} than those of the other sites")
 
     def _refuse_too_few(self, round: int, answered: int, asked: int, replies: Replies) -> None:
         needed = min(self.deployment.min_sites, asked)
@@ -175,8 +228,9 @@ class DeployedSites:
                 "go on with idiolect deploy run"
             )
 
-    def _report_gap(self, name: str, round: int, known: Position | None, header: Header) -> None:
+    def _report_gap(self, site: SiteEntry, round: int, header: Header) -> None:
         """Reports a site that continues from an earlier state than the server knows, or after rounds without it."""
+        name, known = site.name, self.known.get(site.client)
         if known is None:
             if round:
                 self.progress.heard(name, "takes part for the first time")
@@ -225,7 +279,11 @@ class SiteAnswers:
             self.participants.progress.note(site.name, round=self.round + 1, **facts)
 
     def mean_loss(self) -> float:
-        return float(sum(header["loss"] for header in self.headers) / len(self.headers))
+        return (
+            float(sum(header["loss"] for header in self.headers) / len(self.headers))
+            if self.headers
+            else math.nan
+        )
 
     def work(self) -> Iterator[tuple[int, Work]]:
         return _reported_work(self.sites, self.headers)
@@ -258,6 +316,15 @@ class SiteFollowUp:
 
     def work(self) -> Iterator[tuple[int, Work]]:
         return _reported_work(self.sites, self.headers)
+
+
+def _shapes(upload: Messages) -> Hashable:
+    return tuple((name, leaf.shape, leaf.dtype) for name, leaf in sorted(flatten(upload).items()))
+
+
+def _predictors(plain: list[Any]) -> Hashable:
+    """Returns of what predictors there are scores, of both splits, and counts."""
+    return tuple(frozenset(found) for found in plain[1:])
 
 
 def _reported_work(sites: list[SiteEntry], headers: list[Header]) -> Iterator[tuple[int, Work]]:

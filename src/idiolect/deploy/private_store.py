@@ -3,7 +3,8 @@
 Every version is a safetensors file ``state-<round>-<step>`` with a checksum over tensors and facts, written atomically.
 The server says which version it knows, because it has merged the upload that came with it; work continues from that
 version.  A version that the server does not know is one whose upload was lost: it is computed again.  The known version
-and the ones before it are kept, so that a damaged file costs rounds and not the model.
+and the ones before it are kept, so that a damaged file costs rounds and not the model, and that the site can go back
+to the rounds of which the server keeps a checkpoint.
 """
 
 from __future__ import annotations
@@ -29,7 +30,19 @@ TRAINED, MERGED, END, JOIN = range(4)  # steps of a round that change private st
 BACKUPS = 2  # versions kept before the known one
 FRESH = "fresh"  # a file that marks a fresh start on purpose
 SECRET, SECRET_BYTES = "secret", 32  # the key of digests
-SEEN = "seen.json"  # the serial number of the last request
+SEEN = "seen.json"  # the serial number of the last request, and the rollback that was followed last
+
+
+class Seen(NamedTuple):
+    """What a site remembers of requests.
+
+    Args:
+        serial: of the last one that was accepted; empty before the first.
+        era: names the last rollback of the server that the site has followed.
+    """
+
+    serial: list[int]
+    era: str
 
 
 class Position(NamedTuple):
@@ -104,19 +117,23 @@ class PrivateStore:
             raise UserError(f"{path.name} is of {said}, not of {self.owner}; {self._advice(version)}")
         return unflatten(tensors, self.forms, path.name)
 
-    def write(self, version: Position, private: Tree, known: Position | None) -> None:
-        """Writes a new version, and removes all but the known one and its backups.
+    def write(self, version: Position, private: Tree, known: Position | None, rounds: int = 0) -> None:
+        """Writes a version; keeps beside it the known one, its backups, and those to which the server can go back.
 
         Args:
             known: the last version of this site that the server has merged.
+            rounds: of which the server keeps checkpoints.
         """
         self._make_folder()
-        facts = {"owner": json.dumps(self.owner), "position": json.dumps(version)}
+        serial = json.dumps(self.seen().serial)
+        facts = {"owner": json.dumps(self.owner), "position": json.dumps(version), "serial": serial}
         write_tensors(self._path(version), flatten(private), facts)
         self._path(version).chmod(0o600)
         (self.folder / FRESH).unlink(missing_ok=True)
         merged = [held for held in self.versions() if known is not None and held <= known]
-        kept = {version, *merged[-1 - BACKUPS :]}
+        recent = [held for held in merged if held.round >= version.round - rounds]
+        before = merged[: len(merged) - len(recent)]
+        kept = {version, *merged[-1 - BACKUPS :], *recent, *before[-1:]}
         for held in self.versions():
             if held not in kept:
                 self._path(held).unlink()
@@ -154,14 +171,56 @@ class PrivateStore:
         Raises:
             UserError: it is not higher than the last one, so the request is a repetition.
         """
-        path = self.folder / SEEN
-        seen: list[Any] = json.loads(path.read_text())["serial"] if path.exists() else []
-        if list(serial) <= seen:
+        seen = self.seen()
+        if list(serial) <= seen.serial:
             raise UserError(
-                f"the server's message {list(serial)} is not newer than {seen}, so it is a repetition"
+                f"the server's message {list(serial)} is not newer than {seen.serial}, so it is a repetition"
             )
-        self._make_folder()
-        write_atomically(path, json.dumps({"serial": list(serial)})).chmod(0o600)
+        self._remember(seen._replace(serial=list(serial)))
+
+    def go_back(self, era: str, known: Position | None) -> list[Position]:
+        """Follows a rollback of the server, once: puts aside what came after ``known``; returns the versions put aside.
+
+        Args:
+            era: names the server's last rollback; empty where there was none.
+            known: the version of this site that the server went back to; None gives up all.
+        """
+        seen = self.seen()
+        if era in ("", seen.era):
+            return []
+        later = [held for held in self.versions() if known is None or held > known]
+        for version in later:
+            self._put_aside(version)
+        self._remember(seen._replace(era=era))
+        return later
+
+    def seen(self) -> Seen:
+        """Returns what the site remembers of requests; where its file is gone or damaged, what its versions remember.
+
+        A version names the request that it was made for, so that no request is accepted twice that changed anything.
+        """
+        try:
+            found = json.loads((self.folder / SEEN).read_text())
+            return Seen(_serial(found["serial"]), str(found.get("era", "")))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return Seen(max((self._serial_of(held) for held in self.versions()), default=[]), "")
+
+    def mend_seen(self) -> str:
+        """Writes a damaged file of the last request again; returns what was done, or nothing where it was sound."""
+        path = self.folder / SEEN
+        if not path.exists():
+            return ""
+        try:
+            _serial(json.loads(path.read_text())["serial"])
+            return ""
+        except (OSError, ValueError, KeyError, TypeError):
+            seen = self.seen()
+            path.replace(path.with_suffix(".damaged"))
+            self._remember(seen)
+            return (
+                f"{path} was damaged and is kept as {path.with_suffix('.damaged').name}; requests up to {seen.serial}, "
+                "which the private state names, count as accepted"
+            )
 
     def digest(self, private: Tree) -> str:
         """Returns a digest of private state that tells the server whether it is the same, and nothing else.
@@ -175,6 +234,17 @@ class PrivateStore:
             self._make_folder()
             write_secret(path, secret)
         return tree_digest(private, secret)
+
+    def _remember(self, seen: Seen) -> None:
+        self._make_folder()
+        write_atomically(self.folder / SEEN, json.dumps(seen._asdict())).chmod(0o600)
+
+    def _serial_of(self, version: Position) -> list[int]:
+        """Returns the serial number of the request that a version was made for; nothing where that cannot be read."""
+        try:
+            return _serial(json.loads(read_tensors(self._path(version))[1].get("serial", "[]")))
+        except (DamagedFile, ValueError, TypeError):
+            return []
 
     def _make_folder(self) -> None:
         """Makes the folder, which only its owner can open."""
@@ -205,3 +275,8 @@ class PrivateStore:
 
     def _path(self, version: Position) -> Path:
         return self.folder / f"state-{version.round}-{version.step}.safetensors"
+
+
+def _serial(found: Any) -> list[int]:
+    """Returns a serial number that was read; raises TypeError or ValueError where it is none."""
+    return [int(number) for number in found]

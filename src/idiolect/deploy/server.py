@@ -8,10 +8,12 @@ from typing import Any
 
 from flwr.serverapp import Grid
 
+from idiolect.deploy.checkpoint_history import keep_checkpoint
 from idiolect.deploy.configuration import Deployment, DeploymentPlan, read_deployment, read_plan
 from idiolect.deploy.deployed_sites import DeployedSites
 from idiolect.deploy.keys import private_key
 from idiolect.deploy.progress import DeploymentProgress
+from idiolect.deploy.server_memory import count_start
 from idiolect.deploy.site_data import server_federation
 from idiolect.deploy.site_requests import ConnectedSites, SiteConnection
 from idiolect.engines import EngineChoice
@@ -69,8 +71,9 @@ def _run(grid: Grid, deployment: Deployment, plan: DeploymentPlan, progress: Dep
     is_finished = finished(out, name)
     connected = ConnectedSites(deployment.sites, deployment.server / "sites")
     key = private_key(deployment.server / "key")
-    connection = SiteConnection(grid, plan, connected, key, progress.heard)
-    sites = DeployedSites(setting, deployment, connection, progress)
+    memory = count_start(deployment.server, lambda sentence: progress.heard("", sentence))
+    connection = SiteConnection(grid, plan, connected, key, progress.heard, memory.start)
+    sites = DeployedSites(setting, deployment, connection, progress, memory.era)
     run = FederatedRun(sites, setting.first_server())
     folder = finished_folder(out, name) if is_finished else partial_folder(out, name)
     progress.folder_of_run = str(finished_folder(out, name))
@@ -81,7 +84,9 @@ def _run(grid: Grid, deployment: Deployment, plan: DeploymentPlan, progress: Dep
         run.restore(found.round, found.tree)
     progress.round = run.round
     progress.save()
-    wanted = [site.name for site in (sites.newcomers if is_finished else deployment.sites)]
+    for excluded in deployment.excluded:
+        progress.heard(excluded, "is excluded")
+    wanted = [site.name for site in (sites.newcomers if is_finished else deployment.members)]
     connection.wait_for(wanted, deployment.wait)
     if is_finished:
         _join_late(run, folder, found and found.name)
@@ -117,7 +122,10 @@ def _checkpoint(
 ) -> CheckpointName:
     """Saves what changed since the checkpoint ``last``; returns the name of this one."""
     tables = {"rows": run.rows.take(), "rounds": run.rounds.take(), **run.counts.take()}
-    return save_checkpoint(folder, run.round, run.state(), tables, last)
+    name = save_checkpoint(folder, run.round, run.state(), tables, last)
+    deployment = run.participants.deployment
+    keep_checkpoint(deployment.server, folder, run.round, deployment.checkpoints)
+    return name
 
 
 def _outcome(run: FederatedRun[DeployedSites], seconds: float) -> dict[str, Any]:

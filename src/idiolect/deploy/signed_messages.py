@@ -79,9 +79,12 @@ def verify(message: SignedMessage, key: ec.EllipticCurvePublicKey, sender: str) 
     except InvalidSignature:
         raise Tampered(f"a message does not carry the signature of {sender}, so it is not read") from None
     try:
-        return OpenedMessage(json.loads(message.header), load(message.body))
-    except (ValueError, SafetensorError) as error:
-        raise Tampered(f"a message of {sender} cannot be read: {error}") from None
+        header, tensors = json.loads(message.header), load(message.body)
+    except (ValueError, KeyError, RuntimeError, SafetensorError) as error:  # deep nesting is a RuntimeError
+        raise Tampered(f"a message of {sender} cannot be read: {type(error).__name__}") from None
+    if not isinstance(header, dict):
+        raise Tampered(f"a message of {sender} cannot be read: its header is not an object")
+    return OpenedMessage(header, tensors)
 
 
 def to_record(message: SignedMessage) -> RecordDict:

@@ -14,7 +14,7 @@ from torch import Tensor
 from idiolect.core import ServerState, Tree
 from idiolect.core.trees import any_nan, stack
 from idiolect.deploy.code_digest import code_digest
-from idiolect.deploy.configuration import DeploymentPlan, SiteConfig, read_plan, read_site
+from idiolect.deploy.configuration import MOST_CHECKPOINTS, DeploymentPlan, SiteConfig, read_plan, read_site
 from idiolect.deploy.keys import keep_to_owner, private_key, public_key
 from idiolect.deploy.private_store import END, JOIN, MERGED, TRAINED, Position, PrivateStore
 from idiolect.deploy.signed_messages import OpenedMessage, SignedMessage, sign, verify
@@ -117,13 +117,20 @@ class Site:
         _refuse_other(self.config, header["experiment"], header["code"])
         if header["site"] != self.config.name and header["kind"] != "hello":
             raise UserError(f"a message for {header['site']} came to {self.config.name}")
-        self.store.accept(header["serial"])
+        if sentence := self.store.mend_seen():
+            self.say(sentence)
+        if header["kind"] != "hello":
+            self.store.accept(header["serial"])
         self.say(f"{header['kind']}, round {header.get('round', -1) + 1}")
-        if header["kind"] == "hello":
-            return {"position": self.store.newest()}, {}
+        if header["kind"] == "hello":  # changes nothing, so that a repetition does no harm
+            return {"position": self.store.newest(), "seen": self.store.seen().serial or None}, {}
         forms = [form for forms in self.setting.forms for form in forms.broadcasts]
         sent = cast("ServerState", unflatten(request.tensors, forms, "the shared model"))
         known = Position(*header["known"]) if header["known"] is not None else None
+        if aside := self.store.go_back(header["era"], known):
+            self.say(
+                f"goes back with the server: private state from round {aside[0].round + 1} on is put aside"
+            )
         work = {"train": self._train, "follow": self._follow, "join": self._join}[header["kind"]]
         return work(header, sent, known)
 
@@ -137,7 +144,7 @@ class Site:
         broken = broken_rows(stack([outcome.messages]), outcome.loss[None], [outcome.private])
         sent_and_kept = {"upload": outcome.messages, "loss": outcome.loss, "private": outcome.private}
         self._refuse_broken("training", round + 1, broken, sent_and_kept)
-        self.store.write(Position(round, TRAINED), outcome.private, known)
+        self.store.write(Position(round, TRAINED), outcome.private, known, _rounds_kept(header))
         scores = score_outcomes(self.setting, round, [self.client], [outcome]) if header["observe"] else {}
         (work,) = self.counter.of(self.setting.program(round), "round", [self.client])
         facts |= {"loss": float(outcome.loss), "scores": scores, "digest": self.store.digest(outcome.private)}
@@ -153,7 +160,7 @@ class Site:
         if phase:
             (private,) = LoopEngine(self.setting.work).settle(program, phase, sent, {self.client: private})
             self._refuse_broken(*settle_moment(phase, round), any_nan([private]), {"private": private})
-            self.store.write(position, private, known)
+            self.store.write(position, private, known, _rounds_kept(header))
             facts["digest"] = self.store.digest(private)
             (facts["work"],) = self.counter.of(program, phase, [self.client])
         if header["examine"]:
@@ -172,7 +179,7 @@ class Site:
         """Joins after the last round by the method's rule for newcomers; uploads nothing."""
         round, engine = header["round"], LoopEngine(self.setting.work)
         joined = join(self.setting, engine, sent, round, [self.client])
-        self.store.write(Position(round, JOIN), joined.privates[self.client], known)
+        self.store.write(Position(round, JOIN), joined.privates[self.client], known, _rounds_kept(header))
         scores = score_newcomers(self.setting, joined)
         (work,) = self.counter.of_joining(joined.program, [self.client])
         arrival = [scores.before, plain_scores(scores.joined), work]
@@ -189,6 +196,11 @@ def private_store(config: SiteConfig, plan: DeploymentPlan, forms: Sequence[Tree
     """Returns the store of one experiment and site, which its folder and every file in it name."""
     folder = config.folder / config.private / f"{plan.identity}-{config.name}"
     return PrivateStore(folder, {"experiment": plan.identity, "site": config.name}, forms)
+
+
+def _rounds_kept(header: dict[str, Any]) -> int:
+    """Returns of how many rounds private state is kept, as many as the server can go back, within reason."""
+    return min(int(header["keep"]), MOST_CHECKPOINTS)
 
 
 def _refuse_other(config: SiteConfig, experiment: str, code: str) -> None:

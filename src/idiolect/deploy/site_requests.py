@@ -18,6 +18,7 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 from torch import Tensor
 
+from idiolect.deploy.answer_schema import Check, greeting_answer
 from idiolect.deploy.configuration import DeploymentPlan, SiteEntry
 from idiolect.deploy.keys import public_key
 from idiolect.deploy.signed_messages import MESSAGE_TYPE, OpenedMessage, from_record, sign, to_record, verify
@@ -29,6 +30,8 @@ POLL_SECONDS = 0.1  # between looks at the grid for replies
 RESEND_SECONDS = 2.0  # after which a request that was not delivered goes again
 NODES_SECONDS = 1.0  # between looks at which nodes are connected
 GREETING_TTL = 120.0
+GREETING = greeting_answer()
+MOST_LETTERS = 500  # of a sentence that a site sent
 
 
 class NodeSession(NamedTuple):
@@ -97,7 +100,8 @@ class SiteConnection:
     Args:
         key: signs what the server sends.
         heard: is told of each site that replies, refuses, or comes and goes.
-        start: is higher than that of every earlier start of the server, so that no request can be replayed.
+        start: is higher than that of every earlier start of the server, so that no request can be replayed; a site
+            that has accepted a higher one says so when it is greeted, and is counted from there.
     """
 
     grid: Grid
@@ -105,12 +109,16 @@ class SiteConnection:
     connected: ConnectedSites
     key: ec.EllipticCurvePrivateKey
     heard: Callable[[str, str], None] = lambda site, what: None
-    start: int = field(default_factory=time.time_ns)
+    start: int = 1
     sleep: Callable[[float], None] = time.sleep
     now: Callable[[], float] = time.monotonic
     _count: int = 0
     _looked: float = float("-inf")
     _pending: dict[str, PendingRequest] = field(default_factory=dict)
+    _away: dict[str, float] = field(default_factory=dict)  # since when sites that were asked are away
+    _starts: dict[str, int] = field(
+        default_factory=dict
+    )  # of sites that have accepted a higher one than ours
     _greeted: set[NodeSession] = field(default_factory=set)  # those that answered, as a site of ours or not
 
     def wait_for(self, names: list[str], seconds: float) -> None:
@@ -128,32 +136,36 @@ class SiteConnection:
         deadline: float,
         grace: float,
         enough: int,
+        schemas: Mapping[str, Check],
     ) -> Replies:
         """Sends each site its header with the same tensors, and collects the replies.
 
         Args:
             headers: by site.
             deadline: seconds after which no reply is waited for.
-            grace: seconds that a site may be away before it is not waited for, if there are ``enough`` replies.
+            grace: seconds that a site may be away before it is not waited for, if there are ``enough`` replies; a site
+                that stays away is waited for once, not in every request.
+            schemas: by site, what its reply must be like; one that is not becomes missing.
         """
-        found, away = Replies({}, {}), dict.fromkeys(headers, self.now())
+        found = Replies({}, {})
         sent: dict[str, NodeSession] = {}
         tried: dict[str, float] = {}
         until = self.now() + deadline
         while True:
             for site, reply in self._poll(sent).items():
-                self._take(found, site, reply)
+                self._take(found, site, reply, schemas[site])
             left = [site for site in headers if site not in found.messages and site not in found.missing]
             sessions = self.connected.sessions()
+            self._away = {site: since for site, since in self._away.items() if site not in sessions}
             for site in (one for one in left if one in sessions):
-                away[site] = self.now()
                 waited = self.now() - tried.get(site, float("-inf"))
                 if sent.get(site) != sessions[site] and waited >= RESEND_SECONDS:
                     self.heard(site, "asked again" if site in tried else "asked")
                     tried[site] = self.now()
                     if self._send(site, sessions[site], headers[site], tensors, until - self.now()):
                         sent[site] = sessions[site]
-            gone = [site for site in left if self.now() - away[site] > grace]
+            away = [site for site in left if site not in sessions]
+            gone = [site for site in away if self.now() - self._away.setdefault(site, self.now()) > grace]
             over = self.now() > until
             if not left or over or (len(gone) == len(left) and len(found.messages) >= enough):
                 self._leave_out(
@@ -169,10 +181,16 @@ class SiteConnection:
             self.heard(site, f"left out: {reason}")
         self._pending = {key: one for key, one in self._pending.items() if not one.site}
 
-    def _take(self, found: Replies, site: str, reply: OpenedMessage | str) -> None:
+    def _take(self, found: Replies, site: str, reply: OpenedMessage | str, schema: Check) -> None:
         """Adds a reply, or the refusal of either side, to what was found."""
-        refusal = reply if isinstance(reply, str) else reply.header.get("refused")
-        if isinstance(reply, OpenedMessage) and not refusal:
+        refusal = reply if isinstance(reply, str) else _refusal(reply)
+        if isinstance(reply, OpenedMessage) and refusal is None:
+            try:
+                schema(reply.header, "")
+            except UserError as error:
+                found.missing[site] = f"gave an answer against its schema: {error}"
+                self.heard(site, f"left out: its answer is against the schema: {error}")
+                return
             found.messages[site] = reply
             self.heard(site, "answered")
         else:
@@ -226,29 +244,36 @@ class SiteConnection:
         self._greeted.add(pending.session)
         name = _claimed_name(message)
         if name not in {site.name for site in self.connected.sites}:
-            self.heard("", f"a node that calls itself {name!r} is no site of this deployment")
+            self.heard("", f"a node that calls itself {name[:MOST_LETTERS]!r} is no site of this deployment")
             return
         try:
             reply = self._read(message, pending, name)
         except UserError as error:
             self.heard("", str(error))
             return
-        if "refused" in reply.header:
-            self.heard(name, f"refused: {reply.header['refused']}")
+        if (refusal := _refusal(reply)) is not None:
+            self.heard(name, f"refused: {refusal}")
             return
+        try:
+            GREETING(reply.header, "")
+        except UserError as error:
+            self.heard(name, f"is not connected: its greeting is against the schema: {error}")
+            return
+        if reply.header["seen"] is not None:
+            self._starts[name] = max(self.start, int(reply.header["seen"][0]) + 1)
         self.connected.names[pending.session.node] = name
         self.heard(name, "is connected")
 
     def _read(self, message: Message, pending: PendingRequest, site: str) -> OpenedMessage:
         reply = verify(from_record(message.content), self.connected.key_of(site), site)
-        if "refused" in reply.header:  # also where the site could not read the request's serial number
-            return reply
         expected = {"experiment": self.plan.identity, "site": site, "serial": pending.serial}
+        if _refusal(reply) is not None:  # also of a site that takes part in something else
+            del expected["experiment"]
+            if reply.header.get("serial") == []:
+                del expected["serial"]  # the site could not read the request's
         for key, value in expected.items():
             if reply.header.get(key) != value:
-                raise UserError(
-                    f"{site} answers with the {key} {reply.header.get(key)} where {value} was asked"
-                )
+                raise UserError(f"{site} answers with another {key} than {value}, which was asked")
         return reply
 
     def _send(
@@ -261,7 +286,7 @@ class SiteConnection:
     ) -> bool:
         """Gives a request to Flower; returns whether Flower took it."""
         self._count += 1
-        serial = [self.start, self._count]
+        serial = [self._starts.get(site, self.start), self._count]
         common = {"experiment": self.plan.identity, "code": self.plan.code, "serial": serial}
         message = Message(
             content=to_record(sign({**common, "site": site, **header}, tensors, self.key)),
@@ -275,9 +300,20 @@ class SiteConnection:
         return bool(identities)
 
 
+def _refusal(reply: OpenedMessage) -> str | None:
+    """Returns the sentence in which a site refuses a request, on one line; None where it answers."""
+    if "refused" not in reply.header:
+        return None
+    said = reply.header["refused"]
+    plain = (
+        "".join(letter if letter.isprintable() else " " for letter in said) if isinstance(said, str) else ""
+    )
+    return plain[:MOST_LETTERS].strip() or "without a reason"
+
+
 def _claimed_name(message: Message) -> str:
     """Returns the name that a reply claims, before its signature is verified."""
     try:
         return str(json.loads(from_record(message.content).header)["site"])
-    except (UserError, ValueError, KeyError, TypeError):
+    except (UserError, ValueError, KeyError, TypeError, RecursionError):
         return ""

@@ -12,7 +12,7 @@ from idiolect.deploy.processes import PROFILE, is_served, running, use_flower
 from idiolect.deploy.progress import PROGRESS_FILE, read_progress
 from idiolect.errors import UserError
 
-__all__ = ["start_run", "status", "watch"]
+__all__ = ["is_running", "start_run", "status", "watch"]
 
 POLL_SECONDS = 0.3  # between looks at the status
 START_SECONDS = 90.0  # that a run may take to begin
@@ -40,14 +40,19 @@ def status(deployment: Deployment) -> dict[str, Any]:
     }
 
 
+def is_running(deployment: Deployment) -> bool:
+    """Returns whether the server's loop is on its way."""
+    found = read_progress(deployment.server)
+    return found is not None and found["status"] == "running" and _alive(found)
+
+
 def start_run(deployment: Deployment) -> bool:
     """Has Flower start the server's loop unless it runs already; returns whether a new one was started.
 
     Raises:
         UserError: the server is not up.
     """
-    found = read_progress(deployment.server)
-    if found and found["status"] == "running" and _alive(found):
+    if is_running(deployment):
         return False
     if not is_served(deployment):
         raise UserError(

@@ -4,7 +4,7 @@ from idiolect.engines.choose import ENGINES, EngineChoice, choose_engine, place,
 from idiolect.engines.cohort.engine import CohortEngine
 from idiolect.engines.contract import Engine, Logits, Outcome, PrivateRows
 from idiolect.engines.device_data import Workload
-from idiolect.engines.dry_round import Forms, dry_round
+from idiolect.engines.dry_round import Forms, ReportedNames, dry_round
 from idiolect.engines.evaluation import server_logits
 from idiolect.engines.loop import LoopEngine
 from idiolect.engines.network_task import AUGMENTATIONS, initial_net, initialiser, make_task, structure_of
@@ -23,6 +23,7 @@ __all__ = [
     "Outcome",
     "PoolEngine",
     "PrivateRows",
+    "ReportedNames",
     "Workload",
     "choose_engine",
     "dry_round",

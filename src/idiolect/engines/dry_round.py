@@ -29,9 +29,24 @@ from idiolect.engines.client_packing import SINGLE, Feed
 from idiolect.engines.stages import run_round, run_settling, serve_on
 from idiolect.errors import UserError
 
-__all__ = ["DryClient", "Forms", "dry_client", "dry_round"]
+__all__ = ["DryClient", "Forms", "ReportedNames", "dry_client", "dry_round"]
 
 T = TypeVar("T")
+
+
+class ReportedNames(NamedTuple):
+    """The names that a client's results have at each moment of a round.
+
+    Args:
+        untrained, trained, merged, end: of the predictors before the round, after it, and after each phase.
+        remarks: of the numbers that parts want recorded.
+    """
+
+    untrained: tuple[str, ...]
+    trained: tuple[str, ...]
+    merged: tuple[str, ...]
+    end: tuple[str, ...]
+    remarks: tuple[str, ...]
 
 
 class Forms(NamedTuple):
@@ -41,13 +56,18 @@ class Forms(NamedTuple):
         privates: a client's private state at first and after each phase.
         broadcasts: what travels to a client, before and after the merge.
         messages: what a client uploads.
-        predictors: the names of all predictors.
+        reported: the names that a client's results have.
     """
 
     privates: list[PrivateState]
     broadcasts: list[ServerState]
     messages: Messages
-    predictors: tuple[str, ...] = ()
+    reported: ReportedNames
+
+    @property
+    def predictors(self) -> tuple[str, ...]:
+        """Returns the names of all predictors."""
+        return tuple(dict.fromkeys((*self.reported.trained, *self.reported.merged, *self.reported.end)))
 
 
 def dry_round(
@@ -124,10 +144,10 @@ def _attempt(program: Program, initial: Initial, x: Tensor, n_classes: int, devi
     method, structure = program.method, program.task.structure
     server, context, batch, one, feed = dry_client(program, initial, x, n_classes, device=device)
     sent, private = context.server, context.private
-    held = [private]
+    held, names = [private], [tuple(program.predictors(context))]
     context, messages = run_round(program, SINGLE, context, feed)
     held.append(context.private)
-    reported = _predict(program, context, batch)
+    names.append(_predict(program, context, batch))
     stacked = {part: (stack([value, value]), one.new_ones(2)) for part, (value, _) in messages.items()}
     server = server_round(method, server, stacked, program.clock)
     if method.plan(program.scene, program.clock).server:
@@ -138,16 +158,17 @@ def _attempt(program: Program, initial: Initial, x: Tensor, n_classes: int, devi
         private = run_settling(program, SINGLE, phase, context._replace(results={}), feed)
         context = context._replace(private=private, results={})
         held.append(private)
-        reported += _predict(program, context, batch)
-    names = tuple(dict.fromkeys(reported))
-    return Forms(held, [sent, broadcast(method, server)], messages, names)
+        names.append(_predict(program, context, batch))
+    untrained, trained, merged, end = names
+    reported = ReportedNames(untrained, trained, merged, end, tuple(program.remarks(context)))
+    return Forms(held, [sent, broadcast(method, server)], messages, reported)
 
 
-def _predict(program: Program, context: Context, batch: Batch) -> list[str]:
+def _predict(program: Program, context: Context, batch: Batch) -> tuple[str, ...]:
     found = program.predictors(context)
     for predictor in found.values():
         program.predict(predictor, batch)
-    return list(found)
+    return tuple(found)
 
 
 def _initial_on(device: str, initial: Initial) -> Initial:

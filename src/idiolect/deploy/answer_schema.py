@@ -1,0 +1,282 @@
+"""The schema of what sites answer: every field of every kind of answer, its type and its range.
+
+A site is trusted with its own numbers and with nothing else.  What it says of other clients, in another form, out of
+range or not finite is refused before anything reads it.  An answer has the fields of its schema and no others.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
+
+from idiolect.core import OBJECTIVES
+from idiolect.deploy.private_store import JOIN
+from idiolect.errors import UserError
+from idiolect.evaluation.calibration import BINS
+from idiolect.evaluation.metrics import Metric
+from idiolect.experiments.round import FollowUpTasks
+from idiolect.experiments.setting import Setting
+
+__all__ = [
+    "MOST_ROWS",
+    "Check",
+    "Unfit",
+    "follow_up_answer",
+    "greeting_answer",
+    "join_answer",
+    "training_answer",
+]
+
+MOST_ROWS = 10**9  # of one site's data
+MOST_STEPS = 10**12  # of an optimiser, for one request
+MOST_FLOPS = 1e30  # for one request
+MOST_COUNT = 2**62  # of requests
+NO_NAMES: list[tuple[str, ...]] = [()]
+ALWAYS_DEFINED = ("accuracy", "loss")  # metrics that are means over rows; others may be undefined at a site
+ROUNDING = 1e-6  # by which a metric may be beyond its bounds, and a sum of shares beyond its number
+
+
+class Unfit(UserError):
+    """An answer against the schema; the sentence says which field, what it holds and what is expected."""
+
+
+Check: TypeAlias = Callable[[Any, str], None]  # (value, name of the field) -> None, or raises Unfit
+
+
+def greeting_answer() -> Check:
+    """Returns the schema of the answer to a greeting: the newest private state, and the last request accepted."""
+    serial = rows_of(whole(0, MOST_COUNT), whole(0, MOST_COUNT))
+    return answer({"position": either(nothing(), _position(MOST_COUNT)), "seen": either(nothing(), serial)})
+
+
+def training_answer(setting: Setting, client: int, observe: bool) -> Check:
+    """Returns the schema of a client's answer to a round of training."""
+    names = [forms.reported for forms in setting.forms]
+    scores: dict[str, Check] = {}
+    if observe:
+        before = [moment for found in names for moment in (found.untrained, found.merged)]
+        scores = {"before": _scores(setting, before), "after": _scores(setting, [f.trained for f in names])}
+    work = {"loss": number(), "scores": fields(scores), "digest": DIGEST, "work": WORK}
+    return answer({**_origin(setting), **work})
+
+
+def follow_up_answer(setting: Setting, client: int, tasks: FollowUpTasks) -> Check:
+    """Returns the schema of a client's answer to the tasks after a merge, or at the end of a run."""
+    wanted = _origin(setting)
+    names = [forms.reported for forms in setting.forms]
+    if tasks.settle:
+        wanted |= {"digest": DIGEST, "work": WORK}
+    if tasks.score:
+        moments = [found.end if tasks.settle == "end" else found.merged for found in names]
+        validates = (setting.validates and bool(setting.method.choices)) or setting.experiment.score_valid
+        valid = moments if validates else NO_NAMES
+        wanted |= {"examined": _client_scores(setting, client, moments, valid, tasks.tally)}
+    if tasks.remark:
+        wanted |= {
+            "remarks": either(*(fields(dict.fromkeys(f.remarks, number(undefined=True))) for f in names))
+        }
+    return answer(wanted)
+
+
+def join_answer(setting: Setting, client: int) -> Check:
+    """Returns the schema of a newcomer's answer."""
+    names = [forms.reported for forms in setting.forms]
+    joined = [(*found.trained, *found.merged, *found.end) for found in names]
+    chooses = setting.validates and bool(setting.method.choices)
+    valid = [found.trained for found in names] if chooses else NO_NAMES
+    arrival = rows_of(
+        _scores(setting, [found.untrained for found in names]),
+        _client_scores(setting, client, joined, valid, tallied=True),
+        WORK,
+    )
+    return answer({"arrival": arrival, "digest": DIGEST})
+
+
+def _origin(setting: Setting) -> dict[str, Check]:
+    """Returns the fields that say from which private state a client worked."""
+    return {"base": either(nothing(), _position(setting.experiment.rounds)), "base_digest": DIGEST}
+
+
+def _position(rounds: int) -> Check:
+    return rows_of(whole(0, rounds), whole(0, JOIN))
+
+
+def _scores(setting: Setting, moments: Iterable[tuple[str, ...]]) -> Check:
+    """Returns the schema of one client's scores, with the predictors of one of the moments."""
+    metrics = {name: rows_of(_value(name, metric)) for name, metric in setting.metrics.items()}
+    return either(*(fields(dict.fromkeys(names, fields(metrics))) for names in _distinct(moments)))
+
+
+def _client_scores(
+    setting: Setting,
+    client: int,
+    moments: list[tuple[str, ...]],
+    valid: list[tuple[str, ...]],
+    tallied: bool,
+) -> Check:
+    """Returns the schema of ``plain_scores`` of this client alone."""
+    counts = fields({})
+    if tallied and OBJECTIVES[setting.inputs.task].has_classes:
+        classes, rows = whole(0, setting.inputs.n_classes - 1), whole(0, MOST_ROWS)
+        own = whole(client, client)
+        bins = together(
+            rows_of(own, whole(0, BINS - 1), rows, number(0, MOST_ROWS), rows),
+            lambda row: max(row[3], row[4]) <= row[2] * (1 + ROUNDING),
+            "no more confidence and no more right than samples",
+        )
+        tables = rows_of(every(bins), every(rows_of(own, classes, classes, rows)))
+        counts = either(*(fields(dict.fromkeys(names, tables)) for names in _distinct(moments)))
+    return rows_of(rows_of(whole(client, client)), _scores(setting, moments), _scores(setting, valid), counts)
+
+
+def _value(name: str, metric: Metric) -> Check:
+    low = -math.inf if metric.low is None else metric.low - ROUNDING
+    high = math.inf if metric.high is None else metric.high + ROUNDING
+    return number(low, high, undefined=name not in ALWAYS_DEFINED)
+
+
+def _distinct(moments: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    return [tuple(names) for names in dict.fromkeys(frozenset(names) for names in moments)]
+
+
+def answer(wanted: Mapping[str, Check]) -> Check:
+    """Accepts an object with these fields, beside those that say whose answer it is and to what."""
+    return fields({**wanted, **dict.fromkeys(("experiment", "site", "serial"), anything)})
+
+
+def anything(value: Any, name: str) -> None:
+    """Accepts every value; whoever reads the field compares it."""
+
+
+def nothing() -> Check:
+    def check(value: Any, name: str) -> None:
+        _refuse_unless(value is None, value, name, "null")
+
+    return check
+
+
+def number(low: float = -math.inf, high: float = math.inf, *, undefined: bool = False) -> Check:
+    """Accepts a finite number in a range, and NaN where a value may be ``undefined``."""
+    bounds = "" if math.isinf(low) and math.isinf(high) else f" from {low:.4g} to {high:.4g}"
+
+    def check(value: Any, name: str) -> None:
+        is_number = isinstance(value, float) or (_is_whole(value) and abs(value) <= MOST_FLOPS)
+        is_fit = is_number and math.isfinite(value) and low <= value <= high
+        is_undefined = undefined and isinstance(value, float) and math.isnan(value)
+        _refuse_unless(is_fit or is_undefined, value, name, f"a finite number{bounds}")
+
+    return check
+
+
+def whole(low: int, high: int) -> Check:
+    """Accepts a whole number in a range, also one that is written as a float."""
+
+    def check(value: Any, name: str) -> None:
+        is_whole = _is_whole(value) or (isinstance(value, float) and value.is_integer())
+        expected = f"{low}" if low == high else f"a whole number from {low} to {high}"
+        _refuse_unless(is_whole and low <= value <= high, value, name, expected)
+
+    return check
+
+
+def text(pattern: str, expected: str) -> Check:
+    def check(value: Any, name: str) -> None:
+        is_fit = isinstance(value, str) and re.fullmatch(pattern, value) is not None
+        _refuse_unless(is_fit, value, name, expected)
+
+    return check
+
+
+def fields(wanted: Mapping[str, Check]) -> Check:
+    """Accepts an object with exactly these fields."""
+
+    def check(value: Any, name: str) -> None:
+        _refuse_unless(isinstance(value, dict), value, name, "an object")
+        for field in wanted:
+            if field not in value:
+                raise Unfit(f"{_below(name, field)} is missing")
+        for field in value:
+            if field not in wanted:
+                raise Unfit(f"{_below(name, _shown(field))} is not expected")
+        for field, check_field in wanted.items():
+            check_field(value[field], _below(name, field))
+
+    return check
+
+
+def rows_of(*columns: Check) -> Check:
+    """Accepts a list with exactly these members."""
+
+    def check(value: Any, name: str) -> None:
+        expected = f"a list of {len(columns)}"
+        _refuse_unless(isinstance(value, list) and len(value) == len(columns), value, name, expected)
+        for place, (column, one) in enumerate(zip(columns, value, strict=True)):
+            column(one, f"{name}[{place}]")
+
+    return check
+
+
+def every(member: Check) -> Check:
+    """Accepts a list of members of one kind."""
+
+    def check(value: Any, name: str) -> None:
+        _refuse_unless(isinstance(value, list), value, name, "a list")
+        for place, one in enumerate(value):
+            member(one, f"{name}[{place}]")
+
+    return check
+
+
+def either(*checks: Check) -> Check:
+    """Accepts what one of the checks accepts; the refusal is that of the last."""
+
+    def check(value: Any, name: str) -> None:
+        for one in checks[:-1]:
+            try:
+                return one(value, name)
+            except Unfit:
+                continue
+        return checks[-1](value, name)
+
+    return check
+
+
+def together(member: Check, holds: Callable[[Any], bool], expected: str) -> Check:
+    """Accepts what ``member`` accepts and what also ``holds`` as a whole."""
+
+    def check(value: Any, name: str) -> None:
+        member(value, name)
+        _refuse_unless(holds(value), value, name, expected)
+
+    return check
+
+
+DIGEST = text("[0-9a-f]{64}", "64 hexadecimal digits")
+WORK = rows_of(whole(0, MOST_STEPS), number(0, MOST_FLOPS, undefined=True))
+
+
+def _refuse_unless(is_fit: bool, value: Any, name: str, expected: str) -> None:
+    if not is_fit:
+        raise Unfit(f"{name or 'the answer'} is {_shown(value)} where {expected} is expected")
+
+
+def _below(name: str, field: str) -> str:
+    return f"{name}.{field}" if name else field
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _shown(value: Any) -> str:
+    """Returns a value as a few harmless characters, whatever a site has sent."""
+    if isinstance(value, dict):
+        return f"an object of {len(value)}"
+    if isinstance(value, list):
+        return f"a list of {len(value)}"
+    if _is_whole(value) and abs(value) > MOST_FLOPS:
+        return "a huge number"
+    shown = ascii(value)
+    return shown if len(shown) <= 60 else f"{shown[:60]}..."

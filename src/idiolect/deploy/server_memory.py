@@ -1,0 +1,58 @@
+"""What the server remembers between its starts beside checkpoints: how often it started, and its last rollback."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from idiolect.records.atomic_files import write_atomically
+
+__all__ = ["ServerMemory", "begin_era", "count_start"]
+
+MEMORY = "memory.json"
+
+
+class ServerMemory(NamedTuple):
+    """Args:
+    start: the number of this start; requests are numbered within it, so that none is ever repeated.
+    era: names the last rollback; empty before the first.
+    """
+
+    start: int = 0
+    era: str = ""
+
+
+def count_start(folder: Path, say: Callable[[str], None]) -> ServerMemory:
+    """Counts a start of the server in its folder.
+
+    Args:
+        say: is told of a damaged file, which costs nothing: sites say what they have accepted when they are greeted.
+    """
+    found = _read(folder, say)
+    return _write(folder, found._replace(start=found.start + 1))
+
+
+def begin_era(folder: Path, say: Callable[[str], None]) -> ServerMemory:
+    """Notes a rollback, which sites follow when they are asked next."""
+    return _write(folder, _read(folder, say)._replace(era=secrets.token_hex(8)))
+
+
+def _read(folder: Path, say: Callable[[str], None]) -> ServerMemory:
+    path = folder / MEMORY
+    try:
+        found: dict[str, Any] = json.loads(path.read_text())
+        return ServerMemory(int(found["start"]), str(found["era"]))
+    except FileNotFoundError:
+        return ServerMemory()
+    except (OSError, ValueError, KeyError, TypeError):
+        path.replace(path.with_suffix(".damaged"))
+        say(f"{path} was damaged and is kept as {path.with_suffix('.damaged').name}; starts are counted anew")
+        return ServerMemory()
+
+
+def _write(folder: Path, memory: ServerMemory) -> ServerMemory:
+    write_atomically(folder / MEMORY, json.dumps(memory._asdict()))
+    return memory

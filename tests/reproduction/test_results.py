@@ -7,8 +7,6 @@ import json
 import shutil
 import sys
 from contextlib import suppress
-from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
@@ -17,46 +15,16 @@ from idiolect.errors import UserError
 from idiolect.experiments import campaign, side_by_side
 from idiolect.records import read_run
 from idiolect.records.manifest import write_manifest
-from idiolect.reproduction import request, results
+from idiolect.reproduction import results
 from idiolect.reproduction.reproduce import reproduce
 from idiolect.reproduction.results import Results, collect
-from idiolect.reproduction.scenarios import find_scenario
 
 LOOP = {"engine": "loop", "device": "cpu", "quiet": True}
 CELLS = {"columns": ["fa-lenet"], "methods": ["fedavg", "map", "fedrs"]}
 
 
 @pytest.fixture(scope="module")
-def small():
-    """The settings of the tiny experiment, for every scenario."""
-    return {
-        "dataset": "synthetic(n_clients=4, samples_per_client=20, n_features=8, n_classes=3)",
-        **{"partition": "by_id", "clients": 4, "model": "mlpnet(hidden=8)", "rounds": 2, "local_epochs": 1},
-        **{"participation_rate": 1.0, "batch_size": 8, "test": 0.2, "evaluate_every": 1, "public": 0},
-        **{"initialisation": "default", "augmentation": "none"},
-    }
-
-
-@pytest.fixture(scope="module")
-def stand_in(small):
-    """Every scenario stands for the tiny experiment in its own learning rate; methods and presets stay."""
-
-    def known(name: str):
-        found = find_scenario(name)
-
-        def experiment(method: str, preset: str):
-            asked = replace(found.experiment(method, preset), **small)
-            return replace(asked, learning_rate=1e30) if method.startswith("fedrs") else asked
-
-        return SimpleNamespace(name=name, experiment=experiment, warning_of=found.warning_of)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(request, "find_scenario", known)
-        yield
-
-
-@pytest.fixture(scope="module")
-def made(stand_in, tmp_path_factory):
+def made(tiny_scenes, tmp_path_factory):
     """Runs of two tables, of which one method diverges; with three seeds, and one more method with one seed."""
     out = tmp_path_factory.mktemp("runs")
     reproduce("map-table1", preset="reproduction", seeds=3, out=out, **CELLS, **LOOP)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,8 +18,9 @@ from idiolect.cli.settings import methods_in, names_in
 from idiolect.cli.terminal import console_of_output, print_line, print_table, watched
 from idiolect.errors import UserError
 from idiolect.experiments import Execution
+from idiolect.reproduction.campaigns import run_named_campaign
 from idiolect.reproduction.compared_number import ComparedNumber
-from idiolect.reproduction.listing import ListedReproduction, list_reproductions
+from idiolect.reproduction.listing import ListedReproduction, list_campaigns, list_reproductions
 from idiolect.reproduction.reproduce import Reproduction, reproduce
 from idiolect.reproduction.reproduction_result import ABSENT, number_text
 
@@ -84,6 +85,12 @@ def reproduce_command(
     listed: Annotated[
         bool, typer.Option("--list", help="List all tables and figures: what each shows and needs.")
     ] = False,
+    campaign: Annotated[
+        str | None,
+        typer.Option(
+            help="Make the runs of several tables, searches and comparisons together; --list names the campaigns."
+        ),
+    ] = None,
     asked: PaperOptions,
     execution: Execution,
     as_json: Json = False,
@@ -91,6 +98,9 @@ def reproduce_command(
     """Make a paper's table or figure: run what is missing, and show our numbers beside the paper's."""
     if listed:
         _print_list(list_reproductions(execution.data_dir), as_json)
+        return
+    if campaign is not None:
+        _campaign(campaign, id, asked, execution, as_json)
         return
     if id is None:
         raise UserError("name a table or figure, such as map-table2; idiolect reproduce --list shows all")
@@ -118,6 +128,20 @@ def reproduce_command(
         sys.exit(2)
 
 
+def _campaign(name: str, id: str | None, asked: PaperOptions, execution: Execution, as_json: bool) -> None:
+    """Makes a campaign, or reads it from results, and prints all that it shows."""
+    if id is not None or replace(asked, from_results=None) != PaperOptions():
+        raise UserError("a campaign says itself what is run and how; leave out everything but --from")
+    execution = execution if asked.from_results else watched(execution)
+    shown = run_named_campaign(name, execution, asked.from_results)
+    if as_json:
+        print(json.dumps([_as_json(done) for done in shown], indent=2))
+    for done in [] if as_json else shown:
+        _print_reproduction(console_of_output(), done)
+    if any(done.failures for done in shown):
+        sys.exit(2)
+
+
 def _print_list(found: Sequence[ListedReproduction], as_json: bool) -> None:
     """Prints what every table and figure shows and needs."""
     if as_json:
@@ -133,6 +157,11 @@ def _print_list(found: Sequence[ListedReproduction], as_json: bool) -> None:
         "Runs are those of all seeds that the paper averages. Client rounds count the trainings of one client in one "
         "round, for a study its epochs. --quick makes each on embedded data in a small fraction of them."
     )
+    rows = [["Campaign", "Shows", "Runs", "Client rounds"]]
+    for campaign in list_campaigns():
+        rows.append([campaign.name, campaign.about, f"{campaign.runs:,}", f"{campaign.client_rounds:,}"])
+    print_table(console_of_output(), rows, words=2)
+    print_line("idiolect reproduce --campaign NAME makes the runs of a campaign, --jobs of them at a time.")
 
 
 def _print_reproduction(console: Console, done: Reproduction) -> None:

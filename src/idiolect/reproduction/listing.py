@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from idiolect.data.availability import availability
 from idiolect.experiments.spec import Experiment
+from idiolect.reproduction.campaigns import campaign_requests, campaigns
 from idiolect.reproduction.figures import figure_requests
 from idiolect.reproduction.papers import PaperFigure, PaperTable, figures, papers, tables
 from idiolect.reproduction.request import ReproductionRequest
@@ -17,7 +19,7 @@ from idiolect.reproduction.studies import studies_of
 from idiolect.reproduction.studies.study_figures import STUDY_KINDS
 from idiolect.reproduction.tables import table_requests
 
-__all__ = ["ListedReproduction", "list_reproductions"]
+__all__ = ["ListedCampaign", "ListedReproduction", "list_campaigns", "list_reproductions"]
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,28 @@ def list_reproductions(data_dir: str | Path | None = None) -> list[ListedReprodu
             missing=tuple(name for name in datasets if not present(name)),
         )
         found.append(listed)
+    return found
+
+
+class ListedCampaign(NamedTuple):
+    """A named campaign: its different runs, and their trainings of one client in one round."""
+
+    name: str
+    about: str
+    runs: int
+    client_rounds: int
+
+
+def list_campaigns() -> list[ListedCampaign]:
+    """Returns what every campaign needs, in the order in which they are meant to be made."""
+    found = []
+    for one in campaigns().values():
+        pieces = {
+            _piece(each.experiment, _clients_of(each.notes, each.experiment))
+            for each in campaign_requests(one)
+        }
+        rounds = sum(piece.client_rounds for piece in pieces)
+        found.append(ListedCampaign(one.name, one.about, len(pieces), rounds))
     return found
 
 

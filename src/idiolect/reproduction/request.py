@@ -33,6 +33,7 @@ class ReproductionRequest:
         delta: for local degradation; see ``MetricReading``.
         grid: settings of methods by name, all of which are run; empty runs each method as the scenario sets it.
         precision: number format of all runs; None leaves the scenario's.
+        settings: of the experiment, on top of the preset's, as a search tries them.
         results: where outcomes are read from; None makes the runs.
     """
 
@@ -46,6 +47,7 @@ class ReproductionRequest:
     delta: str = "selection"
     grid: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
     precision: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
     results: Results | None = None
 
     def outcomes(self, requests: Sequence[RunRequest], execution: Execution) -> dict[Hashable, RunOutcome]:
@@ -75,8 +77,10 @@ class ReproductionRequest:
     ) -> tuple[Experiment, tuple[str, ...]]:
         """Returns the experiment and the notes of its run; `settings` go on top of the scenario's."""
         found = find_scenario(scenario)
-        experiment = replace(found.experiment(method, self.preset), **settings or {}, seed=seed)
-        notes = [f"scenario {found.name}, preset {self.preset}"]
+        changed = {**self.settings, **(settings or {})}
+        experiment = replace(found.experiment(method, self.preset), **changed, seed=seed)
+        tried = "".join(f", with {key}={value}" for key, value in self.settings.items())
+        notes = [f"scenario {found.name}, preset {self.preset}{tried}"]
         if self.precision is not None:
             experiment = replace(experiment, precision=self.precision)
         if self.every_round:

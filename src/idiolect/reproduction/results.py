@@ -35,7 +35,7 @@ __all__ = ["LARGEST", "RUNS", "Collected", "Results", "Use", "collect"]
 
 RUNS = "runs"
 LARGEST = 20_000_000  # bytes of all results together
-SCENARIO_NOTE = re.compile(r"scenario (\S+), preset (\w+)")
+SCENARIO_NOTE = re.compile(r"scenario (\S+), preset (\w+)(, with .*)?$")
 LEFT_OUT = (
     "class_counts",
     "samples",
@@ -135,18 +135,20 @@ def _kept_rows(run: Run) -> pd.DataFrame:
 
 
 class Use(NamedTuple):
-    """What a run was made for: the scenario, its preset, and the number format that was asked for."""
+    """What a run was made for: the scenario, its preset, the number format, and what a search tried on top."""
 
     scenario: str
     preset: str
     precision: str
+    tried: str = ""
 
 
 def use_of(manifest: Mapping[str, Any]) -> Use | None:
     """Returns what a run was made for; None for a run of no scenario."""
     for note in manifest.get("notes", []):
         if found := SCENARIO_NOTE.match(note):
-            return Use(found[1], found[2], str(manifest["spec"].get("precision", "float32")))
+            precision = str(manifest["spec"].get("precision", "float32"))
+            return Use(found[1], found[2], precision, found[3] or "")
     return None
 
 

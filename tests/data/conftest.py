@@ -9,6 +9,7 @@ import io
 import pickle
 import struct
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -28,9 +29,32 @@ def to_idx() -> Callable[..., bytes]:
     return idx_bytes
 
 
+def publish(patch: pytest.MonkeyPatch, name: str, content: dict[str, bytes]) -> None:
+    """Lets a dataset be published as these files, so that their checksums are the known ones."""
+    source = SOURCES[name]
+
+    def known(files: tuple[KnownFile, ...]) -> tuple[KnownFile, ...]:
+        return tuple(
+            KnownFile(file.name, hashlib.md5(content[file.name]).hexdigest())
+            if file.name in content
+            else file
+            for file in files
+        )
+
+    changed = dataclasses.replace(
+        source, train_files=known(source.train_files), test_files=known(source.test_files)
+    )
+    patch.setitem(SOURCES, name, changed)
+
+
 @pytest.fixture
-def write_mnist() -> Callable[..., Path]:
-    """Writes the four files of MNIST or Fashion-MNIST: `per_class` train and test rows of each class."""
+def published(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    return partial(publish, monkeypatch)
+
+
+@pytest.fixture
+def write_mnist(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Writes and publishes the four files of MNIST or Fashion-MNIST: `per_class` train and test rows of each class."""
 
     def write(folder: Path, per_class: int = 2, packed: bool = True) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
@@ -44,6 +68,9 @@ def write_mnist() -> Callable[..., Path]:
                 raw = idx_bytes(values)
                 path = folder / (f"{stem}.gz" if packed else stem)
                 path.write_bytes(gzip.compress(raw, mtime=0) if packed else raw)
+        content = {path.name: path.read_bytes() for path in folder.iterdir()}
+        for name in ("mnist", "fashion-mnist"):
+            publish(monkeypatch, name, content)
         return folder
 
     return write
@@ -62,11 +89,14 @@ def cifar_batch() -> Callable[..., dict[str, Any]]:
 
 
 @pytest.fixture
-def write_cifar10(cifar_batch: Callable[..., dict[str, Any]]) -> Callable[[Path], Path]:
+def write_cifar10(
+    cifar_batch: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> Callable[[Path], Path]:
     def write(folder: Path) -> Path:
         folder.mkdir(parents=True)
         for seed, name in enumerate([*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]):
             (folder / name).write_bytes(pickle.dumps(cifar_batch(seed=seed)))
+        publish(monkeypatch, "cifar10", {path.name: path.read_bytes() for path in folder.iterdir()})
         return folder
 
     return write
@@ -98,13 +128,5 @@ def mnist_home(
     """Small files in MNIST's place, and a catalogue that knows their checksums."""
     folder = write_mnist(tmp_path_factory.mktemp("home"))
     content = {path.name: path.read_bytes() for path in folder.iterdir()}
-    source = SOURCES["mnist"]
-
-    def known(files: tuple[KnownFile, ...]) -> tuple[KnownFile, ...]:
-        return tuple(KnownFile(file.name, hashlib.md5(content[file.name]).hexdigest()) for file in files)
-
-    changed = dataclasses.replace(
-        source, train_files=known(source.train_files), test_files=known(source.test_files)
-    )
-    monkeypatch.setitem(SOURCES, "mnist", changed)
+    publish(monkeypatch, "mnist", content)
     return Home(content)

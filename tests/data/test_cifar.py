@@ -83,12 +83,15 @@ def test_cifar10_batches_are_joined_in_order(
     assert dataset.mean == (0.4914, 0.4822, 0.4465)
 
 
-def test_cifar100_uses_the_fine_labels(tmp_path: Path, cifar_batch: Batch) -> None:
+def test_cifar100_uses_the_fine_labels(
+    tmp_path: Path, cifar_batch: Batch, published: Callable[..., None]
+) -> None:
     folder = tmp_path / "cifar-100-python"
     folder.mkdir()
     batch = cifar_batch(rows=20, labels_key="fine_labels", n_classes=100) | {"coarse_labels": [0] * 20}
     for name in ("train", "test"):
         (folder / name).write_bytes(pickle.dumps({key.encode(): value for key, value in batch.items()}, 2))
+    published("cifar100", {path.name: path.read_bytes() for path in folder.iterdir()})
     dataset = load("cifar100", tmp_path)
     assert dataset.n_classes == 100
     assert dataset.train_y.tolist() == batch["fine_labels"]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -72,6 +73,22 @@ def test_load_broken_file_tells_how_to_get_it_again(tmp_path: Path, write_mnist:
     broken.write_bytes(broken.read_bytes()[:-20])
     with pytest.raises(UserError, match=rf"{broken} .* datasets get mnist --data-dir {tmp_path}"):
         load("mnist", tmp_path)
+
+
+def test_load_refuses_a_sound_file_that_is_not_the_published_one(
+    tmp_path: Path, write_mnist: WriteMnist
+) -> None:
+    """Other labels, packed and parsed without a fault; unpacked files have no known checksum."""
+    folder = write_mnist(tmp_path / "mnist")
+    path = folder / "train-labels-idx1-ubyte.gz"
+    raw = gzip.decompress(path.read_bytes())
+    other = raw[:8] + raw[:7:-1]
+    path.write_bytes(gzip.compress(other))
+    with pytest.raises(UserError, match=rf"{path} is not the file that mnist is published as: expected md5"):
+        load("mnist", tmp_path)
+    path.unlink()
+    path.with_suffix("").write_bytes(other)
+    assert load("mnist", tmp_path).train_y.tolist() == list(other[8:])
 
 
 def test_load_unknown_name_suggests_the_near_one() -> None:

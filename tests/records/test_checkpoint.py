@@ -168,6 +168,14 @@ def test_checkpoint_writes_less_than_all(tmp_path: Path, monkeypatch: pytest.Mon
     assert load_checkpoint(tmp_path)[2]["rounds"]["round"].to_pylist() == list(range(1, 65))
 
 
+def test_values_that_are_not_defined_are_kept(tmp_path: Path) -> None:
+    rows = RowBuffer()
+    rows.extend(1, [0, 1], RowKind("test", "global", "after", "all", "auc"), [float("nan"), 0.5])
+    save_checkpoint(tmp_path, 1, state(1), {"rows": rows.table()})
+    found = load_checkpoint(tmp_path)[2]["rows"]["value"].to_pylist()
+    assert found[0] != found[0] and found[1] == 0.5
+
+
 def test_file_that_was_altered_is_not_taken_in(tmp_path: Path) -> None:
     first = save_checkpoint(tmp_path, 1, state(1), growing(1))
     pq.write_table(growing(9)["rounds"], tmp_path / "checkpoint-1-rounds.parquet")

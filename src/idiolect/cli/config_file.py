@@ -46,6 +46,7 @@ EXECUTION = dict.fromkeys(RUN_OPTIONS, "str") | {
     "jobs": "int",
     "gpus_per_worker": "float",
     "resume": "bool",
+    "accept_changes": "bool",
     "store_cache": "float",
     "log": "list[str]",
     "checkpoint_every": "int",

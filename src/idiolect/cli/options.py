@@ -145,6 +145,12 @@ Out = Annotated[Path, typer.Option("--out", help="Folder in which the folders of
 Resume = Annotated[
     bool, typer.Option("--resume", help="Go on from the last checkpoint; sweep and reproduce always do.")
 ]
+AcceptChanges = Annotated[
+    bool,
+    typer.Option(
+        "--accept-changes", help="Go on with other code or package versions; the record keeps them."
+    ),
+]
 Store = Annotated[
     str, typer.Option(help="Where private state is kept: auto, device, host or disk; changes no number.")
 ]
@@ -355,6 +361,7 @@ RUN_OPTIONS: dict[str, Any] = {
     "data_dir": DataDir,
     "out": Out,
     "resume": Resume,
+    "accept_changes": AcceptChanges,
     "jobs": NumberOfJobs,
     "store": Store,
     "store_cache": StoreCache,

@@ -24,6 +24,16 @@ __all__ = ["CLASS_TASKS", "SPLITS", "TASKS", "Array", "Dataset", "normalised"]
 Array = npt.NDArray[Any]
 CLASS_TASKS = ("classification", "binary", "next_token")  # each row has one of K classes
 TASKS = (*CLASS_TASKS, "multilabel", "regression")
+DIGESTED = {
+    "train_x": "training rows",
+    "train_y": "training labels",
+    "test_x": "test rows",
+    "test_y": "test labels",
+    "train_ids": "owners of rows",
+    "splits": "given splits",
+    "times": "times of rows",
+    "groups": "groups of rows",
+}  # arrays, as messages call them
 SPLITS = ("train", "valid", "test")  # what the numbers in `Dataset.splits` stand for
 
 
@@ -148,6 +158,17 @@ class Dataset:
         found.update(json.dumps([*rest, names]).encode())
         return found.hexdigest()
 
+    @cached_property
+    def digests(self) -> dict[str, str]:
+        """SHA-256 of each thing that ``digest`` covers, by what a user calls it."""
+        found = {what: _array_digest(getattr(self, key)) for key, what in DIGESTED.items()}
+        rest = [self.n_classes, self.mean, self.std, self.vocabulary, self.task, self.inputs, self.fill]
+        description = json.dumps([*rest, self.class_names]).encode()
+        return {
+            **{what: digest for what, digest in found.items() if digest},
+            "task, classes and scaling": hashlib.sha256(description).hexdigest(),
+        }
+
     def _check_part(self, part: str, x: Array, y: Array) -> None:
         """Checks rows and targets of the training or the test part."""
         where = f"dataset {self.name!r}, {part}"
@@ -195,6 +216,14 @@ class Dataset:
             raise UserError(
                 f"{where}: times holds values that are missing or infinite; give every row a time"
             )
+
+
+def _array_digest(array: Array | None) -> str:
+    if array is None:
+        return ""
+    found = hashlib.sha256(f"{array.dtype.str} {array.shape} ".encode())
+    found.update(np.ascontiguousarray(array).data)
+    return found.hexdigest()
 
 
 def normalised(

@@ -6,7 +6,6 @@ then renamed into place.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import tempfile
 import urllib.request
@@ -18,7 +17,7 @@ from typing import IO, Any
 
 from idiolect.data.archives import unpack
 from idiolect.data.catalogue import names
-from idiolect.data.location import data_folder, destination, fetch_again, file_in, is_present
+from idiolect.data.location import data_folder, destination, fetch_again, file_in, is_present, md5_of
 from idiolect.data.sources import SOURCES, KnownFile, Source
 from idiolect.errors import UserError, unknown_name
 
@@ -76,7 +75,7 @@ def get(
 def _is_whole(source: Source, root: Path, folder: Path) -> bool:
     """Whether everything is there, with the canonical checksum where one is known."""
     return is_present(source, root) and all(
-        _md5(folder / file.name) == file.md5 if file.md5 else file_in(folder, file.name) is not None
+        md5_of(folder / file.name) == file.md5 if file.md5 else file_in(folder, file.name) is not None
         for file in source.files + source.more_files
     )
 
@@ -118,7 +117,7 @@ def _chunks(url: str, folder: Path, opener: Opener) -> Iterator[bytes]:
 
 
 def _verify(path: Path, file: KnownFile, origin: str) -> None:
-    found = _md5(path)
+    found = md5_of(path)
     if file.md5 and found != file.md5:
         raise UserError(f"{origin} arrived damaged: expected md5 {file.md5}, found {found}; try again later")
 
@@ -134,11 +133,3 @@ def _unpack(source: Source, archive: KnownFile, stage: Path) -> None:
     if not written:
         raise UserError(f"{origin} is not a whole archive (it holds nothing of the dataset)")
     (stage / archive.name).unlink()
-
-
-def _md5(path: Path) -> str | None:
-    """Returns the md5 of a file, or None where there is no file."""
-    if not path.is_file():
-        return None
-    with path.open("rb") as stored:
-        return hashlib.file_digest(stored, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()

@@ -7,6 +7,7 @@ be read as the other.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shlex
 from pathlib import Path
@@ -14,7 +15,16 @@ from pathlib import Path
 from idiolect.data.sources import Source
 from idiolect.errors import UserError
 
-__all__ = ["DATA_VARIABLE", "data_folder", "destination", "fetch_again", "file_in", "is_present", "locate"]
+__all__ = [
+    "DATA_VARIABLE",
+    "data_folder",
+    "destination",
+    "fetch_again",
+    "file_in",
+    "is_present",
+    "locate",
+    "md5_of",
+]
 
 DATA_VARIABLE = "IDIOLECT_DATA"
 
@@ -69,6 +79,14 @@ def fetch_again(source: Source, root: Path) -> str:
     if source.files or not os.path.isdir(folder):
         return f"get it with {command}"
     return f"remove {folder} and get it anew with {command}"
+
+
+def md5_of(path: Path) -> str | None:
+    """Returns the md5 of a file, or None where there is no file."""
+    if not path.is_file():
+        return None
+    with path.open("rb") as stored:
+        return hashlib.file_digest(stored, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
 def _missing(source: Source, folder: Path) -> list[str]:

@@ -13,11 +13,12 @@ from idiolect.data.emnist import read_emnist
 from idiolect.data.femnist import read_femnist
 from idiolect.data.flickr_aes import read_flickr_aes
 from idiolect.data.idx import read_idx_part
-from idiolect.data.location import fetch_again, locate
+from idiolect.data.location import destination, fetch_again, locate, md5_of
 from idiolect.data.reader_result import Part, ReaderResult
 from idiolect.data.shakespeare import read_shakespeare_leaf, read_shakespeare_roles
 from idiolect.data.sources import Source
 from idiolect.data.tiny_imagenet import read_tiny_imagenet
+from idiolect.errors import UserError
 
 __all__ = ["load_files", "reader_of"]
 
@@ -50,8 +51,21 @@ def reader_of(source: Source) -> Callable[..., ReaderResult]:
     return _READERS[source.layout]
 
 
+def _refuse_other_files(source: Source, root: Path) -> None:
+    """Refuses a file whose checksum is known and is another; an unpacked one has none."""
+    folder = destination(source, root)
+    for file in source.files:
+        found = md5_of(folder / file.name) if file.md5 else None
+        if found not in (None, file.md5):
+            raise UserError(
+                f"{folder / file.name} is not the file that {source.name} is published as: expected md5 {file.md5}, "
+                f"found {found}; {fetch_again(source, root)}"
+            )
+
+
 def load_files(source: Source, root: Path, **options: Any) -> Dataset:
     """Reads a dataset from its files under the data folder `root`."""
+    _refuse_other_files(source, root)
     found = reader_of(source)(source, root, **options)
     manifest: dict[str, Any] = {
         "source": source.home,

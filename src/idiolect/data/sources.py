@@ -1,7 +1,7 @@
 """The datasets that live in files: where each comes from, its licence, files, checksums and sizes.
 
-The md5 sums are those that the datasets' homes or best-known readers publish.  They guard downloads; a file that is
-only read may be another compression of the same content, so it is parsed and not compared.
+The md5 sums are those that the datasets' homes or best-known readers publish.  Files are compared with them when they
+are downloaded and when they are read.  An unpacked file, without its .gz, has no known sum; it is only parsed.
 """
 
 from __future__ import annotations

@@ -41,6 +41,7 @@ class Execution:
         data_dir: folder of the datasets; None takes the environment variable ``IDIOLECT_DATA``.
         out: folder in which the folders of runs are made.
         resume: continues an interrupted run from its last checkpoint.
+        accept_changes: continues it with other code or versions of packages too, which its manifest then records.
         checkpoint_every: rounds between two checkpoints.
         on_divergence: what becomes of a run whose numbers are no longer finite.  ``stop`` ends it with an error;
             ``record`` ends it too, and keeps what was measured until then as a finished run whose manifest says where
@@ -68,6 +69,7 @@ class Execution:
     data_dir: str | Path | None = None
     out: str | Path = "runs"
     resume: bool = False
+    accept_changes: bool = False
     checkpoint_every: int = 10
     jobs: int = 1
     on_divergence: str | None = None

@@ -22,7 +22,6 @@ from safetensors.torch import save
 from torch import Tensor
 
 from idiolect.errors import UserError, refuse_unknown_choice
-from idiolect.experiments.manifest import versions
 from idiolect.experiments.personal_model import (
     NETWORK,
     PersonalModel,
@@ -31,6 +30,7 @@ from idiolect.experiments.personal_model import (
     name_leaves,
 )
 from idiolect.experiments.recorded_setting import final_program, rebuilt_setting
+from idiolect.experiments.run_binding import versions
 from idiolect.experiments.setting import Inputs
 from idiolect.records import DamagedFile, file_digest, read_plain_tensors, write_atomically
 

@@ -28,10 +28,10 @@ from idiolect.experiments.client_scoring import ResultRecorder, score_newcomers
 from idiolect.experiments.execution import Execution
 from idiolect.experiments.exported_models import DEFAULT_FORMATS, check_formats, describe_model
 from idiolect.experiments.finished_run import FinishedRun, open_run
-from idiolect.experiments.manifest import versions
 from idiolect.experiments.newcomers import JoinedNewcomers
 from idiolect.experiments.newcomers import join as join_newcomers
 from idiolect.experiments.personal_model import PersonalModel, finished_model, state_of
+from idiolect.experiments.run_binding import versions
 from idiolect.experiments.setting import Inputs, Setting, assemble
 from idiolect.experiments.spec import Experiment
 from idiolect.federation import ClientRows, Clients, Federation, split_client, to_dataset

@@ -9,15 +9,13 @@ import subprocess
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from idiolect.engines import EngineChoice
 from idiolect.errors import UserError
 from idiolect.experiments.identity import architecture, family_of, hash_of
+from idiolect.experiments.run_binding import package_digests, versions
 from idiolect.experiments.setting import Setting
 from idiolect.experiments.spec import Experiment
 from idiolect.methods import label, resolved
@@ -26,7 +24,7 @@ from idiolect.option_parsing import parse_call, write_call
 from idiolect.own_code import loaded_code
 from idiolect.records import scene_of
 
-__all__ = ["describe_run", "notes_of", "versions"]
+__all__ = ["describe_run", "notes_of"]
 
 
 def describe_run(setting: Setting, engine_choice: EngineChoice) -> dict[str, Any]:
@@ -63,6 +61,8 @@ def describe_run(setting: Setting, engine_choice: EngineChoice) -> dict[str, Any
         "samples": setting.federation.clients.sizes("train"),
         **_disturbed(setting),
         "newcomers": setting.federation.newcomers,
+        "data_digests": dict(setting.data_digests),
+        "package_digests": package_digests(),
         "code": [code._asdict() for code in loaded_code()],
         "versions": versions(),
         "commit": source_commit(),
@@ -96,17 +96,6 @@ def _disturbed(setting: Setting) -> dict[str, Any]:
     if federation.later:
         last = federation.at(setting.experiment.rounds)
         found["at_end"] = {"class_counts": last.class_counts(), "samples": last.clients.sizes("train")}
-    return found
-
-
-def versions() -> dict[str, str]:
-    """Returns the versions of Idiolect and of what it computes with."""
-    found = {"python": platform.python_version(), "torch": torch.__version__}
-    for package in ("idiolect", "numpy"):
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = "from source"
     return found
 
 

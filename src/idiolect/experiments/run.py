@@ -27,6 +27,12 @@ from idiolect.experiments.own_data import with_own_data
 from idiolect.experiments.private_state_placement import announce, open_private_state, place_private_state
 from idiolect.experiments.progress_watcher import Watcher, tell, written_duration
 from idiolect.experiments.resources import ResourceMeter
+from idiolect.experiments.run_binding import (
+    bound,
+    changes_on_resume,
+    note_on_changes,
+    refuse_data_of_another_name,
+)
 from idiolect.experiments.setting import Setting, prepare
 from idiolect.experiments.simulated_clients import Simulation
 from idiolect.experiments.spec import Experiment, with_settings
@@ -98,7 +104,7 @@ def make_run(experiment: Experiment, execution: Execution, judge: Judge | None =
     name, out, watcher = name_of(experiment), execution.out, execution.watcher
     log = open_log(execution.log, out)
     if finished(out, name):
-        return _read_again(name, execution)
+        return _read_again(experiment, name, execution)
     asked = execution.engine_choice()
     start_early(asked)
     setting = prepare(experiment, asked, execution.data_dir)
@@ -114,6 +120,11 @@ def make_run(experiment: Experiment, execution: Execution, judge: Judge | None =
     placement = place_private_state(setting, partial_folder(out, name), execution)
     described = describe_run(setting, engine_choice) | {"private_state": placement.facts()}
     described["notes"] = [*described["notes"], *execution.notes]
+    if changes := changes_on_resume(out, name, described, execution.accept_changes):
+        described["accepted"] = changes
+    if execution.resume and not partial_folder(out, name).exists():
+        refuse_data_of_another_name(experiment, out, described)
+        watcher.hint(f"nothing to resume in {out}: {name} begins")
     try:
         with RunWriter(out, name, described) as writer, log.closing():
             folder = _carry_out(setting, engine_choice, execution, placement, writer, log, judge)
@@ -125,13 +136,20 @@ def make_run(experiment: Experiment, execution: Execution, judge: Judge | None =
     return done
 
 
-def _read_again(name: str, execution: Execution) -> FinishedRun:
-    """Reads a run that is finished already; one that diverged is refused as it was, unless divergence is recorded."""
+def _read_again(experiment: Experiment, name: str, execution: Execution) -> FinishedRun:
+    """Reads a run that is finished already; one that diverged is refused as it was, unless divergence is recorded.
+
+    Raises:
+        UserError: it was made with other data.
+    """
+    note = note_on_changes(experiment, name, execution.out, execution.data_dir)
     done = open_run(finished_folder(execution.out, name), data_dir=execution.data_dir)
     if (diverged := divergence_of(done.manifest)) is None:
-        execution.watcher.say(f"{name} is finished already: read, not run again")
+        execution.watcher.say(f"{name} is finished already: read, not run again{note and '; '}{note}")
     elif execution.records_divergence:
-        execution.watcher.say(f"{name} is recorded already and {diverged.text}: read, not run again")
+        execution.watcher.say(
+            f"{name} is recorded already and {diverged.text}: read, not run again{note and '; '}{note}"
+        )
     else:
         raise Diverged(done.manifest["label"], diverged)
     return done
@@ -150,8 +168,6 @@ def _check_interrupted(execution: Execution, name: str) -> None:
     if partial.exists() and not execution.resume:
         WriteLock(partial).release()
         raise UserError(f"{partial} holds an interrupted run; continue it with --resume, or remove it")
-    if execution.resume and not partial.exists():
-        execution.watcher.hint(f"nothing to resume in {execution.out}: {name} begins")
 
 
 def _carry_out(
@@ -319,7 +335,7 @@ def _checkpoint(
     state = {**simulation.state(), "private": simulation.store.save(), "resources": meter.state()}
     grown = {"rows": simulation.rows.take(), "rounds": simulation.rounds.take()}
     tables = {**grown, **simulation.counts.take()}
-    name = save_checkpoint(writer.folder, simulation.round, state, tables, last)
+    name = save_checkpoint(writer.folder, simulation.round, state, tables, last, bound(writer.manifest))
     simulation.store.saved()
     return name
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -111,6 +111,7 @@ class Setting:
         n_parameters: of the network, without frozen ones.
         initial: gives a client its initial network.
         cannot_batch: why the network cannot run for many clients at once; empty if it can.
+        data_digests: of the data as they were read, by what a user calls them; none where they are elsewhere.
     """
 
     experiment: Experiment
@@ -124,6 +125,7 @@ class Setting:
     n_parameters: int
     initial: Callable[[int], Initial]
     cannot_batch: str = ""
+    data_digests: Mapping[str, str] = field(default_factory=dict)
 
     def program(self, round: int, newcomer: bool = False) -> Program:
         """Returns the program of a round counted from 0; the number after the last is the end of the run.
@@ -239,7 +241,8 @@ def prepare(
     Args:
         dataset: replaces the one that the experiment names.
     """
-    dataset = pool_of(experiment, dataset or read_dataset(experiment.dataset, data_dir))
+    given = dataset or read_dataset(experiment.dataset, data_dir)
+    dataset = pool_of(experiment, given)
     parted = partition_of(experiment, dataset)
     federation = federate(
         dataset,
@@ -258,7 +261,9 @@ def prepare(
     federation = troubles_of(experiment).disturbed(federation, experiment.rounds)
     report, source = parted.report(dataset.train_labels), dict(dataset.manifest)
     inputs = Inputs.of(dataset, federation.preprocessing)
-    return assemble(experiment, engine_choice, federation, inputs, report=report, source=source)
+    return assemble(
+        experiment, engine_choice, federation, inputs, report=report, source=source, digests=given.digests
+    )
 
 
 def troubles_of(experiment: Experiment) -> Troubles:
@@ -292,6 +297,7 @@ def assemble(
     held: Sequence[int] | None = None,
     report: dict[str, Any] | None = None,
     source: dict[str, Any] | None = None,
+    digests: Mapping[str, str] | None = None,
 ) -> Setting:
     """Returns the setting of an experiment on a federation that exists already.
 
@@ -299,6 +305,7 @@ def assemble(
         held: the clients whose rows are here; all of them by default.
         report: what the partition dropped.
         source: where the data come from.
+        digests: of the data as they were read.
     """
     chosen, image_shape = method(experiment.method), inputs.shape
     scheme, seed = experiment.initialisation, experiment.seed
@@ -323,7 +330,17 @@ def assemble(
     )
     origin = (report or {}, source or {})
     setting = Setting(
-        experiment, chosen, federation, inputs, work, task, *origin, n_parameters, initial, cannot_batch
+        experiment,
+        chosen,
+        federation,
+        inputs,
+        work,
+        task,
+        *origin,
+        n_parameters,
+        initial,
+        cannot_batch,
+        digests or {},
     )
     setting.metrics  # noqa: B018 - refuses names that are no metrics
     setting.forms  # noqa: B018 - tries the method

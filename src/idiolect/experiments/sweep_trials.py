@@ -16,6 +16,7 @@ from idiolect.experiments.execution import Execution
 from idiolect.experiments.finished_run import open_run
 from idiolect.experiments.identity import name_of
 from idiolect.experiments.run import with_public_samples
+from idiolect.experiments.run_binding import note_on_changes
 from idiolect.experiments.search import should_stop
 from idiolect.experiments.side_by_side import Jobs, RunResult, RunTask, open_jobs
 from idiolect.experiments.spec import Experiment
@@ -190,6 +191,9 @@ class TrialRuns:
             return True
         if not finished(self._execution.out, name := name_of(task.experiment)):
             return False
+        note_on_changes(
+            task.experiment, name, self._execution.out, self._execution.data_dir
+        )  # refuses other data
         self._take(RunResult(key, Path(self._execution.out) / name))
         return True
 

@@ -20,6 +20,7 @@ from itertools import chain, count, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
@@ -64,11 +65,16 @@ class CheckpointName(NamedTuple):
 
 
 class SavedCheckpoint(NamedTuple):
-    """A checkpoint that was read; its tables are read by `checkpoint_tables`."""
+    """A checkpoint that was read; its tables are read by `checkpoint_tables`.
+
+    Args:
+        bound: what was saved as such; empty in those of older versions.
+    """
 
     round: int
     tree: Tree
     name: CheckpointName
+    bound: dict[str, Any]
 
 
 def save_checkpoint(
@@ -77,6 +83,7 @@ def save_checkpoint(
     tree: Mapping[Any, Any],
     tables: Mapping[str, pa.Table],
     after: CheckpointName | None = None,
+    bound: Mapping[str, Any] | None = None,
 ) -> CheckpointName:
     """Saves the state after `round`, and removes all checkpoints but this one and the one before it.
 
@@ -86,6 +93,7 @@ def save_checkpoint(
         folder: the run's partial folder.
         tree: nested dicts of tensors; empty dicts are kept, integer keys come back as strings.
         tables: the rows and rounds, by name: all, or those after the checkpoint `after`.
+        bound: what the run must find again when it goes on, as plain values.
 
     Raises:
         UserError: the checkpoint before is damaged, or what was written reads back otherwise.
@@ -101,7 +109,7 @@ def save_checkpoint(
     before = after or max((other for other in known if other < name), default=None)
     try:
         files = _written_tables(folder, name, tables, after, [other for other in known if other != before])
-        facts = {"round": round, "layout": layout, "tables": files}
+        facts = {"round": round, "layout": layout, "tables": files, "bound": dict(bound or {})}
         write_tensors(_tree_path(folder, name), leaves, {k: json.dumps(value) for k, value in facts.items()})
         read_tensors(_tree_path(folder, name))
     except DamagedFile as error:
@@ -147,14 +155,14 @@ def find_checkpoint(
     problems: list[str] = []
     for name in sorted(_names_in(folder), reverse=True):
         try:
-            tree = _read_tree(folder, name)
+            tree, remembered = _read_tree(folder, name)
             check(tree)
         except (DamagedFile, UserError) as error:
             problems.append(f"{name}: {error}")
             continue
         for problem in problems:
             say(f"a checkpoint in {folder} is damaged ({problem}); going on from round {name.round}, {name}")
-        return SavedCheckpoint(name.round, tree, name)
+        return SavedCheckpoint(name.round, tree, name, remembered)
     if problems:
         raise UserError(
             f"every checkpoint in {folder} is damaged ({'; '.join(problems)}); start the run afresh"
@@ -270,12 +278,23 @@ def _add_file(folder: Path, name: CheckpointName, table: str, held: dict[str, st
         rows = pa.concat_tables([completed(pq.read_table(last), rows.schema), rows])
     file, rows = _new_file(folder, name, table), rows.combine_chunks()
     held[file] = write_table(Path(folder) / file, rows)
-    written = pq.read_table(Path(folder) / file)  # compared as a frame, where a missing number equals itself
-    if written.schema != rows.schema or not written.to_pandas().equals(rows.to_pandas()):
+    if not _same_rows(pq.read_table(Path(folder) / file), rows):
         raise DamagedFile(f"{file} reads back otherwise than it was written")
 
 
-def _read_tree(folder: Path, name: CheckpointName) -> Tree:
+def _same_rows(found: pa.Table, expected: pa.Table) -> bool:
+    """Whether two tables hold the same; a number that is not defined (NaN) is the same as another."""
+    return bool(found.schema.equals(expected.schema)) and all(
+        one.equals(other)
+        or (
+            pa.types.is_floating(one.type)
+            and np.array_equal(one.to_numpy(), other.to_numpy(), equal_nan=True)
+        )
+        for one, other in zip(found.columns, expected.columns, strict=True)
+    )
+
+
+def _read_tree(folder: Path, name: CheckpointName) -> tuple[Tree, dict[str, Any]]:
     path = _tree_path(folder, name)
     leaves, facts = read_tensors(path)
     if json.loads(facts["round"]) != name.round:
@@ -286,7 +305,7 @@ def _read_tree(folder: Path, name: CheckpointName) -> Tree:
                 raise DamagedFile(f"{file} is missing")
             if not _is_sound(folder, file, digest):
                 raise DamagedFile(f"{file} does not match its checksum")
-    return unflatten(json.loads(facts["layout"]), leaves)
+    return unflatten(json.loads(facts["layout"]), leaves), json.loads(facts.get("bound", "{}"))
 
 
 def _tree_path(folder: Path, name: CheckpointName) -> Path:

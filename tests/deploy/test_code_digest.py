@@ -17,12 +17,23 @@ def package(tmp_path, monkeypatch):
         Path(idiolect.__file__).parent, root, ignore=shutil.ignore_patterns("__pycache__", "embedded")
     )
     monkeypatch.setattr(idiolect, "__file__", str(root / "__init__.py"))
-    module._package_digest.cache_clear()
+    module.package_digests.cache_clear()
     yield root
-    module._package_digest.cache_clear()
+    module.package_digests.cache_clear()
 
 
-ROOMS = ("core", "data", "engines", "evaluation", "experiments", "federation", "methods", "models", "parts")
+ROOMS = (
+    "core",
+    "data",
+    "engines",
+    "evaluation",
+    "experiments",
+    "federation",
+    "methods",
+    "models",
+    "partition",
+    "parts",
+)
 
 
 @pytest.mark.parametrize("room", ROOMS)
@@ -30,7 +41,7 @@ def test_change_in_a_room_of_the_round_changes_the_digest(package, room, tmp_pat
     before = module.code_digest(tmp_path)
     changed = next((package / room).rglob("*.py"))
     changed.write_text(changed.read_text() + "\n")
-    module._package_digest.cache_clear()
+    module.package_digests.cache_clear()
     assert module.code_digest(tmp_path) != before
 
 
@@ -38,5 +49,5 @@ def test_rooms_beside_the_round_do_not_count(package, tmp_path):
     before = module.code_digest(tmp_path)
     changed = package / "reports" / "__init__.py"
     changed.write_text(changed.read_text() + "\n")
-    module._package_digest.cache_clear()
+    module.package_digests.cache_clear()
     assert module.code_digest(tmp_path) == before

@@ -215,20 +215,6 @@ def test_a_finished_run_is_read_with_a_note_of_other_code(
     ]
 
 
-def test_a_digest_covers_the_rooms_that_decide_numbers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for room in (*run_binding.ROOMS, "reports"):
-        (tmp_path / room / "below").mkdir(parents=True)
-        (tmp_path / room / "below" / "one.py").write_text("x = 1\n")
-    monkeypatch.setattr(idiolect, "__file__", str(tmp_path / "__init__.py"))
-    first = run_binding.package_digests.__wrapped__()
-    (tmp_path / "reports" / "below" / "one.py").write_text("x = 2\n")
-    (tmp_path / "parts" / "below" / "one.py").write_text("x = 2\n")
-    second = run_binding.package_digests.__wrapped__()
-    assert {room for room in first if first[room] != second[room]} == {"parts"}
-
-
 # ---- runs of older versions
 
 

@@ -28,6 +28,7 @@ from idiolect.errors import UserError
 from idiolect.experiments.divergence import Diverged
 from idiolect.experiments.early_stopping import StoppedEarly
 from idiolect.experiments.execution import Execution
+from idiolect.experiments.gpu_memory import GpuMemory, peak_of
 from idiolect.experiments.identity import name_of
 from idiolect.experiments.job_process import (
     START,
@@ -46,11 +47,10 @@ from idiolect.experiments.registered_names import registered_here
 from idiolect.experiments.run import make_run
 from idiolect.experiments.spec import Experiment
 from idiolect.methods import label
-from idiolect.records import Divergence
+from idiolect.records import Divergence, read_manifest
 
 __all__ = ["Jobs", "RunResult", "RunTask", "open_jobs", "run_tasks"]
 
-GPU_FLOOR = 2 << 30  # bytes of a GPU that must be free before another run starts on it
 PATIENCE = 30.0  # seconds that a stopped job has to save and end
 
 
@@ -194,6 +194,7 @@ class _Job:
     Args:
         task: the run that it makes; None where it waits for one.
         name: that of the run.
+        starting: the run has not finished a round, and may take more of a GPU's memory than it has so far.
     """
 
     process: subprocess.Popen[bytes]
@@ -201,6 +202,7 @@ class _Job:
     watcher: Watcher
     task: RunTask | None = None
     name: str = ""
+    starting: bool = False
 
 
 class _JobProcesses:
@@ -214,6 +216,7 @@ class _JobProcesses:
         self._results: deque[RunResult] = deque()
         self._jobs: list[_Job] = []
         self._held = False  # the GPU is full until a run ends
+        self._memory = GpuMemory()
         self._watcher.expect(runs, execution.jobs)
 
     def __enter__(self) -> Jobs:
@@ -260,7 +263,9 @@ class _JobProcesses:
                 self._waiting.remove(ready)
                 job.task, job.name = ready
                 fields = {**self._fields, "notes": (*self._execution.notes, *job.task.notes)}
-                memory = GPU_FLOOR if running else 0
+                others = [other.task.experiment for other in self._jobs if other.task and other.starting]
+                memory = self._memory.free_before(job.task.experiment, others) if running else 0
+                job.starting = True
                 asked = StartRun(job.task.experiment, fields, job.name, job.task.judged, memory)
                 with suppress(OSError):  # a dead job is found when its answer is missing
                     job.pipe.send(asked)
@@ -273,6 +278,7 @@ class _JobProcesses:
             raise _died(job) from None
         task = job.task
         if isinstance(message, Shown):
+            job.starting &= message.what != "advance"
             getattr(job.watcher, message.what, lambda *facts: None)(*message.facts)
             return
         assert task is not None
@@ -290,6 +296,8 @@ class _JobProcesses:
             )
             return
         self._held = False
+        if isinstance(message, Done):
+            self._memory.measured(task.experiment, peak_of(read_manifest(message.folder)))
         self._results.append(_result(task, message))
 
     def _end_all(self, stop: bool) -> None:

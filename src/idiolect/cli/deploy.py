@@ -151,10 +151,14 @@ def up_command(
     """Start the server here, and with --local sites on loopback; what runs already stays."""
     from idiolect.deploy.configuration import read_deployment  # noqa: PLC0415
     from idiolect.deploy.processes import bring_up  # noqa: PLC0415
+    from idiolect.deploy.status import status  # noqa: PLC0415
 
     deployment = read_deployment(folder)
-    for name, process in bring_up(deployment, local).items():
-        print_line(f"{name} runs as process {process}")
+    started = bring_up(deployment, local)
+    sites = status(deployment)["sites"]
+    for name, process in started.items():
+        here = f": {sites[name]['here']}" if name in sites else ""
+        print_line(f"{name} runs as process {process}{here}")
     print_line(f"Next: idiolect deploy run {folder}")
 
 
@@ -366,6 +370,13 @@ def _judged_by(found: dict[str, Any]) -> str:
     return str(next(named, "accuracy"))
 
 
+def _now(site: dict[str, Any]) -> str:
+    """Returns what a site does; one that runs here and does not reach the server is not taken for connected."""
+    if site["runs_here"] and site["here"] != "connected":
+        return str(site["here"])
+    return str(site.get("now", "runs here" if site["runs_here"] else "-"))
+
+
 def _rows(found: dict[str, Any]) -> list[list[str]]:
     rows, metric = [], _judged_by(found)
     for name, site in found["sites"].items():
@@ -373,7 +384,7 @@ def _rows(found: dict[str, Any]) -> list[list[str]]:
         rows.append(
             [
                 name,
-                str(site.get("now", "runs here" if site["runs_here"] else "-")),
+                _now(site),
                 str(site.get("round", "-")),
                 "-" if loss is None else f"{loss:.3f}",
                 "-" if score is None else f"{score:.1%}" if metric == "accuracy" else f"{score:.4g}",

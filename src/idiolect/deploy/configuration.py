@@ -134,6 +134,7 @@ class SiteConfig:
     Args:
         experiment, code: the plan's identity and code digest that the site agreed to; it refuses any other.
         data, private: folders, relative to the site's own.
+        patience: seconds that a message of the server may take to arrive whole.
     """
 
     folder: Path
@@ -146,6 +147,7 @@ class SiteConfig:
     code: str
     data: str
     private: str
+    patience: float = 600.0
 
 
 def make_plan(experiment: Experiment, inputs: Inputs, tokens: bool, folder: Path) -> DeploymentPlan:

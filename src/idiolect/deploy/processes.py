@@ -18,6 +18,7 @@ from typing import Any
 
 from idiolect.deploy.configuration import Deployment, SiteEntry
 from idiolect.deploy.control_token import make_control_token, read_control_token
+from idiolect.deploy.heartbeat import HANGS, condition
 from idiolect.deploy.keys import is_loopback
 from idiolect.errors import UserError
 
@@ -50,6 +51,8 @@ START_SECONDS = 60.0  # that the server may take to start
 def bring_up(deployment: Deployment, sites: int) -> dict[str, int]:
     """Starts the server and the first ``sites`` sites where they do not run yet; returns all that run.
 
+    A site that hangs is ended first.
+
     Raises:
         UserError: there are fewer sites, or the server does not start.
     """
@@ -59,6 +62,9 @@ def bring_up(deployment: Deployment, sites: int) -> dict[str, int]:
     if "server" not in there:
         start_server(deployment)
     for site in deployment.sites[:sites]:
+        if site.name in there and condition(deployment.site_folder(site), there[site.name]) == HANGS:
+            _signal([there.pop(site.name)], signal.SIGKILL)
+            _wait_until_gone(deployment, site)
         if site.name not in there:
             _start_site(deployment, site)
     return running(deployment)
@@ -230,6 +236,16 @@ def _superlink_command(deployment: Deployment) -> list[str]:
         str(_home(deployment) / "superlink.db"),
         "--disable-runtime-dependency-installation",
     ]
+
+
+def _wait_until_gone(deployment: Deployment, site: SiteEntry) -> None:
+    """Waits until the processes of a site that was killed are gone, its SuperNode with it."""
+    folder, until = str(deployment.site_folder(site)), time.monotonic() + START_SECONDS
+    while time.monotonic() < until:
+        if not any(folder in command for command in deployment_processes(deployment.folder).values()):
+            return
+        time.sleep(0.05)
+    raise UserError(f"the processes of {site.name} do not end; see {folder}/site.log")
 
 
 def _wait_until_served(deployment: Deployment, process: subprocess.Popen[bytes], log: Path) -> None:

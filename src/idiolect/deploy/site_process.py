@@ -1,8 +1,10 @@
 """The process of a site: opens its folder, runs a Flower SuperNode, and answers the server's messages.
 
 The SuperNode only carries messages.  It is told that another process runs its tasks; that is the site, which takes a
-task, reads the message, and answers from its own code.  The app that the server sends is never installed or run.  A
-SuperNode that is lost is started again.
+task, reads the message, and answers from its own code.  The app that the server sends is never installed or run.
+
+Every wait has an end, and whatever goes wrong with a task, the SuperNode is started again: it then begins without the
+messages and tasks of before, and the server, which sees another connection, asks again.
 """
 
 from __future__ import annotations
@@ -16,19 +18,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import httpx
 import torch
 from flwr.app import Message
 from flwr.common.constant import SubStatus
 from flwr.proto.fleet_pb2 import DeactivateNodeRequest
-from flwr.proto.runtime_pb2 import AcquireTaskRequest
+from flwr.proto.message_pb2 import PullObjectRequest, PullObjectResponse
+from flwr.proto.runtime_pb2 import AcquireTaskRequest, SendTaskHeartbeatRequest
 from flwr.supercore.constant import TaskType
-from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_http
+from flwr.supercore.heartbeat import HeartbeatSender
 from flwr.supercore.interceptors import (
     RuntimeTokenHttpInterceptor,
     RuntimeVersionHttpInterceptor,
@@ -40,13 +44,14 @@ from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
 
 from idiolect.deploy.configuration import SiteConfig, individual_uploads, read_site
+from idiolect.deploy.heartbeat import beating, server_answers
 from idiolect.deploy.keys import private_key, write_secret
 from idiolect.deploy.processes import flower_environment, flower_program, free_port
 from idiolect.deploy.signed_messages import SignedMessage, from_record, to_record
 from idiolect.deploy.site import Site
 from idiolect.errors import UserError
 
-__all__ = ["run_site"]
+__all__ = ["LostTask", "SuperNode", "bound_receiving", "run_site"]
 
 RESTART_SECONDS = 2.0  # before a SuperNode that ended is started again
 MAX_REFUSALS = 3  # in a row, after which the site gives up
@@ -57,7 +62,12 @@ REFUSALS = {  # words in Flower's log, and what they mean here
     NOT_CONNECTED: "the connection was refused",
 }
 POLL_SECONDS = 0.2  # between looks for a task
+DEAF_SECONDS = 60.0  # after which a SuperNode that does not answer is started again
+NOT_OURS = SignedMessage(
+    b"", b"", b""
+)  # stands for a record that is no message of ours; no signature fits it
 ACQUIRE = "/flwr.proto.Runtime/AcquireTask"
+TASK_OF_A_SITE = AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP])
 PR_SET_PDEATHSIG = 1
 
 
@@ -74,19 +84,35 @@ def run_site(folder: Path) -> None:
         if sentence := individual_uploads(site.setting.method):
             _say(f"note: {sentence}")
         signal.signal(signal.SIGTERM, _exit)
-        refusals: list[str] = []
-        while len(refusals) < MAX_REFUSALS:
-            node = SuperNode.start(config)
-            _say(f"{config.name} connects to {config.address}")
-            try:
-                node.serve(site.reply)
-            finally:
-                node.stop()
-            refusals = [*refusals, refusal] if (refusal := node.refusal()) else []
-            time.sleep(RESTART_SECONDS)
-        raise UserError(
-            f"{config.name} and the server at {config.address} do not agree to connect: {refusals[-1]} ({node.log})"
-        )
+        with beating(config.folder, server_answers(config)):
+            serve(config, site.reply)
+
+
+def serve(config: SiteConfig, reply: Callable[[SignedMessage], SignedMessage]) -> None:
+    """Answers the server through one SuperNode after the other.
+
+    Raises:
+        UserError: the server refuses this site several times in a row.
+    """
+    refusals: list[str] = []
+    while len(refusals) < MAX_REFUSALS:
+        node = SuperNode.start(config)
+        _say(f"{config.name} connects to {config.address}")
+        try:
+            node.serve(reply, config.patience)
+        except Exception as error:
+            _say(f"{config.name} connects again after {type(error).__name__}: {error}")
+        finally:
+            node.stop()
+        refusals = [*refusals, refusal] if (refusal := node.refusal()) else []
+        time.sleep(RESTART_SECONDS)
+    raise UserError(
+        f"{config.name} and the server at {config.address} do not agree to connect: {refusals[-1]} ({node.log})"
+    )
+
+
+class LostTask(Exception):
+    """The SuperNode will not finish what it began."""
 
 
 @dataclass
@@ -126,23 +152,34 @@ class SuperNode:
             )
         return cls(process, f"127.0.0.1:{port}", secret, log, log_from)
 
-    def serve(self, reply: Callable[[SignedMessage], SignedMessage]) -> None:
-        """Answers tasks until the SuperNode ends."""
+    def serve(self, reply: Callable[[SignedMessage], SignedMessage], patience: float) -> None:
+        """Answers tasks until the SuperNode ends.
+
+        Args:
+            patience: seconds that a message may take to arrive.
+
+        Raises:
+            LostTask: the SuperNode does not answer, or gives a message up.
+        """
         client = self._client(
             SuperExecAuthHttpInterceptor(master_secret=self.secret, protected_methods={ACQUIRE})
         )
-        wanted = AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP])
-        while self.process.poll() is None:
-            try:
-                task = client.AcquireTask(wanted)
-            except httpx.HTTPError:
-                time.sleep(POLL_SECONDS)
-                continue
-            if task.token:
-                self._work(task.token, reply)
-            else:
-                time.sleep(POLL_SECONDS)
-        client.close()
+        heard = time.monotonic()
+        try:
+            while self.process.poll() is None:
+                try:
+                    token = client.AcquireTask(TASK_OF_A_SITE).token
+                    heard = time.monotonic()
+                except httpx.HTTPError:
+                    token = ""
+                if token:
+                    self._work(token, reply, patience, lambda: bool(client.AcquireTask(TASK_OF_A_SITE).token))
+                elif time.monotonic() - heard > DEAF_SECONDS:
+                    raise LostTask(f"its SuperNode has not answered for {DEAF_SECONDS:g} seconds")
+                else:
+                    time.sleep(POLL_SECONDS)
+        finally:
+            client.close()
 
     def refusal(self) -> str:
         """Returns why the connection was not made; empty where something else ended the SuperNode."""
@@ -161,20 +198,26 @@ class SuperNode:
             self.process.kill()
             self.process.wait()
 
-    def _work(self, token: str, reply: Callable[[SignedMessage], SignedMessage]) -> None:
+    def _work(
+        self,
+        token: str,
+        reply: Callable[[SignedMessage], SignedMessage],
+        patience: float,
+        moved_on: Callable[[], bool],
+    ) -> None:
         """Answers one task; nothing is kept in Flower's own state."""
         client = self._client(RuntimeTokenHttpInterceptor(token))
-        heartbeat = HeartbeatSender(make_task_heartbeat_fn_http(client))
+        bound_receiving(client, patience, moved_on)
+        heartbeat = HeartbeatSender(_task_heartbeat(client))
         heartbeat.start()
         try:
             message, context, _, _ = pull_task_input(client)
-            answer = to_record(reply(from_record(message.content)))
-            push_message(client, Message(answer, reply_to=message), context)
+            try:
+                request = from_record(message.content)
+            except UserError:
+                request = NOT_OURS
+            push_message(client, Message(to_record(reply(request)), reply_to=message), context)
             push_task_output(client, context, SubStatus.COMPLETED, "")
-        except UserError as error:
-            push_task_output(client, None, SubStatus.FAILED, str(error))
-        except httpx.HTTPError:
-            return  # the SuperNode ended meanwhile; the server asks again
         finally:
             heartbeat.stop()
             client.close()
@@ -188,6 +231,39 @@ class SuperNode:
             root_certificates=None,
             interceptors=[RuntimeVersionHttpInterceptor(component_name="flwr-clientapp"), interceptor],
         )
+
+
+def bound_receiving(client: Any, patience: float, moved_on: Callable[[], bool]) -> None:
+    """Has a client of the SuperNode give up a message that will not arrive; Flower would ask for it for two hours.
+
+    Args:
+        patience: seconds that the whole message may take.
+        moved_on: returns whether the SuperNode offers another task, so that it has dropped this one: the server died
+            while it sent the message, for example.
+    """
+    until, pull = time.monotonic() + patience, client.PullObject
+
+    def pull_object(request: PullObjectRequest) -> PullObjectResponse:
+        found = pull(request)
+        if not found.object_available:
+            if time.monotonic() > until:
+                raise LostTask(f"a message did not arrive within {patience:g} seconds")
+            if moved_on():
+                raise LostTask("a message was dropped before it arrived")
+        return found
+
+    client.PullObject = pull_object
+
+
+def _task_heartbeat(client: RuntimeHttpClient) -> Callable[[], bool]:
+    """Returns the heartbeat of a task; Flower's own interrupts the process whose task is lost."""
+
+    def beat() -> bool:
+        with suppress(httpx.HTTPError):  # the answer, when it is ready, meets the same fault
+            client.SendTaskHeartbeat(SendTaskHeartbeatRequest())
+        return True
+
+    return beat
 
 
 def _sign_off(config: SiteConfig, log: Path) -> None:

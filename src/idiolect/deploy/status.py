@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from idiolect.deploy.configuration import Deployment
+from idiolect.deploy.heartbeat import condition
 from idiolect.deploy.processes import PROFILE, is_served, running, use_flower
 from idiolect.deploy.progress import PROGRESS_FILE, read_progress
 from idiolect.errors import UserError
@@ -25,7 +26,13 @@ def status(deployment: Deployment) -> dict[str, Any]:
     if state == "running" and not _alive(found):
         state = "interrupted"
     sites = {
-        site.name: {"runs_here": site.name in processes, **found.get("sites", {}).get(site.name, {})}
+        site.name: {
+            "runs_here": site.name in processes,
+            "here": condition(deployment.site_folder(site), processes[site.name])
+            if site.name in processes
+            else "",
+            **found.get("sites", {}).get(site.name, {}),
+        }
         for site in deployment.sites
     }
     return {

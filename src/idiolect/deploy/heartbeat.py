@@ -1,0 +1,91 @@
+"""The heartbeat of a site: a file in its folder that says it lives, and when the server answered it last.
+
+A process that is there may hang, and a site that works may not reach its server.  ``deploy up`` and ``deploy status``
+read the heartbeat and do not take a process for a connection.  Times are seconds since this machine started, so a
+clock that is set makes nobody late.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from idiolect.deploy.configuration import SiteConfig
+from idiolect.records.atomic_files import write_atomically
+
+__all__ = ["HANGS", "beating", "condition", "server_answers"]
+
+HEARTBEAT = "heartbeat.json"
+BEAT_SECONDS = 5.0  # between two beats
+PROBE_SECONDS = 10.0  # that the server has to answer
+LATE_SECONDS = 45.0  # without a beat a site hangs, and without an answer it is not connected
+HANGS = "hangs"
+
+
+@contextmanager
+def beating(folder: Path, answers: Callable[[], bool]) -> Iterator[None]:
+    """Writes the heartbeat of this process for as long as the block.
+
+    Args:
+        answers: asks the server once; returns whether it answered.
+    """
+    over = threading.Event()
+
+    def beat() -> None:
+        answered = None
+        while not over.is_set():
+            if answers():
+                answered = time.monotonic()
+            found = {"pid": os.getpid(), "at": time.monotonic(), "answered": answered}
+            write_atomically(folder / HEARTBEAT, json.dumps(found))
+            over.wait(BEAT_SECONDS)
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(PROBE_SECONDS + BEAT_SECONDS)
+
+
+def server_answers(config: SiteConfig) -> Callable[[], bool]:
+    """Returns a function that asks a site's server for any answer at the sites' interface."""
+    trust = True if config.plain else ssl.create_default_context(cafile=str(config.folder / "ca.crt"))
+    address = f"{'http' if config.plain else 'https'}://{config.address}/v1/fleet/"
+
+    def ask() -> bool:
+        try:
+            httpx.get(address, verify=trust, timeout=PROBE_SECONDS)
+        except (httpx.HTTPError, OSError):
+            return False
+        return True
+
+    return ask
+
+
+def condition(folder: Path, process: int) -> str:
+    """Returns in words how the process of a site is: connected, not connected, starting, or hanging."""
+    try:
+        found: dict[str, Any] = json.loads((folder / HEARTBEAT).read_text())
+    except (OSError, ValueError):
+        return "starts"
+    if found["pid"] != process:
+        return "starts"
+    now = time.monotonic()
+    if now - found["at"] > LATE_SECONDS:
+        return HANGS
+    if found["answered"] is None:
+        return "not connected: the server has not answered yet"
+    if now - found["answered"] > LATE_SECONDS:
+        return f"not connected: the server has not answered for {now - found['answered']:.0f} s"
+    return "connected"

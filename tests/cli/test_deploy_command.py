@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
@@ -80,6 +81,34 @@ def test_new_key_is_registered(idiolect, tmp_path: Path) -> None:
     assert known == (site / "key.pub").read_text() != before
 
 
+def test_commands_are_in_the_audit_log_with_the_account_that_gave_them(
+    idiolect, refused, tmp_path: Path
+) -> None:
+    idiolect("deploy", "init", "work", *INIT)
+    idiolect("deploy", "down", "work")
+    idiolect("deploy", "status", "work")
+    refused(idiolect("deploy", "register", "work", "nobody", "key.pub"), "there is no site nobody")
+    noted = [json.loads(line) for line in idiolect("deploy", "log", "work", "--json").out.splitlines()]
+    assert [line["command"] for line in noted] == ["init", "down", "register"]
+    assert all(line["user"] == os.getuid() for line in noted)
+    assert noted[0]["options"]["sites"] == 4 and noted[2]["options"]["site"] == "nobody"
+
+
+def test_audit_log_is_shown_safely_and_a_changed_one_is_refused(idiolect, refused, tmp_path: Path) -> None:
+    from idiolect.deploy.audit import AuditLog  # noqa: PLC0415 - needs the extra
+
+    idiolect("deploy", "init", "work", *INIT)
+    log = AuditLog(tmp_path / "work" / "server")
+    log.append("site", {"site": "site-0", "what": "\x1b[2J is connected"})
+    shown = idiolect("deploy", "log", "work")
+    assert shown.code == 0 and "site=site-0 what=?[2J is connected" in shown.out
+    log.path.write_text(log.path.read_text().replace('"init"', '"down"'))
+    changed = idiolect("deploy", "log", "work")
+    assert "command=down" in changed.out
+    assert changed.code == 2 and "line 2" in changed.err and "the log was changed" in changed.err
+    refused(idiolect("deploy", "log", tmp_path), "the folder of neither a deployment nor a site")
+
+
 @pytest.mark.parametrize(
     ("words", "pieces"),
     [
@@ -111,7 +140,8 @@ def test_mistakes_with_a_deployment_are_one_sentence(idiolect, refused, tmp_path
     (tmp_path / "work" / "sites" / "site-0" / "data" / "data.npz").unlink()
     refused(
         idiolect("deploy", "site", tmp_path / "work" / "sites" / "site-0"),
-        "data.npz must hold the arrays x, y",
+        "data.npz",
+        "cannot read",
     )
 
 

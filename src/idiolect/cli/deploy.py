@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 import typer
@@ -37,9 +37,13 @@ from idiolect.methods import method as read_method
 from idiolect.own_code import load_code
 from idiolect.reports.judged_metric import metric_title
 
+if TYPE_CHECKING:
+    from idiolect.deploy.audit import AuditLog
+
 __all__ = ["deploy_app"]
 
 FLOWER = "1.41."
+READING = ("status", "log")  # commands that change nothing
 HEADINGS = ("Site", "Now", "Round", "Loss")  # and what the sites are judged by
 
 
@@ -51,9 +55,25 @@ class FlowerApplication(typer.Typer):
 
 
 class NeedsFlower(TyperCommand):
+    """A command that refuses to run without Flower, and that the audit log of its deployment or site notes."""
+
     def invoke(self, ctx: click.Context) -> Any:
+        from idiolect.deploy.audit import audit_log_of  # noqa: PLC0415 - starts quickly without it
+
         _refuse_without_flower()
-        return super().invoke(ctx)
+        folder = Path(ctx.params["folder"])
+        before = audit_log_of(folder)
+        if before is not None:
+            self._note(before, ctx)
+        result = super().invoke(ctx)
+        if before is None and (made := audit_log_of(folder)) is not None:
+            self._note(made, ctx)
+        return result
+
+    def _note(self, log: AuditLog, ctx: click.Context) -> None:
+        name = str(ctx.command.name)
+        if name not in READING:
+            log.command(name, {key: value for key, value in ctx.params.items() if key != "folder"})
 
 
 deploy_app = FlowerApplication(no_args_is_help=True)
@@ -197,6 +217,44 @@ def status_command(folder: Folder = Path("deployment"), as_json: Json = False) -
         print(json.dumps(found, indent=2))
     else:
         _print_status(console_of_output(), found)
+
+
+@deploy_app.command("log")
+def log_command(
+    folder: Annotated[Path, typer.Argument(help="The folder of the deployment, or of a site.")] = Path(
+        "deployment"
+    ),
+    as_json: Json = False,
+) -> None:
+    """Show the audit log: who commanded, joined, was left out and why, and whom each round used."""
+    from idiolect.deploy.audit import audit_log_of  # noqa: PLC0415
+
+    log = audit_log_of(folder)
+    if log is None:
+        raise UserError(f"{folder} is the folder of neither a deployment nor a site")
+    faults = []
+    for line, fault in log.lines():
+        faults += [fault] if fault else []
+        print_line(
+            json.dumps({**line, **({"fault": fault} if fault else {})})
+            if as_json
+            else _line_of_log(line, fault)
+        )
+    if faults:
+        raise UserError("; ".join(faults))
+
+
+def _line_of_log(line: dict[str, Any], fault: str) -> str:
+    """Returns a line of the audit log in words, without characters that a terminal would act on."""
+    facts = [
+        f"{key}={value if isinstance(value, str) else json.dumps(value)}"
+        for key, value in line.items()
+        if key not in ("at", "event") and value not in ("", {}, [])
+    ]
+    text = " ".join(
+        [str(line.get("at", "")), str(line.get("event", "")), *facts, *([f"({fault})"] if fault else [])]
+    )
+    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 @deploy_app.command("down")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from idiolect.deploy.audit import AuditLog
 from idiolect.records.atomic_files import write_atomically
 
 __all__ = ["PROGRESS_FILE", "DeploymentProgress", "read_progress"]
@@ -46,6 +47,7 @@ class DeploymentProgress:
             self.sites.setdefault(site, {})["now"] = what
         if what not in ("asked", "answered"):
             self.events = [*self.events, f"round {self.round + 1}: {site} {what}".strip()][-MAX_EVENTS:]
+            self.audit("site" if site else "server", site=site, what=what)
         self.save()
 
     def note(self, site: str, **facts: Any) -> None:
@@ -56,7 +58,13 @@ class DeploymentProgress:
         """Notes that ``round`` rounds are completed, the last of them in ``seconds``."""
         self.round = round
         self.seconds.append(seconds)
+        used = [name for name, site in self.sites.items() if site.get("round") == round]
+        self.audit("round", used=used)
         self.save()
+
+    def audit(self, event: str, **facts: Any) -> None:
+        """Adds a line to the deployment's audit log; rounds are counted from 1."""
+        AuditLog(self.folder).append(event, {"round": self.round + (event != "round"), **facts})
 
     def save(self) -> None:
         written = {key: value for key, value in vars(self).items() if key != "folder"}

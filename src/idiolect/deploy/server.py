@@ -53,6 +53,7 @@ def run_server(grid: Grid, folder: Path) -> None:
     deployment = read_deployment(folder)
     plan = read_plan(deployment.server)
     progress = DeploymentProgress(deployment.server, plan.experiment.rounds)
+    progress.audit("run", what="begins", experiment=plan.identity, code=plan.code)
     try:
         _run(grid, deployment, plan, progress)
         progress.status = "finished"
@@ -62,6 +63,7 @@ def run_server(grid: Grid, folder: Path) -> None:
         progress.status, progress.message = "failed", f"{type(error).__name__}: {error}"
         raise
     finally:
+        progress.audit("run", what=f"{progress.status} {progress.message}".strip())
         progress.save()
 
 

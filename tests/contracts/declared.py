@@ -16,12 +16,14 @@ __all__ = ["Declared", "declared", "kept_names"]
 class Declared(NamedTuple):
     """Args:
     private: (unit, number of units) -> whether the unit never leaves the client.
+    layers: a word in the names of layers that never leave the client.
     up, down: scalars beyond the shared model, of (W, structure).
     names: tensors sent up that are not named after the model's.
     wire: scalars of one upload that travel, of (classes the client holds, structure); None is all of them.
     """
 
     private: Callable[[int, int], bool] = lambda unit, units: False
+    layers: str | None = None
     up: Callable[[int, Structure], int] = lambda parameters, structure: 0
     down: Callable[[int, Structure], int] = lambda parameters, structure: 0
     names: frozenset[str] = frozenset()
@@ -38,6 +40,8 @@ _DECLARED = {
     "fedper": Declared(private=_last(1)),
     "fedper(count=2, fine_tune_epochs=1)": Declared(private=_last(2)),
     "fedrep": Declared(private=_last(1)),
+    "fedbabu": Declared(private=_last(1)),
+    "fedbn": Declared(layers="normalisation"),
     "lg_fedavg": Declared(private=lambda unit, units: unit < units - 1),
     "scaffold": _VARIATES,
     "scars": _VARIATES,
@@ -65,5 +69,9 @@ def declared(method: str) -> Declared:
 
 def kept_names(method: str, structure: Structure) -> frozenset[str]:
     """Parameters and statistics that never leave a client."""
-    private = declared(method).private
-    return frozenset(n for n, unit in structure.unit_of.items() if private(unit, structure.n_units))
+    promise = declared(method)
+    return frozenset(
+        name
+        for name, unit in structure.unit_of.items()
+        if promise.private(unit, structure.n_units) or (promise.layers is not None and promise.layers in name)
+    )

@@ -114,3 +114,30 @@ def test_interruption_while_the_record_is_written_changes_nothing(
         with pytest.raises(KeyboardInterrupt):
             run(name, tmp_path)
     assert_same_record(run(name, tmp_path, resume=True), tmp_path, name)
+
+
+@pytest.mark.slow
+def test_own_normalisation_in_a_deep_network_survives_a_stop(tmp_path: Path) -> None:
+    settings = {"model": "vgg8_bn", "dataset": "tiny(channels=3, size=32)"}
+    experiment, options = experiment_of("fedbn", **settings), {"engine": "loop", "checkpoint_every": 1}
+    with pytest.raises(KeyboardInterrupt):
+        idiolect.run(experiment, out=tmp_path, watcher=Interrupter(3), **options)
+    idiolect.run(experiment, out=tmp_path, resume=True, **options)
+    (folder,) = tmp_path.iterdir()
+    found, whole = load_checkpoint(folder), finished_run("fedbn", **settings)
+    assert found is not None
+    assert_exact({name: found[1]["server"][name] for name in ("params", "buffers")}, _without_slots(whole.server))
+    placement = place_private_state(whole.setting, folder, ON_DISK)
+    store = open_private_state(whole.setting, placement, folder)
+    store.restore(found[1]["private"])
+    rows = store.rows(range(TINY.clients))
+    store.close()
+    assert_exact(rows, privates(whole))
+    scale = "units.3.normalisation.weight"
+    assert scale in whole.setting.task.structure.params and scale not in whole.server["params"]
+    one, other = (rows[client]["slots"]["private_normalisation"][scale] for client in (1, 3))
+    assert not one.equal(other)
+
+
+def _without_slots(server: Any) -> dict[str, Any]:
+    return {name: server[name] for name in ("params", "buffers")}

@@ -43,6 +43,8 @@ NEEDING = {
     "feddml": "mutual_companion",
     "persfl": "optimal_teacher",
     "persfl_gd": "optimal_teacher",
+    "fedlc": "calibrated_softmax",
+    "fedntd": "not_true_distillation",
     "feddf": "ensemble_distillation",
 }
 BY_OPTION = {

@@ -30,6 +30,7 @@ TRAFFIC = {
     "fedcurv": ("3P", "3P"),
     "fedper": ("P_B", "P_B"),
     "fedrep": ("P_B", "P_B"),
+    "fedbabu": ("P_B", "P_B"),
     "lg_fedavg": ("P_H", "P_H"),
     "fedfu": ("P + d", "P + d"),
     "fedproto": ("K d", "n_obs (d + 1)"),
@@ -58,6 +59,7 @@ CLIENT = {
     "moon": "P + 1",
     "fedper": "P_H",
     "fedrep": "P_H",
+    "fedbabu": "P_H",
     "lg_fedavg": "P_B",
     "flda": "P + d + 1",
     "feddml": "P",
@@ -76,11 +78,11 @@ CLIENT = {
 }
 
 PERSONALISES = {
-    "layers": {"fedper", "fedrep", "lg_fedavg", "fedrod"},
+    "layers": {"fedper", "fedrep", "lg_fedavg", "fedrod", "fedbn"},
     "everything": {"local", "fedproto"},
     "companion": {"ditto", "dittors", "feddml", "fedphp", "map", "scamap", "pfedme"},
     "mixture": {"apfl", "flda", "superfed_mm", "superfed_lm"},
-    "after-training": {"fedavg_lu", "fedprox_lu", "perfedavg_fo", "perfedavg_hf", "persfl", "persfl_gd"},
+    "after-training": {"fedavg_lu", "fedprox_lu", "perfedavg_fo", "perfedavg_hf", "persfl", "persfl_gd", "fedbabu"},
 }
 
 

@@ -58,6 +58,8 @@ PAPER = {
     "perfedavg_fo": {"inner_rate": 0.01, "outer_rate": 0.001, "adapt_steps": 1},
     "perfedavg_hf": {"inner_rate": 0.01, "outer_rate": 0.001, "adapt_steps": 1, "difference": 1e-3},
     "fedproto": {"weight": 1.0},
+    "fedbabu": {"count": 1, "epochs": 5, "tuned": "all"},
+    "fedntd": {"weight": 1.0, "temperature": 1.0},
     "ditto": {"weight": 1.0, "form": "sq_half"},
     "fedrod": {"gamma": 1.0, "prior": "additive"},
     "fedrs": {"alpha": 0.9, "rule": "paper", "min_count": 1},

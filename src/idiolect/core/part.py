@@ -106,6 +106,7 @@ class Structure(NamedTuple):
     task: str = "classification"  # one of ``OBJECTIVES``
     frozen_units: frozenset[int] = frozenset()  # units whose parameters are all constants
     momenta: tuple[tuple[str, float], ...] = ()  # of running statistics, by name, where it is not 0.1
+    batch_normalisation: frozenset[str] = frozenset()  # parameters and buffers of its layers
     own_buffers: tuple[str, ...] = ()  # buffers that are no running statistics of normalisation
     batchable: bool = True  # whether many clients can be computed at once
     has_head: bool = True  # whether the last unit is a classifier on features

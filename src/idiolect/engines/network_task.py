@@ -52,6 +52,7 @@ def structure_of(net: Net, task: str = "classification") -> Structure:
         task=task,
         frozen_units=net.frozen_units,
         momenta=net.momenta,
+        batch_normalisation=_normalisation(net),
         own_buffers=tuple(sorted(net.observed.own_buffers)),
         has_head=net.has_head,
     )
@@ -147,9 +148,14 @@ def make_task(
 
 def _narrowed(net: Net, compute: torch.dtype | None) -> Callable[[Flat], Flat]:
     """Returns a function that casts tensors, except those of normalisation, to the precision of computation."""
-    layers = {path: layer for path, layer in net.named_modules() if isinstance(layer, MaskedBatchNorm)}
-    kept = {f"{path}.{name}" for path, layer in layers.items() for name in layer.state_dict()}
+    kept = _normalisation(net)
     return lambda params: {n: p if n in kept else _as(p, compute) for n, p in params.items()}
+
+
+def _normalisation(net: Net) -> frozenset[str]:
+    """Returns the names of all tensors of batch normalisation."""
+    layers = {path: layer for path, layer in net.named_modules() if isinstance(layer, MaskedBatchNorm)}
+    return frozenset(f"{path}.{name}" for path, layer in layers.items() for name in layer.state_dict())
 
 
 def _as(tensor: Tensor, dtype: torch.dtype | None) -> Tensor:

@@ -15,13 +15,17 @@ from idiolect.methods import (
     ditto,
     fedavg,
     fedaws,
+    fedbabu,
+    fedbn,
     fedcurv,
     feddf,
     feddml,
     feddyn,
     fedfu,
+    fedlc,
     fedmmd,
     fednova,
+    fedntd,
     fedopt,
     fedper,
     fedphp,
@@ -110,6 +114,10 @@ METHODS: dict[str, Entry] = {
     "persfl_gd": Entry("PersFL-GD", persfl.persfl_gd, persfl.gd_presets),
     "superfed_mm": Entry("SuPerFed-MM", superfed.superfed_mm, superfed.presets),
     "superfed_lm": Entry("SuPerFed-LM", superfed.superfed_lm, superfed.presets),
+    "fedbabu": Entry("FedBABU", fedbabu.fedbabu, fedbabu.presets),
+    "fedbn": Entry("FedBN", fedbn.fedbn),
+    "fedlc": Entry("FedLC", fedlc.fedlc),
+    "fedntd": Entry("FedNTD", fedntd.fedntd, fedntd.presets),
 }
 
 BUILT_IN = frozenset((*METHODS, *PARTS))  # what every process knows

@@ -2,6 +2,7 @@
 
 from idiolect.parts.alternating_layers import alternating_layers
 from idiolect.parts.average import average
+from idiolect.parts.calibrated_softmax import calibrated_softmax
 from idiolect.parts.class_prototypes import class_prototypes
 from idiolect.parts.contrastive import contrastive
 from idiolect.parts.control_variates import control_variates
@@ -10,6 +11,7 @@ from idiolect.parts.dynamic_regulariser import dynamic_regulariser
 from idiolect.parts.ensemble_distillation import ensemble_distillation
 from idiolect.parts.feature_fusion import feature_fusion
 from idiolect.parts.fine_tune import fine_tune
+from idiolect.parts.fixed_head import fixed_head
 from idiolect.parts.gated_companion import gated_companion
 from idiolect.parts.inherited_model import inherited_model
 from idiolect.parts.inherited_teacher import inherited_teacher
@@ -19,9 +21,11 @@ from idiolect.parts.mixed_subspace import mixed_subspace
 from idiolect.parts.moreau_envelope import moreau_envelope
 from idiolect.parts.mutual_companion import mutual_companion
 from idiolect.parts.normalised_average import normalised_average
+from idiolect.parts.not_true_distillation import not_true_distillation
 from idiolect.parts.optimal_teacher import optimal_teacher
 from idiolect.parts.personal_head import personal_head
 from idiolect.parts.private_layers import private_layers
+from idiolect.parts.private_normalisation import private_normalisation
 from idiolect.parts.proximal import proximal
 from idiolect.parts.proximal_companion import proximal_companion
 from idiolect.parts.received_teacher import received_teacher
@@ -32,6 +36,7 @@ from idiolect.parts.spread_out import spread_out
 __all__ = [
     "alternating_layers",
     "average",
+    "calibrated_softmax",
     "class_prototypes",
     "contrastive",
     "control_variates",
@@ -40,6 +45,7 @@ __all__ = [
     "ensemble_distillation",
     "feature_fusion",
     "fine_tune",
+    "fixed_head",
     "gated_companion",
     "inherited_model",
     "inherited_teacher",
@@ -49,9 +55,11 @@ __all__ = [
     "moreau_envelope",
     "mutual_companion",
     "normalised_average",
+    "not_true_distillation",
     "optimal_teacher",
     "personal_head",
     "private_layers",
+    "private_normalisation",
     "proximal",
     "proximal_companion",
     "received_teacher",

@@ -21,29 +21,42 @@ from idiolect.core import (
     as_received,
 )
 from idiolect.core.part import keeps_options
-from idiolect.errors import refuse_outside
+from idiolect.errors import refuse_outside, refuse_unknown_choice
+from idiolect.parts.private_layers import own_units
 
 __all__ = ["fine_tune"]
 
+TUNED = {"all": None, "head": own_units(1), "body": own_units(1, "input")}  # which tensors are trained
+
 
 @keeps_options
-def fine_tune(epochs: float = 1, lr_scale: float = 1.0) -> Part:
+def fine_tune(epochs: float = 1, lr_scale: float = 1.0, tuned: str = "all") -> Part:
     """Every client fine-tunes its own copy of the final model.
 
     Args:
         epochs: >= 0; the paper says "small steps" and gives no number.
         lr_scale: >= 0, times the scene's learning rate.
+        tuned: ``all``, or only the last unit (``head``) or only the units below it (``body``).
 
     Deviations: plain cross-entropy, also after FedProx.  The batches are those of one more round.
     """
     refuse_outside("epochs", epochs, 0)
     refuse_outside("lr_scale", lr_scale, 0)
+    refuse_unknown_choice("tuned", tuned, TUNED)
 
     def objective(view: View) -> Loss:
         return view.task.criterion
 
     def stages(plan: Plan, scene: Scene, clock: Clock) -> Plan:
-        tune = Stage("fine tune", "fine_tune", as_received, objective, epochs=epochs, lr_scale=lr_scale)
+        tune = Stage(
+            "fine tune",
+            "fine_tune",
+            as_received,
+            objective,
+            epochs=epochs,
+            lr_scale=lr_scale,
+            trainable=TUNED[tuned],
+        )
         return plan._replace(end=(*plan.end, tune))
 
     def personalise(results: Results, view: View) -> Flats:
@@ -59,6 +72,7 @@ def fine_tune(epochs: float = 1, lr_scale: float = 1.0) -> Part:
 
     return Part(
         "fine_tune",
+        needs_head=tuned != "all",
         stages=stages,
         personalise=personalise,
         predictors=predictors,

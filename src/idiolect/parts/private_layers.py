@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeAlias
 
 from idiolect.core import (
     UPLOAD,
@@ -26,10 +27,12 @@ from idiolect.core import (
 from idiolect.core.part import keeps_options
 from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice
 
-__all__ = ["own_units", "private_layers"]
+__all__ = ["kept_layers", "own_units", "private_layers"]
+
+Private: TypeAlias = Callable[[str, Structure], bool]  # whether a tensor never leaves the client
 
 
-def own_units(count: int | None, side: str = "output") -> Callable[[str, Structure], bool]:
+def own_units(count: int | None, side: str = "output") -> Private:
     """Returns the test whether a tensor belongs to the units that a client keeps; see ``private_layers``."""
 
     def private(name: str, structure: Structure) -> bool:
@@ -79,6 +82,17 @@ def private_layers(
                 "choose a larger count, or unfreeze some"
             )
 
+    return kept_layers(private, head_init, fine_tune_epochs)._replace(
+        name="private_layers",
+        needs_head=count is not None and count > 0,
+        private=None if count == 0 and side == "output" else private,
+        check=check,
+    )
+
+
+def kept_layers(private: Private, head_init: str = "shared", fine_tune_epochs: float = 0) -> Part:
+    """Returns a part without a name that keeps the tensors for which ``private`` holds on every client."""
+
     def init_client(initial: Initial) -> Flat:
         source = initial.params if head_init == "shared" else initial.draw("private layers", True).params
         return {name: source[name] for name in source if private(name, initial.structure)}
@@ -116,11 +130,9 @@ def private_layers(
         return {"composed": Predictor.of(view.current)}
 
     return Part(
-        "private_layers",
-        needs_head=count is not None and count > 0,
+        "",
         init_client=init_client,
-        private=None if count == 0 and side == "output" else private,
-        check=check,
+        private=private,
         start=start,
         stages=stages,
         finish=finish,

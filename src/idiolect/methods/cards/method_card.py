@@ -48,6 +48,7 @@ KEPT = {  # by part, in words: what the server keeps, and what a client keeps
     "dynamic_regulariser": ("the dual h", "the dual g_k"),
     "feature_fusion": ("the fusion operator", ""),
     "fine_tune": ("", "the tuned model, after the last round"),
+    "fixed_head": ("", "the head as it was initialised"),
     "gated_companion": ("", "the private model and the gate"),
     "inherited_model": ("", "the inherited model and its counter"),
     "inherited_teacher": ("", "the inherited model and its counter"),
@@ -60,6 +61,7 @@ KEPT = {  # by part, in words: what the server keeps, and what a client keeps
     "optimal_teacher": ("", "the best teacher, its loss and round; after the last round the student"),
     "personal_head": ("", "the private head"),
     "private_layers": ("", "the private layers"),
+    "private_normalisation": ("", "its batch normalisation"),
     "proximal_companion": ("", "the private model"),
     "server_optimiser": ("the moments of the optimiser", ""),
 }

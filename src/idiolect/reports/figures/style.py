@@ -119,6 +119,10 @@ LOOKS: dict[str, tuple[str, int, str]] = {
     "persfl_gd": ("blue", 1, "v"),
     "superfed_mm": ("pink", 0, "s"),
     "superfed_lm": ("pink", 1, "^"),
+    "fedbabu": ("green", 3, "h"),
+    "fedbn": ("green", 4, "P"),
+    "fedlc": ("orange", 1, "d"),
+    "fedntd": ("orange", 2, "v"),
 }
 _BY_LETTERS = {re.sub(r"[^a-z0-9]", "", name): look for name, look in LOOKS.items()}
 GridLines = Literal["both", "x", "y", "none"]

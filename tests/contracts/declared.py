@@ -41,6 +41,7 @@ _DECLARED = {
     "fedper(count=2, fine_tune_epochs=1)": Declared(private=_last(2)),
     "fedrep": Declared(private=_last(1)),
     "fedbabu": Declared(private=_last(1)),
+    "fedas": Declared(private=_last(1)),
     "fedbn": Declared(layers="normalisation"),
     "lg_fedavg": Declared(private=lambda unit, units: unit < units - 1),
     "scaffold": _VARIATES,
@@ -50,6 +51,9 @@ _DECLARED = {
     "fednova": Declared(up=lambda w, _: 1, names=frozenset({"norm"})),
     "fedfu": Declared(
         up=lambda w, s: s.n_features, down=lambda w, s: s.n_features, names=frozenset({"fusion"})
+    ),
+    "feddbe": Declared(
+        up=lambda w, s: s.n_features, down=lambda w, s: s.n_features + 1, names=frozenset({"mean"})
     ),
     "fedproto": Declared(
         private=lambda unit, units: True,

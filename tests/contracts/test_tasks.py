@@ -43,6 +43,7 @@ NEEDING = {
     "feddml": "mutual_companion",
     "persfl": "optimal_teacher",
     "persfl_gd": "optimal_teacher",
+    "fedas": "feature_alignment",
     "fedlc": "calibrated_softmax",
     "fedntd": "not_true_distillation",
     "feddf": "ensemble_distillation",

@@ -11,7 +11,7 @@ from idiolect.deploy.create_deployment import DeploymentOptions
 from .conftest import PERSFL, Deploy
 from .played import assert_parity, play
 
-METHODS = ["fedper", "map", "scamap", PERSFL, "superfed_mm", "ditto"]
+METHODS = ["fedper", "map", "scamap", PERSFL, "superfed_mm", "ditto", "fedbabu"]
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -31,6 +31,8 @@ TRAFFIC = {
     "fedper": ("P_B", "P_B"),
     "fedrep": ("P_B", "P_B"),
     "fedbabu": ("P_B", "P_B"),
+    "fedas": ("P_B", "P_B"),
+    "feddbe": ("P + d + 1", "P + d"),
     "lg_fedavg": ("P_H", "P_H"),
     "fedfu": ("P + d", "P + d"),
     "fedproto": ("K d", "n_obs (d + 1)"),
@@ -48,6 +50,7 @@ SERVER = {
     "fedyogi": "2P",
     "fedproto": "K d",
     "fedfu": "d",
+    "feddbe": "d + 1",
 }
 CLIENT = {
     "local": "P",
@@ -60,6 +63,9 @@ CLIENT = {
     "fedper": "P_H",
     "fedrep": "P_H",
     "fedbabu": "P_H",
+    "fedas": "P_H, K d + K",
+    "feddbe": "d",
+    "fedala": "2P_H + 1",
     "lg_fedavg": "P_B",
     "flda": "P + d + 1",
     "feddml": "P",
@@ -78,7 +84,7 @@ CLIENT = {
 }
 
 PERSONALISES = {
-    "layers": {"fedper", "fedrep", "lg_fedavg", "fedrod", "fedbn"},
+    "layers": {"fedper", "fedrep", "lg_fedavg", "fedrod", "fedas", "feddbe", "fedbn", "fedala"},
     "everything": {"local", "fedproto"},
     "companion": {"ditto", "dittors", "feddml", "fedphp", "map", "scamap", "pfedme"},
     "mixture": {"apfl", "flda", "superfed_mm", "superfed_lm"},

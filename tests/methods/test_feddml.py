@@ -4,6 +4,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from idiolect import UserError, methods, register
+from idiolect.methods.method_text import resolved
+
 PART = "mutual_companion"
 ENGINES = pytest.mark.parametrize("engine", ["loop", "cohort"])
 NETS = pytest.mark.parametrize("net", ["mlp", "bn"])
@@ -68,6 +71,14 @@ def test_companion_is_the_private_model_and_global_the_shared_one(lab, plain):
         x, _ = check.rows(client, "test")
         lab.close(found["companion"], check.forward(trace.slot(PART, client, 3)["params"], x)[1])
         lab.close(found["global"], check.forward(trace.params[3], x)[1])
+
+
+def test_fml_is_another_name_of_it():
+    assert resolved("FML(temperature=2) + fine_tune") == resolved("feddml(temperature=2) + fine_tune")
+    assert methods.method("fml").name == "feddml"
+    assert methods.label("fml") == "FedDML" and "fml" not in methods.names()
+    with pytest.raises(UserError, match="fml is a method or part already"):
+        register("fml", lambda: methods.method("fedavg"))
 
 
 def taught(student, teacher, tau):

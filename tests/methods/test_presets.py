@@ -59,6 +59,8 @@ PAPER = {
     "perfedavg_hf": {"inner_rate": 0.01, "outer_rate": 0.001, "adapt_steps": 1, "difference": 1e-3},
     "fedproto": {"weight": 1.0},
     "fedbabu": {"count": 1, "epochs": 5, "tuned": "all"},
+    "fedala": {"count": 1, "share": 0.8, "rate": 1.0},
+    "feddbe": {"weight": 50.0, "momentum": 1.0},
     "fedntd": {"weight": 1.0, "temperature": 1.0},
     "ditto": {"weight": 1.0, "form": "sq_half"},
     "fedrod": {"gamma": 1.0, "prior": "additive"},

@@ -23,6 +23,7 @@ ROLES = {  # a method has at most one part with each of these; the text says why
     "main predictor": "each replaces what the network predicts while it trains",
     "private layers": "each says which layers of the model stay on the clients",
     "proximal term": "each keeps the local model near the received one",
+    "round start": "each prepares the model that local training begins with",
     "inherited model": "each keeps a moving average of the local models",
 }
 NAMED = {  # any number of parts may have these roles; the value is the predictor that such a part reports

@@ -13,11 +13,14 @@ from idiolect.errors import UserError, unknown_name
 from idiolect.methods import (
     apfl,
     ditto,
+    fedala,
+    fedas,
     fedavg,
     fedaws,
     fedbabu,
     fedbn,
     fedcurv,
+    feddbe,
     feddf,
     feddml,
     feddyn,
@@ -116,10 +119,14 @@ METHODS: dict[str, Entry] = {
     "superfed_lm": Entry("SuPerFed-LM", superfed.superfed_lm, superfed.presets),
     "fedbabu": Entry("FedBABU", fedbabu.fedbabu, fedbabu.presets),
     "fedbn": Entry("FedBN", fedbn.fedbn),
+    "fedala": Entry("FedALA", fedala.fedala, fedala.presets),
+    "fedas": Entry("FedAS", fedas.fedas),
+    "feddbe": Entry("FedDBE", feddbe.feddbe, feddbe.presets),
     "fedlc": Entry("FedLC", fedlc.fedlc),
     "fedntd": Entry("FedNTD", fedntd.fedntd, fedntd.presets),
 }
 
+ALIASES = {"fml": "feddml"}  # other names of methods, and what they are listed under
 BUILT_IN = frozenset((*METHODS, *PARTS))  # what every process knows
 
 
@@ -175,10 +182,10 @@ def register(name: str, make: Callable[..., Method | Part], label: str | None = 
     'LU'
     >>> del METHODS["prox_twice"]
     """
+    if name in METHODS or name in PARTS or name in ALIASES:
+        raise UserError(f"{name} is a method or part already; choose another name")
     if not (isinstance(name, str) and name.isidentifier() and name == identifier(name)):
         raise UserError(f"{name!r} cannot name a method or part; use small letters, digits and underscores")
-    if name in METHODS or name in PARTS:
-        raise UserError(f"{name} is a method or part already; choose another name")
     made = _made(name, make)
     if isinstance(made, Method):
         METHODS[name] = Entry(label or name, cast("Callable[..., Method]", make))
@@ -222,5 +229,10 @@ def _made(name: str, make: Callable[..., Any]) -> Any:
 
 
 def identifier(name: str) -> str:
-    """Returns the name that a method or part is listed under, however it was written."""
-    return name.strip().lower().replace("-", "_")
+    """Returns the name that a method or part is listed under, however it was written.
+
+    >>> identifier("SuPerFed-MM"), identifier("FML")
+    ('superfed_mm', 'feddml')
+    """
+    name = name.strip().lower().replace("-", "_")
+    return ALIASES.get(name, name)

@@ -16,7 +16,7 @@ def feddml(
 ) -> Method:
     """A private model and the shared one teach each other on every batch.
 
-    Shen et al. 2020, https://arxiv.org/abs/2006.16765; called FML there.
+    Shen et al. 2020, https://arxiv.org/abs/2006.16765; called FML there, and ``fml`` is another name of it here.
 
     Args:
         shared_weight, own_weight: of the labels for either model, in [0, 1].

@@ -1,5 +1,6 @@
 """Parts: one idea per file, each a named tuple of pure functions."""
 
+from idiolect.parts.adaptive_aggregation import adaptive_aggregation
 from idiolect.parts.alternating_layers import alternating_layers
 from idiolect.parts.average import average
 from idiolect.parts.calibrated_softmax import calibrated_softmax
@@ -9,10 +10,12 @@ from idiolect.parts.control_variates import control_variates
 from idiolect.parts.curvature import curvature
 from idiolect.parts.dynamic_regulariser import dynamic_regulariser
 from idiolect.parts.ensemble_distillation import ensemble_distillation
+from idiolect.parts.feature_alignment import feature_alignment
 from idiolect.parts.feature_fusion import feature_fusion
 from idiolect.parts.fine_tune import fine_tune
 from idiolect.parts.fixed_head import fixed_head
 from idiolect.parts.gated_companion import gated_companion
+from idiolect.parts.informed_average import informed_average
 from idiolect.parts.inherited_model import inherited_model
 from idiolect.parts.inherited_teacher import inherited_teacher
 from idiolect.parts.meta_gradient import meta_gradient
@@ -29,11 +32,13 @@ from idiolect.parts.private_normalisation import private_normalisation
 from idiolect.parts.proximal import proximal
 from idiolect.parts.proximal_companion import proximal_companion
 from idiolect.parts.received_teacher import received_teacher
+from idiolect.parts.representation_bias import representation_bias
 from idiolect.parts.restricted_softmax import restricted_softmax
 from idiolect.parts.server_optimiser import server_optimiser
 from idiolect.parts.spread_out import spread_out
 
 __all__ = [
+    "adaptive_aggregation",
     "alternating_layers",
     "average",
     "calibrated_softmax",
@@ -43,10 +48,12 @@ __all__ = [
     "curvature",
     "dynamic_regulariser",
     "ensemble_distillation",
+    "feature_alignment",
     "feature_fusion",
     "fine_tune",
     "fixed_head",
     "gated_companion",
+    "informed_average",
     "inherited_model",
     "inherited_teacher",
     "meta_gradient",
@@ -63,6 +70,7 @@ __all__ = [
     "proximal",
     "proximal_companion",
     "received_teacher",
+    "representation_bias",
     "restricted_softmax",
     "server_optimiser",
     "spread_out",

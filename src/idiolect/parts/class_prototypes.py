@@ -37,7 +37,7 @@ from idiolect.core.masked_mean import mean_over_rows
 from idiolect.core.part import keeps_options
 from idiolect.errors import refuse_outside, refuse_unknown_choice
 
-__all__ = ["class_prototypes"]
+__all__ = ["class_prototypes", "class_sums"]
 
 NAME = "class_prototypes"
 STAGE = "prototypes"

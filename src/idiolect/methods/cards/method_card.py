@@ -40,12 +40,14 @@ PAPERS = {  # where the method's own docstring names none
     "superfed_lm": "Hahn, Jeong, Lee 2022, https://arxiv.org/abs/2109.07628",
 }
 KEPT = {  # by part, in words: what the server keeps, and what a client keeps
+    "adaptive_aggregation": ("", "its last model's mixed units, their weights, and how often it took part"),
     "alternating_layers": ("", "the private layers"),
     "class_prototypes": ("the prototype of every class", ""),
     "contrastive": ("", "the last local model, and how often it took part"),
     "control_variates": ("the control c", "the control c_k"),
     "curvature": ("the sums U and V", "its own share of U and V, and the round it is from"),
     "dynamic_regulariser": ("the dual h", "the dual g_k"),
+    "feature_alignment": ("", "the sum and number of its features of every class"),
     "feature_fusion": ("the fusion operator", ""),
     "fine_tune": ("", "the tuned model, after the last round"),
     "fixed_head": ("", "the head as it was initialised"),
@@ -63,6 +65,7 @@ KEPT = {  # by part, in words: what the server keeps, and what a client keeps
     "private_layers": ("", "the private layers"),
     "private_normalisation": ("", "its batch normalisation"),
     "proximal_companion": ("", "the private model"),
+    "representation_bias": ("the mean feature that all agreed on", "the vector added to its features"),
     "server_optimiser": ("the moments of the optimiser", ""),
 }
 

@@ -121,6 +121,9 @@ LOOKS: dict[str, tuple[str, int, str]] = {
     "superfed_lm": ("pink", 1, "^"),
     "fedbabu": ("green", 3, "h"),
     "fedbn": ("green", 4, "P"),
+    "fedala": ("sky", 1, "D"),
+    "fedas": ("sky", 3, "v"),
+    "feddbe": ("sky", 2, "P"),
     "fedlc": ("orange", 1, "d"),
     "fedntd": ("orange", 2, "v"),
 }

@@ -126,7 +126,9 @@ def test_own_normalisation_in_a_deep_network_survives_a_stop(tmp_path: Path) -> 
     (folder,) = tmp_path.iterdir()
     found, whole = load_checkpoint(folder), finished_run("fedbn", **settings)
     assert found is not None
-    assert_exact({name: found[1]["server"][name] for name in ("params", "buffers")}, _without_slots(whole.server))
+    assert_exact(
+        {name: found[1]["server"][name] for name in ("params", "buffers")}, _without_slots(whole.server)
+    )
     placement = place_private_state(whole.setting, folder, ON_DISK)
     store = open_private_state(whole.setting, placement, folder)
     store.restore(found[1]["private"])

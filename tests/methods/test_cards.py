@@ -63,7 +63,7 @@ CLIENT = {
     "fedper": "P_H",
     "fedrep": "P_H",
     "fedbabu": "P_H",
-    "fedas": "P_H, K d + K",
+    "fedas": "P_H, K d + 1",
     "feddbe": "d",
     "fedala": "2P_H + 1",
     "lg_fedavg": "P_B",
@@ -88,7 +88,15 @@ PERSONALISES = {
     "everything": {"local", "fedproto"},
     "companion": {"ditto", "dittors", "feddml", "fedphp", "map", "scamap", "pfedme"},
     "mixture": {"apfl", "flda", "superfed_mm", "superfed_lm"},
-    "after-training": {"fedavg_lu", "fedprox_lu", "perfedavg_fo", "perfedavg_hf", "persfl", "persfl_gd", "fedbabu"},
+    "after-training": {
+        "fedavg_lu",
+        "fedprox_lu",
+        "perfedavg_fo",
+        "perfedavg_hf",
+        "persfl",
+        "persfl_gd",
+        "fedbabu",
+    },
 }
 
 

@@ -30,7 +30,9 @@ def test_head_is_that_of_the_initial_model_on_everyone_for_ever(lab, net, engine
 
 @ENGINES
 def test_empty_head_is_exactly_fedavg_with_fine_tuning(lab, engine):
-    a, b = (lab.run(m, engine=engine, **TRAINING) for m in ("fedbabu(count=0, epochs=2)", "fedavg_lu(epochs=2)"))
+    a, b = (
+        lab.run(m, engine=engine, **TRAINING) for m in ("fedbabu(count=0, epochs=2)", "fedavg_lu(epochs=2)")
+    )
     lab.same(a.params, b.params)
     for client in range(5):
         lab.same(a.end[client]["slots"]["fine_tune"], b.end[client]["slots"]["fine_tune"])

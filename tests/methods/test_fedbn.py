@@ -27,7 +27,9 @@ def test_network_without_normalisation_is_exactly_fedavg(lab, net, engine):
 def test_normalisation_differs_between_clients_and_nothing_else_does(lab, engine):
     trace = lab.run("fedbn", net="bn", engine=engine, **TRAINING)
     scale, mean = (f"units.0.normalisation.{name}" for name in ("weight", "running_mean"))
-    assert not any(normalises(name) for server in trace.servers for name in (*server["params"], *server["buffers"]))
+    assert not any(
+        normalises(name) for server in trace.servers for name in (*server["params"], *server["buffers"])
+    )
     a, b = (trace.privates[3][client] for client in (0, 2))
     assert set(a["slots"][PART]) == {scale, scale.replace("weight", "bias")}
     assert {mean} < set(a["buffers"])

@@ -35,7 +35,9 @@ def test_missing_class_has_no_gradient(lab, engine):
 
 def test_client_with_one_class_learns_nothing_and_stays_finite(lab):
     for form in ("all", "others"):
-        trace = lab.run(f"fedlc(denominator={form})", federation=lab.federation(sizes=(9,), held=((1,),)), rounds=2)
+        trace = lab.run(
+            f"fedlc(denominator={form})", federation=lab.federation(sizes=(9,), held=((1,),)), rounds=2
+        )
         lab.same(trace.params[2], trace.params[0])
 
 

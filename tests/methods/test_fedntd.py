@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from idiolect.parts.not_true_distillation import not_true_kl
+
 ENGINES = pytest.mark.parametrize("engine", ["loop", "cohort"])
 TRAINING = {"participation_rate": 0.7, "rounds": 2, "weight_decay": 0.01, "weighting": "samples"}
 
@@ -17,16 +19,12 @@ def test_no_weight_is_exactly_fedavg(lab, net, engine):
 
 def test_two_classes_leave_nothing_to_distil(lab):
     """One class that a row is not has probability 1 on both sides."""
-    from idiolect.parts.not_true_distillation import not_true_kl
-
     student, teacher = torch.randn(2, 5, 2, dtype=torch.float64)
     labels = torch.tensor([0, 1, 1, 0, 1])
     assert not_true_kl(student, teacher, labels, torch.ones(5), 2.0) == 0
 
 
 def test_the_label_s_logit_has_no_part_in_the_distillation():
-    from idiolect.parts.not_true_distillation import not_true_kl
-
     student, teacher = torch.randn(2, 5, 4, dtype=torch.float64)
     student.requires_grad_()
     labels = torch.tensor([0, 1, 3, 2, 1])

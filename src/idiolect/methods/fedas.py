@@ -24,4 +24,6 @@ def fedas(
         head_init: ``shared`` or ``random``.
     """
     kept = private_layers(count, head_init)
-    return chain(informed_average(), kept, feature_alignment(align_epochs, align_lr_scale, count), name="fedas")
+    return chain(
+        informed_average(), kept, feature_alignment(align_epochs, align_lr_scale, count), name="fedas"
+    )

@@ -93,7 +93,11 @@ def adaptive_aggregation(count: int = 1, share: float = 0.8, rate: float = 1.0) 
     def init_client(initial: Initial) -> Slot:
         own = pick(initial.params, lambda name: mixed(name, initial.structure))
         weights = {name: torch.ones_like(tensor) for name, tensor in own.items()}
-        return {"own": own, "weights": weights, "seen": torch.zeros_like(next(iter(initial.params.values())).sum())}
+        return {
+            "own": own,
+            "weights": weights,
+            "seen": torch.zeros_like(next(iter(initial.params.values())).sum()),
+        }
 
     def ends(received: Flat, view: View) -> Flats:
         shared = {name: received[name] for name in view.private["weights"]}

@@ -1,4 +1,4 @@
-"""Calibrated softmax: while a client trains, a class has to win by a margin that grows as its samples get fewer (FedLC).
+"""Calibrated softmax: a class has to win by a margin that grows as its samples get fewer (FedLC).
 
 z~_c = z_c - tau n_c^(-1/4),   n_c the client's training samples of class c;   a class without samples drops out
 all      L = -log( exp z~_y / sum_c exp z~_c )         cross-entropy of the calibrated logits

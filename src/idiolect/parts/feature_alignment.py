@@ -61,26 +61,29 @@ def feature_alignment(epochs: float = 1, lr_scale: float = 1.0, count: int = 1) 
 
     def init_client(initial: Initial) -> Flat:
         structure, like = initial.structure, next(iter(initial.params.values()))
-        return {
-            "sum": like.new_zeros(structure.n_classes, structure.n_features),
-            "count": like.new_zeros(structure.n_classes),
-        }
+        means = like.new_zeros(structure.n_classes, structure.n_features)
+        return {"means": means, "seen": torch.zeros_like(like.sum())}
 
     def objective(view: View) -> Loss:
-        counts = view.private["count"]
-        wanted = view.private["sum"] / counts.clamp(min=1)[:, None]
+        wanted = view.private["means"]
+        known = (view.facts.class_counts > 0) & (view.private["seen"] > 0)
 
         def apart(params: Flats, batch: Batch, out: Out) -> Tensor:
-            member = (batch.y[:, None] == torch.arange(len(counts), device=batch.y.device)) * batch.mask[:, None]
+            member = (batch.y[:, None] == torch.arange(len(known), device=batch.y.device)) * batch.mask[
+                :, None
+            ]
             gaps = ((out.features - wanted[batch.y]) ** 2).mean(-1)
             by_class = (member * gaps[:, None]).sum(0) / member.sum(0).clamp(min=1)
-            return torch.where(counts > 0, by_class, 0).sum()
+            return torch.where(known, by_class, 0).sum()
 
         return apart
 
     def from_aligned(received: Trees, results: Results, view: View) -> Trees:
         aligned = results[ALIGN]
-        return {**received[0], "model": aligned.params["model"]}, {**received[1], "model": aligned.buffers["model"]}
+        return {**received[0], "model": aligned.params["model"]}, {
+            **received[1],
+            "model": aligned.buffers["model"],
+        }
 
     def stages(plan: Plan, scene: Scene, clock: Clock) -> Plan:
         align = Stage(
@@ -99,7 +102,9 @@ def feature_alignment(epochs: float = 1, lr_scale: float = 1.0, count: int = 1) 
         return plan._replace(before=(align, *before, Stage(MEASURE, NAME, measure=class_sums())))
 
     def finish(results: Results, view: View) -> Flat:
-        return results[MEASURE].measured
+        found = results[MEASURE].measured
+        means = found["sum"] / found["count"].clamp(min=1)[:, None]
+        return {"means": means, "seen": view.private["seen"] + 1}
 
     return Part(
         NAME,

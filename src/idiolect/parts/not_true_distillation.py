@@ -23,7 +23,8 @@ def not_true_kl(student: Tensor, teacher: Tensor, labels: Tensor, mask: Tensor, 
     own = labels[:, None] == torch.arange(student.shape[-1], device=labels.device)
     lowest = torch.finfo(student.dtype).min
     ours, theirs = (
-        torch.where(own, lowest, logits / temperature).log_softmax(-1) for logits in (student, teacher.detach())
+        torch.where(own, lowest, logits / temperature).log_softmax(-1)
+        for logits in (student, teacher.detach())
     )
     each = torch.where(own, 0, theirs.exp() * (theirs - ours)).sum(-1)
     return temperature**2 * mean_over_rows(each, mask)

@@ -86,11 +86,12 @@ def representation_bias(weight: float = 50.0, momentum: float = 1.0) -> Part:
         return shifted
 
     def loss(inner: Loss, view: View) -> Loss:
-        target, strength = view.server["mean"], weight / 2 * view.server["agreed"]
+        target, agreed = view.server["mean"], view.server["agreed"]  # agreed is 0 or 1
 
         def total(params: Flats, batch: Batch, out: Out) -> Tensor:
-            gap = (out.extra[NAME] - target) ** 2
-            return inner(params, batch, out) + strength * gap.mean()
+            apart: Tensor = ((out.extra[NAME] - target) ** 2).mean()
+            regularised: Tensor = inner(params, batch, out) + weight / 2 * agreed * apart
+            return regularised
 
         return total
 

@@ -47,7 +47,7 @@ KEPT = {  # by part, in words: what the server keeps, and what a client keeps
     "control_variates": ("the control c", "the control c_k"),
     "curvature": ("the sums U and V", "its own share of U and V, and the round it is from"),
     "dynamic_regulariser": ("the dual h", "the dual g_k"),
-    "feature_alignment": ("", "the sum and number of its features of every class"),
+    "feature_alignment": ("", "its mean feature of every class, and how often it took part"),
     "feature_fusion": ("the fusion operator", ""),
     "fine_tune": ("", "the tuned model, after the last round"),
     "fixed_head": ("", "the head as it was initialised"),

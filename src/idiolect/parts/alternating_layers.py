@@ -39,10 +39,11 @@ def alternating_layers(
 
     def stages(plan: Plan, scene: Scene, clock: Clock) -> Plan:
         main = next(stage for stage in plan.before if stage.name == "main")
-        others = tuple(stage for stage in plan.before if stage.name != "main")
+        place = plan.before.index(main)
         head = replace(main, name="head", epochs=head_epochs, trainable=private)
-        body = replace(main, name="body", epochs=body_epochs, trainable=shared)
-        return plan._replace(before=(head, *others) if clock.newcomer else (head, body, *others))
+        body = replace(main, name="body", epochs=body_epochs, trainable=shared, start=None)
+        both = (head,) if clock.newcomer else (head, body)
+        return plan._replace(before=(*plan.before[:place], *both, *plan.before[place + 1 :]))
 
     return private_layers(count, head_init)._replace(
         name="alternating_layers", stages=stages, roles=("main stage", "private layers", "composed predictor")

@@ -31,7 +31,8 @@ def test_head_is_that_of_the_initial_model_on_everyone_for_ever(lab, net, engine
 @ENGINES
 def test_empty_head_is_exactly_fedavg_with_fine_tuning(lab, engine):
     a, b = (
-        lab.run(m, engine=engine, **TRAINING) for m in ("fedbabu(count=0, epochs=2)", "fedavg_lu(epochs=2)")
+        lab.run(m, engine=engine, **TRAINING)
+        for m in ("fedbabu(count=0, epochs=2, lr_scale=1)", "fedavg_lu(epochs=2)")
     )
     lab.same(a.params, b.params)
     for client in range(5):
@@ -52,7 +53,9 @@ def test_head_that_is_the_whole_network_is_refused(lab):
 )
 def test_reference_agrees(lab, plain, tuned, trained, engine):
     """theta_B <- mean of the bodies trained under theta_H(0); at the end tau_f epochs from (theta_B, theta_H(0))."""
-    trace = lab.run(f"fedbabu(epochs=2, tuned={tuned})", engine=engine, weighting="samples", **TRAINING)
+    trace = lab.run(
+        f"fedbabu(epochs=2, lr_scale=0.5, tuned={tuned})", engine=engine, weighting="samples", **TRAINING
+    )
     check = plain(trace)
     head = trace.slot(PART, 0, 0)
 
@@ -65,7 +68,7 @@ def test_reference_agrees(lab, plain, tuned, trained, engine):
     lab.close(trace.params, path)
     for client in range(5):
         batches = check.batches(client, 2, check.steps(client, 2))
-        final = check.sgd({**path[-1], **head}, batches, check.cross_entropy, trained=trained)
+        final = check.sgd({**path[-1], **head}, batches, check.cross_entropy, 0.5, trained)
         lab.close(trace.end[client]["slots"]["fine_tune"]["params"], final)
         x, _ = check.rows(client, "test")
         found = trace.logits()[client]

@@ -134,7 +134,7 @@ def test_record_says_all_options_and_the_architecture(tiny, tmp_path):
     manifest = read_run(tmp_path / done.manifest["name"]).manifest
     assert manifest["options"] == [
         ["fedrs", {"alpha": 0.9, "rule": "freq_max", "min_count": 1}],
-        ["fine_tune", {"epochs": 2.0, "lr_scale": 1.0}],
+        ["fine_tune", {"epochs": 2.0, "lr_scale": 1.0, "tuned": "all"}],
     ]
     assert manifest["architecture"] == identity.architecture(asked)
     assert manifest["spec_hash"] == hash_of(asked) and manifest["name"] == name_of(asked)

@@ -1,8 +1,8 @@
-"""Writes docs/methods/*.md and docs/combinations.md from the code as it is now.
+"""Writes docs/methods/*.md and docs/combinations.md from the code as it is now, and measured numbers from the results.
 
     python scripts/write_cards.py [FOLDER]
 
-FOLDER is docs unless given.
+FOLDER is docs unless given; results are those of the folder results.
 """
 
 from __future__ import annotations
@@ -12,6 +12,14 @@ from pathlib import Path
 
 from idiolect import methods
 from idiolect.cli import tried_pairs
+from idiolect.reproduction.measured_beside_published import measured_section
+
+RESULTS = Path(__file__).parents[1] / "results"
+
+
+def page_with_results(name: str) -> str:
+    """Returns the page of a method with what the results say of it."""
+    return methods.page(methods.card(name)) + measured_section(name, RESULTS)
 
 
 def main(folder: Path) -> None:
@@ -20,7 +28,7 @@ def main(folder: Path) -> None:
     for old in cards.glob("*.md"):
         old.unlink()
     for name in methods.names():
-        (cards / f"{name}.md").write_text(methods.page(methods.card(name)), encoding="utf-8")
+        (cards / f"{name}.md").write_text(page_with_results(name), encoding="utf-8")
     page = methods.pairs_page(tried_pairs(), list(methods.method_pairs(methods.method)))
     (folder / "combinations.md").write_text(page, encoding="utf-8")
 

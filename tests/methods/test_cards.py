@@ -17,6 +17,7 @@ from idiolect.experiments import Simulation, prepare, with_settings
 from idiolect.methods.cards.method_card import KEPT
 from idiolect.methods.catalogue import METHODS, PARTS
 from idiolect.parts import average, proximal
+from idiolect.reproduction.measured_beside_published import measured_section
 
 PAGES = Path(__file__).parents[2] / "docs" / "methods"
 NAMES = methods.names()
@@ -194,7 +195,8 @@ def test_option_that_refers_to_another_method_is_spelt_out():
 @pytest.mark.parametrize("name", NAMES)
 def test_page_is_what_the_code_gives(name):
     page = PAGES / f"{name}.md"
-    assert page.read_text(encoding="utf-8") == methods.page(methods.card(name)), (
+    measured = measured_section(name, PAGES.parents[1] / "results")
+    assert page.read_text(encoding="utf-8") == methods.page(methods.card(name)) + measured, (
         "run python scripts/write_cards.py"
     )
 

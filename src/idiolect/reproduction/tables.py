@@ -28,6 +28,7 @@ from idiolect.reproduction.request import ReproductionRequest, refuse_unknown_na
 from idiolect.reproduction.scenarios.scenario import runs_authors_code
 
 __all__ = [
+    "FROM_RUNS",
     "cell_number",
     "cell_requests",
     "choice_notes",

@@ -1,0 +1,129 @@
+"""What results say of methods and of whole tables, as Markdown: for the cards of methods, and for the first page.
+
+Everything is read from records; where there are none, there is no text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from idiolect.errors import UserError
+from idiolect.experiments.execution import Execution
+from idiolect.reports import to_markdown
+from idiolect.reproduction.campaigns import campaigns, run_named_campaign
+from idiolect.reproduction.compared_number import ComparedNumber
+from idiolect.reproduction.papers import PaperTable, tables
+from idiolect.reproduction.recorded import RecordedUse, recorded_numbers
+from idiolect.reproduction.reproduction_result import Reproduction, number_text
+from idiolect.reproduction.request import ReproductionRequest
+from idiolect.reproduction.results import Results
+from idiolect.reproduction.tables import FROM_RUNS
+
+__all__ = ["between_marks", "front_table", "measured_section", "recorded_tables", "searches"]
+
+BEGIN, END = "<!-- measured beside published -->", "<!-- end of measured beside published -->"
+
+
+@cache
+def recorded_tables(folder: Path) -> dict[str, list[tuple[str, ComparedNumber]]]:
+    """Returns by table the method and the number of every cell that was run; empty where there are no results."""
+    try:
+        results = Results.open(folder)
+    except UserError:
+        return {}
+    found = {}
+    for one in tables():
+        numbers = _run_cells(one, results)
+        if numbers:
+            found[one.id] = numbers
+    return found
+
+
+def _run_cells(table: PaperTable, results: Results) -> list[tuple[str, ComparedNumber]]:
+    run = replace(table, cells=tuple(cell for cell in table.cells if cell.reading.source in FROM_RUNS))
+    numbers, _ = recorded_numbers(run, RecordedUse(results), ReproductionRequest(), Execution())
+    methods = {(cell.row, cell.column): cell.method for cell in run.cells}
+    shown = [one for one in numbers if one.value is not None or one.diverged]
+    return [((one.ran_as or methods[one.row, one.column]).partition("(")[0], one) for one in shown]
+
+
+def measured_section(method: str, folder: Path) -> str:
+    """Returns the section of a method's card: measured beside published, each cell with its seeds and the command."""
+    cells = {
+        id: [one for name, one in numbers if name == method]
+        for id, numbers in recorded_tables(folder).items()
+    }
+    rows = [["Table", "Cell", "Measured", "Seeds", "Published"]]
+    for id, numbers in cells.items():
+        rows += [[f"`{id}`", f"{one.row}, {one.column}", *_texts(one)] for one in numbers]
+    if len(rows) == 1:
+        return ""
+    told = "Measured from the records in `results/`; `idiolect reproduce TABLE --from results` prints the whole table."
+    return f"\nMeasured\n--------\n\n{told}\n\n{to_markdown(rows, 'lllrr')}"
+
+
+def _texts(one: ComparedNumber) -> list[str]:
+    measured = one.text_without_value if one.value is None else number_text(one.value, one.unit)
+    if one.interval is not None:
+        measured += f" ± {number_text((one.interval[1] - one.interval[0]) / 2, one.unit)}"
+    if one.rule and one.value is not None:
+        measured += f" {one.rule}"
+    return [measured, str(one.seeds), number_text(one.paper, one.unit)]
+
+
+def front_table(id: str, folder: Path) -> str:
+    """Returns a table with a row for each method, the paper's numbers in brackets; maybe nothing."""
+    numbers = [one for _, one in recorded_tables(folder).get(id, [])]
+    if not numbers:
+        return ""
+    columns = list(dict.fromkeys(one.column for one in numbers))
+    rows = [["Method", *columns]]
+    for row in dict.fromkeys(one.row for one in numbers):
+        own = {one.column: one for one in numbers if one.row == row}
+        rows.append([row, *(_cell(own[column]) if column in own else "not run" for column in columns)])
+    seeds = sorted({one.seeds for one in numbers})
+    counted = " to ".join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))
+    caption = (
+        f"`{id}` measured, the paper's number in brackets; {counted} seed{'s' if seeds[-1] > 1 else ''}."
+    )
+    return f"{caption}\n\n{to_markdown(rows, 'l' + 'r' * len(columns))}"
+
+
+def searches(folder: Path) -> str:
+    """Returns every search and every named pair of the campaigns of which there are results; maybe nothing."""
+    if not recorded_tables(folder):
+        return ""
+    found = []
+    for name, campaign in campaigns().items():
+        if campaign.pairs or any(part.variants for part in campaign.parts):
+            with TemporaryDirectory() as out:
+                shown = run_named_campaign(name, Execution(out=out), folder)
+                texts = [
+                    (Path(out) / done.id / f"{done.id}.md").read_text("utf-8")
+                    for done in shown
+                    if _is_search(done)
+                ]
+            found += texts
+    return "\n".join(found)
+
+
+def _is_search(done: Reproduction) -> bool:
+    return done.id.endswith(("-search", "-pairs")) and any(
+        one.value is not None or one.diverged for one in done.numbers
+    )
+
+
+def _cell(one: ComparedNumber) -> str:
+    measured, _, paper = _texts(one)
+    return f"{measured} ({paper})"
+
+
+def between_marks(text: str, content: str) -> str:
+    """Returns a document with new content between its marks; a document without marks stays as it is."""
+    if BEGIN not in text:
+        return text
+    before, after = text.split(BEGIN, maxsplit=1)[0], text.split(END)[1]
+    return f"{before}{BEGIN}\n{content}{END}{after}"

@@ -7,11 +7,9 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from idiolect.core import broadcast
 from idiolect.experiments.simulated_clients import Simulation
 from idiolect.testing.midway import Midway
 
-from .sameness import privates
 from .tiny import make_engine, setting_of
 
 __all__ = ["Midway", "answers", "midway"]
@@ -30,7 +28,7 @@ def midway(method: str, rounds_done: int = 2, **settings: Any) -> Midway:
     simulation = Simulation.start(setting, make_engine("loop", setting))
     for _ in range(rounds_done):
         simulation.advance()
-    return Midway(setting, broadcast(setting.method, simulation.server), privates(simulation), rounds_done)
+    return Midway.of(simulation)
 
 
 @lru_cache(maxsize=8)

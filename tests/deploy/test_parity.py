@@ -7,7 +7,10 @@ import pytest
 pytest.importorskip("flwr", reason="deployment needs the extra flower")
 
 from idiolect.deploy.create_deployment import DeploymentOptions
+from idiolect.methods import register
+from idiolect.methods.catalogue import METHODS as KNOWN
 
+from ..told_apart import told_apart
 from .conftest import PERSFL, Deploy
 from .played import assert_parity, play
 
@@ -28,6 +31,18 @@ def test_running_statistics_travel_as_in_a_simulation(deploy: Deploy, buffers: s
     deployment = deploy(method="fedavg", weighting="samples", buffers=buffers, **settings)
     play(deployment)
     assert_parity(deployment)
+
+
+def test_what_is_sent_to_single_sites_is_as_in_a_simulation(deploy: Deploy) -> None:
+    register("told_apart", told_apart)
+    try:
+        patient = DeploymentOptions(plain=True, wait=0.5, grace=20, deadline=20, min_sites=1)
+        settings = {"newcomers": 1, "method": "told_apart + fine_tune", "participation_rate": 0.67}
+        deployment = deploy(patient, **settings)
+        assert play(deployment)["status"] == "finished"
+        assert_parity(deployment)
+    finally:
+        del KNOWN["told_apart"]
 
 
 def test_newcomers_join_as_in_a_simulation(deploy: Deploy) -> None:

@@ -24,11 +24,11 @@ from idiolect.core.gradient import (
 )
 from idiolect.core.method import Method
 from idiolect.core.optimiser import Optimiser, local_optimiser
-from idiolect.core.part import Batch, Clock, Model, Part, Predictor, Scene, Task, View
+from idiolect.core.part import Batch, Clock, Model, Part, Predictor, Scene, Structure, Task, View
 from idiolect.core.schedule import local_schedule
 from idiolect.core.sharing import Sharing
 from idiolect.core.stage import Result, Stage
-from idiolect.core.trees import Flats, Slot, pick, tree_leaves, tree_structure, where
+from idiolect.core.trees import Flat, Flats, Slot, pick, tree_leaves, tree_structure, where
 
 __all__ = ["Program"]
 
@@ -68,7 +68,8 @@ class Program:
         """
         if stage.start is not None:
             view = self.view(self.owner(stage), context)
-            params, buffers = stage.start(self._received(context), context.results, view)
+            received = self._merged(context) if stage.on_server else self._received(context)
+            params, buffers = stage.start(received, context.results, view)
         elif previous is not None:
             params, buffers = previous.params, previous.buffers
         else:
@@ -132,12 +133,12 @@ class Program:
         return Result(state.params, state.buffers, state.carry, state.steps, mean_loss, state.measured)
 
     def upload(self, context: Context) -> Messages:
-        """Returns the messages that a client uploads, by part, without the tensors that the method keeps private."""
+        """Returns the messages that a client uploads, by part, without the tensors that never leave it."""
         messages: Messages = {}
         for part in self.method.parts:
             if part.upload:
                 message = self.ask(context, part, "upload", context.results)
-                value = self.sharing.public(message.value)
+                value = message.value if part.reveals else self.sharing.public(message.value)
                 if tree_leaves(value):
                     messages[part.name] = (value, message.weight)
         averaged = pick(context.results[UPLOAD].buffers["model"], self.sharing.shares_buffer)
@@ -187,6 +188,19 @@ class Program:
                 model = call(part, "serve", context.results, self.view(part, context), model)
         return model
 
+    def serve_slots(self, context: Context) -> dict[str, Slot]:
+        """Returns the server's slots after its own stages; every slot keeps its names and nesting."""
+        slots = dict(context.server["slots"])
+        for part in self.method.parts:
+            if part.serve_slot:
+                slot = call(part, "serve_slot", context.results, self.view(part, context))
+                if tree_structure(slot) != tree_structure(slots[part.name]):
+                    raise TypeError(
+                        f"{part.name}.serve_slot returned a slot of another shape than init_server's"
+                    )
+                slots[part.name] = slot
+        return slots
+
     def shared_model(self, server: ServerState) -> Predictor:
         """Returns the model that the server would give to a client it knows nothing about."""
         model = Model(server["params"], server["buffers"])
@@ -213,7 +227,11 @@ class Program:
         for part in self.method.parts:
             if getattr(part, hook):
                 slots[part.name] = self.ask(context, part, hook, context.results)
-        return {**context.private, "slots": slots}
+        return {"buffers": context.private["buffers"], "slots": slots}
+
+    def _merged(self, context: Context) -> tuple[Flats, Flats]:
+        """Returns the shared model on the server."""
+        return {"model": context.server["params"]}, {"model": context.server["buffers"]}
 
     def _received(self, context: Context) -> tuple[Flats, Flats]:
         view = self.view(None, context)
@@ -263,20 +281,31 @@ def call(part: Part, hook: str, *arguments: Any) -> Any:
         raise
 
 
+def with_personal(params: Flat, download: dict[str, Slot], structure: Structure) -> Flat:
+    """Returns shared parameters with those in their place that the server made for this client, in the usual order."""
+    own = {name: leaf for slot in download.values() for name, leaf in slot.get("params", {}).items()}
+    if not own:
+        return params
+    whole = {**params, **own}
+    return {name: whole[name] for name in structure.params if name in whole}
+
+
 def view_of(
     part: Part | None, context: Context, method: Method, task: Task, scene: Scene, clock: Clock
 ) -> View:
     """Returns what ``part`` may read on one client; for None, what every part may read."""
-    origin = Model(context.server["params"], {**context.server["buffers"], **context.private["buffers"]})
+    own = context.private.get("download", {})
+    params = with_personal(context.server["params"], own, task.structure)
+    origin = Model(params, {**context.server["buffers"], **context.private["buffers"]})
 
     def seen_by(part: Part | None) -> View:
         name = part.name if part else ""
-        broadcast = part is not None and part.broadcasts
         return View(
             origin=origin,
             received=origin,
             current=origin,
-            server=context.server["slots"][name] if broadcast else {},
+            server=context.server["slots"].get(name, {}),
+            download=own.get(name, {}),
             private=context.private["slots"].get(name, {}),
             facts=context.facts,
             clock=clock,
@@ -286,11 +315,11 @@ def view_of(
             uploads=context.uploads.get(name, {}),
         )
 
-    params, buffers = {"model": origin.params}, {"model": origin.buffers}
+    trees: tuple[Flats, Flats] = {"model": origin.params}, {"model": origin.buffers}
     for keeper in method.parts:
         if keeper.private and keeper.start:
-            params, buffers = call(keeper, "start", params, buffers, seen_by(keeper))
-    received = Model(params["model"], buffers["model"])
+            trees = call(keeper, "start", *trees, seen_by(keeper))
+    received = Model(trees[0]["model"], trees[1]["model"])
     trained = context.results.get(UPLOAD)
     current = Model(trained.params["model"], trained.buffers["model"]) if trained else received
     return replace(seen_by(part), received=received, current=current)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias, TypedDict
+from typing import NamedTuple, NotRequired, TypeAlias, TypedDict
 
 from torch import Tensor
 
@@ -25,10 +25,11 @@ class ServerState(TypedDict):
 
 
 class PrivateState(TypedDict):
-    """What one client keeps from round to round."""
+    """What one client keeps from round to round; during a round also what the server sent to it alone."""
 
     buffers: Flat
     slots: dict[str, Slot]  # by part
+    download: NotRequired[dict[str, Slot]]  # by part; it is not kept
 
 
 class Context(NamedTuple):

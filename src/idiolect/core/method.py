@@ -56,6 +56,10 @@ class Method:
     def is_private(self, name: str, structure: Structure) -> bool:
         return any(p.private(name, structure) for p in self.parts if p.private)
 
+    def never_leaves(self, name: str, structure: Structure) -> bool:
+        """Whether no message holds a tensor: it is private, and no part reveals what is."""
+        return self.is_private(name, structure) and not any(p.reveals for p in self.parts)
+
     def is_complete(self, structure: Structure) -> bool:
         """Whether the server holds every parameter of the model."""
         return not any(self.is_private(name, structure) for name in structure.params)
@@ -84,6 +88,26 @@ class Method:
     def uses_validation(self) -> bool:
         """Whether something is chosen on validation data.  Without such data a ``Choice`` reports its oracle alone."""
         return bool(self.choices) or self.needs_validation
+
+    @property
+    def downloads(self) -> bool:
+        """Whether the server sends each client something made for it."""
+        return any(p.personal_download for p in self.parts)
+
+    @property
+    def keeps(self) -> bool:
+        """Whether the server keeps something of each client."""
+        return any(p.init_kept for p in self.parts)
+
+    @property
+    def scored_with_download(self) -> bool:
+        """Whether clients are scored with what the server would send each of them at that moment."""
+        return any(p.scored_with_download for p in self.parts)
+
+    @property
+    def reads_single_uploads(self) -> bool:
+        """Whether the server reads uploads one by one, so that it cannot work with their sum alone."""
+        return any(p.individual or p.keep or p.personal_download for p in self.parts)
 
     @property
     def needs_validation(self) -> bool:

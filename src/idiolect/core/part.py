@@ -7,7 +7,7 @@ names are trees that a part adds in ``start`` (a second model, an extra head).
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, NamedTuple, ParamSpec, Protocol, TypeAlias
@@ -28,6 +28,7 @@ __all__ = [
     "Forward",
     "GradientFunction",
     "Initial",
+    "Kept",
     "Loss",
     "Message",
     "Mode",
@@ -37,8 +38,10 @@ __all__ = [
     "Predictor",
     "Results",
     "Scene",
+    "ServerView",
     "Structure",
     "Task",
+    "Uploaded",
     "View",
     "keeps_options",
 ]
@@ -182,7 +185,8 @@ class View:
     origin: Model  # the model as received: shared tensors, and the client's own buffers
     received: Model  # the same, with the layers that the client keeps private filled in
     current: Model  # the client's present version of it: as received, and from the upload on as trained
-    server: Slot  # this part's slot on the server, if the part broadcasts it
+    server: Slot  # this part's slot on the server; on a client only if the part broadcasts it
+    download: Slot  # what this part's ``personal_download`` made for this client
     private: Slot  # this part's slot on this client
     facts: Facts
     clock: Clock
@@ -194,6 +198,53 @@ class View:
     def predict(self, model: Model, batch: Batch) -> Out:
         """Runs the network in evaluation mode, before any part wraps it."""
         return self.task.forward(model.params, model.buffers, batch, False)[0]
+
+
+class Kept(Protocol):
+    """What the server keeps of each client for one part."""
+
+    @property
+    def clients(self) -> list[int]:
+        """The clients that the server has heard from, in order."""
+
+    def rows(self, clients: Sequence[int]) -> Slot:
+        """Returns what is kept of some clients, stacked; of one not heard from what ``init_kept`` says."""
+
+    def blocks(self) -> Iterator[tuple[list[int], Slot]]:
+        """Yields all clients heard from with what is kept of them, stacked, as many at a time as memory allows."""
+
+
+class Uploaded(NamedTuple):
+    """The newest uploads that reached the server in a round, one by one.
+
+    Args:
+        clients: whose they are, in order.
+        value: what they hold, stacked: the part's own message, or that of the server update.
+        weight: [C] their weights in averages.
+    """
+
+    clients: list[int]
+    value: Slot
+    weight: Tensor
+
+
+@dataclass(frozen=True)
+class ServerView:
+    """All that a part may read on the server where it tells clients apart.
+
+    Args:
+        shared: the shared model.
+        slot: the part's slot on the server.
+        kept: what the part keeps of each client.
+        seed: of the run; a draw comes from ``derive(seed, purpose, round, client)``.
+    """
+
+    shared: Model
+    slot: Slot
+    kept: Kept
+    clock: Clock
+    task: Task
+    seed: int
 
 
 class Predictor(NamedTuple):
@@ -260,7 +311,16 @@ class Part(NamedTuple):
     score: Callable[[Results, View], Slot] | None = None  # after the merge, on every client
     personalise: Callable[[Results, View], Slot] | None = None  # after the last round, on every client
     merge: Callable[[Flat, Slot, Slot, Clock], tuple[Flat, Slot]] | None = None  # on the server
-    serve: Callable[[Results, View, Model], Model] | None = None  # after the server's own stages
+    serve: Callable[[Results, View, Model], Model] | None = (
+        None  # after the server's own stages -> shared model
+    )
+    serve_slot: Callable[[Results, View], Slot] | None = None  # the same -> server slot
+    # what the server keeps of a client at first, from the initial model and the population
+    init_kept: Callable[[Initial, int], Slot] | None = None
+    # after a round, from single uploads -> what the server keeps of those clients, stacked, and the server slot
+    keep: Callable[[Uploaded, ServerView], tuple[Slot, Slot]] | None = None
+    # -> what the server sends each of these clients alone, stacked; "params" take the place of shared parameters
+    personal_download: Callable[[Sequence[int], ServerView], Slot] | None = None
     shared_model: Callable[[Model, Slot, Task], Predictor] | None = None  # what "global" means on the server
     # what evaluation scores; the results are None before local work
     predictors: Callable[[View, Results | None], dict[str, Predictor]] | None = None
@@ -270,6 +330,10 @@ class Part(NamedTuple):
     scalars: Callable[[Slot], int] | None = None  # scalars of a message that travel, if not all of it does
     broadcasts: bool = False  # the server slot travels to the clients
     individual: bool = False  # the server reads single uploads, not only their mean
+    scored_with_download: bool = (
+        False  # predictors read the personal download: all are given theirs before scoring
+    )
+    reveals: bool = False  # its message may hold layers that the client keeps, which the server then sees
     needs_validation: bool = False  # cannot work without a validation split
     needs_public: bool = False  # trains on unlabelled public data on the server
     needs_classes: bool = False  # reads labels as classes, or outputs as their logits

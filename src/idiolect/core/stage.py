@@ -47,7 +47,8 @@ class Stage:
     Args:
         owner: the part whose view ``start`` and ``objective`` get.
         start: (received, results so far, view) -> (params, buffers), where ``received`` are the trees that a
-            round would start from; None continues from the stage before, or starts from ``received``.
+            round would start from, on the server the merged model; None continues from the stage before, or starts
+            from ``received``.
         objective: view -> loss on the network that no part has wrapped; None trains the method's own loss.
         epochs: None means ``share`` of the scene's local epochs.
         steps: a fixed number of steps instead of epochs.
@@ -78,6 +79,10 @@ class Stage:
     stream: str = "main"
     split: Literal["train", "valid", "public", "none"] = "train"
     optimiser: Optimiser | None = None
+
+    @property
+    def on_server(self) -> bool:
+        return self.split in ("public", "none")
 
     def __post_init__(self) -> None:
         refuse_unknown_choice(f"the split of the stage {self.name!r}", self.split, SPLITS)

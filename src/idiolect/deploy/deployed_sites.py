@@ -14,19 +14,20 @@ from typing import Any
 
 import torch
 
-from idiolect.core import Messages, Program, ServerState, broadcast
+from idiolect.core import Messages, Program, ServerState
 from idiolect.core.trees import stack
 from idiolect.deploy.answer_schema import MOST_ROWS, Check, follow_up_answer, join_answer, training_answer
 from idiolect.deploy.configuration import Deployment, SiteEntry, read_deployment
 from idiolect.deploy.private_store import END, JOIN, MERGED, TRAINED, Position
 from idiolect.deploy.progress import DeploymentProgress
 from idiolect.deploy.site_requests import Replies, SiteConnection
-from idiolect.deploy.tensor_names import UnexpectedTensors, flatten
+from idiolect.deploy.tensor_names import OWN, UnexpectedTensors, flatten
 from idiolect.deploy.upload_limits import overlong, readable_upload
 from idiolect.errors import UserError
 from idiolect.evaluation import Scores
 from idiolect.experiments.client_scoring import ClientScores, NewcomerScores, concatenate, scores_of_plain
 from idiolect.experiments.client_work import Work
+from idiolect.experiments.personal_downloads import PersonalDownloads, Sent
 from idiolect.experiments.round import FollowUpTasks
 from idiolect.experiments.setting import Setting
 
@@ -40,6 +41,7 @@ class DeployedSites:
     """The sites of a deployment as the participants of a run.
 
     Args:
+        downloads: makes what the server sends to single sites.
         known: by client, the version of its private state that came with what was merged last.
         era: names the last rollback, after which sites go back too; empty before the first.
     """
@@ -48,6 +50,7 @@ class DeployedSites:
     deployment: Deployment
     connection: SiteConnection
     progress: DeploymentProgress
+    downloads: PersonalDownloads
     era: str = ""
     known: dict[int, Position] = field(default_factory=dict)
 
@@ -64,7 +67,7 @@ class DeployedSites:
             site for site in self.deployment.members if site.client >= last and site.client not in self.known
         ]
 
-    def train(self, program: Program, sent: ServerState, cohort: list[int], observe: bool) -> SiteAnswers:
+    def train(self, program: Program, sent: Sent, cohort: list[int], observe: bool) -> SiteAnswers:
         """Has the selected sites train; goes on without sites that are away or whose upload is refused.
 
         Raises:
@@ -91,7 +94,8 @@ class DeployedSites:
         """Asks all sites for all of it in one request, because every request costs seconds."""
         if not any(tasks):
             return SiteFollowUp([], [])
-        round, sent = program.clock.round, broadcast(self.setting.method, server)
+        everyone, settles = [site.client for site in self.population], tasks.settle is not None
+        round, sent = program.clock.round, self.downloads.for_follow_up(program, server, everyone, settles)
         facts = {
             "settle": tasks.settle,
             "examine": tasks.score,
@@ -121,7 +125,8 @@ class DeployedSites:
         """Lets the connected sites that never trained join; what they would upload stays with them."""
         sessions = self.connection.connected.sessions()
         there = [site for site in self.newcomers if site.name in sessions]
-        sent = broadcast(self.setting.method, server)
+        program = self.setting.program(round, newcomer=True)
+        sent = self.downloads.send(program, server, [site.client for site in there])
         replies = self._request(
             there, sent, round, {"kind": "join"}, lambda client: join_answer(self.setting, client), enough=0
         )
@@ -161,7 +166,7 @@ class DeployedSites:
     def _request(
         self,
         sites: list[SiteEntry],
-        sent: ServerState,
+        sent: Sent,
         round: int,
         header: Header,
         schema: Callable[[int], Check],
@@ -175,19 +180,19 @@ class DeployedSites:
         """
         if not sites:
             return Replies({}, {})
-        options = self.deployment
+        options, own, shared = self.deployment, sent.by_client(), flatten(sent.shared)
         common = {**header, "round": round, "era": self.era, "keep": options.checkpoints}
         headers = {site.name: {**common, "known": self.known.get(site.client)} for site in sites}
         return self.connection.request(
             headers,
-            flatten(sent),
+            {site.name: {**shared, **flatten(own[site.client], OWN)} for site in sites},
             deadline=options.deadline,
             grace=options.grace,
             enough=min(options.min_sites, len(sites)) if enough is None else enough,
             schemas={site.name: schema(site.client) for site in sites},
         )
 
-    def _uploads(self, replies: Replies, asked: list[SiteEntry], sent: ServerState) -> dict[str, Messages]:
+    def _uploads(self, replies: Replies, asked: list[SiteEntry], sent: Sent) -> dict[str, Messages]:
         """Returns the uploads by site; one of another form or out of its limits becomes missing in ``replies``."""
         forms = [forms.messages for forms in self.setting.forms]
         by_samples = self.setting.experiment.weighting == "samples"
@@ -201,7 +206,7 @@ class DeployedSites:
         shapes = {name: _shapes(upload) for name, upload in uploads.items()}
         self._leave_out_odd(replies, lambda header: shapes[header["site"]], "tensors")
         uploads = {name: upload for name, upload in uploads.items() if name in replies.messages}
-        for name, reason in overlong(uploads, sent, self.deployment.norm_bound).items():
+        for name, reason in overlong(uploads, sent.received_by_one(), self.deployment.norm_bound).items():
             self._leave_out(replies, name, reason)
         return {name: upload for name, upload in uploads.items() if name in replies.messages}
 

@@ -20,6 +20,7 @@ from idiolect.engines import EngineChoice
 from idiolect.errors import UserError
 from idiolect.experiments.identity import name_of
 from idiolect.experiments.manifest import describe_run
+from idiolect.experiments.personal_downloads import PersonalDownloads
 from idiolect.experiments.round import FederatedRun
 from idiolect.experiments.setting import Setting, assemble
 from idiolect.records import (
@@ -75,7 +76,8 @@ def _run(grid: Grid, deployment: Deployment, plan: DeploymentPlan, progress: Dep
     key = private_key(deployment.server / "key")
     memory = count_start(deployment.server, lambda sentence: progress.heard("", sentence))
     connection = SiteConnection(grid, plan, connected, key, progress.heard, memory.start)
-    sites = DeployedSites(setting, deployment, connection, progress, memory.era)
+    downloads = PersonalDownloads.of(setting, None)
+    sites = DeployedSites(setting, deployment, connection, progress, downloads, memory.era)
     run = FederatedRun(sites, setting.first_server())
     folder = finished_folder(out, name) if is_finished else partial_folder(out, name)
     progress.folder_of_run = str(finished_folder(out, name))
@@ -124,7 +126,9 @@ def _checkpoint(
 ) -> CheckpointName:
     """Saves what changed since the checkpoint ``last``; returns the name of this one."""
     tables = {"rows": run.rows.take(), "rounds": run.rounds.take(), **run.counts.take()}
-    name = save_checkpoint(folder, run.round, run.state(), tables, last)
+    name = save_checkpoint(
+        folder, run.round, {**run.state(), **run.participants.downloads.state()}, tables, last
+    )
     deployment = run.participants.deployment
     keep_checkpoint(deployment.server, folder, run.round, deployment.checkpoints)
     return name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,8 +11,8 @@ from typing import Any, cast
 
 from torch import Tensor
 
-from idiolect.core import ServerState, Tree
-from idiolect.core.trees import any_nan, stack
+from idiolect.core import ServerState, Tree, without_replaced
+from idiolect.core.trees import any_nan, stack, tree_map
 from idiolect.deploy.code_digest import code_digest
 from idiolect.deploy.configuration import MOST_CHECKPOINTS, DeploymentPlan, SiteConfig, read_plan, read_site
 from idiolect.deploy.keys import keep_to_owner, private_key, public_key
@@ -32,6 +32,7 @@ from idiolect.experiments.client_scoring import (
 from idiolect.experiments.client_work import WorkCounter
 from idiolect.experiments.divergence import broken_rows, refuse_broken, settle_moment
 from idiolect.experiments.newcomers import join
+from idiolect.experiments.personal_downloads import Sent
 from idiolect.experiments.setting import Setting, assemble
 
 __all__ = ["Site", "private_store"]
@@ -124,8 +125,7 @@ class Site:
         self.say(f"{header['kind']}, round {header.get('round', -1) + 1}")
         if header["kind"] == "hello":  # changes nothing, so that a repetition does no harm
             return {"position": self.store.newest(), "seen": self.store.seen().serial or None}, {}
-        forms = [form for forms in self.setting.forms for form in forms.broadcasts]
-        sent = cast("ServerState", unflatten(request.tensors, forms, "the shared model"))
+        sent = self._sent(request.tensors)
         known = Position(*header["known"]) if header["known"] is not None else None
         if aside := self.store.go_back(header["era"], known):
             self.say(
@@ -134,12 +134,25 @@ class Site:
         work = {"train": self._train, "follow": self._follow, "join": self._join}[header["kind"]]
         return work(header, sent, known)
 
-    def _train(self, header: dict[str, Any], sent: ServerState, known: Position | None) -> Answer:
+    def _sent(self, tensors: Mapping[str, Tensor]) -> Sent:
+        """Returns what the server sends: the shared model, and what it made for this site alone."""
+        forms: list[Tree] = []
+        for each in self.setting.forms:
+            for shared in each.broadcasts:
+                forms.append(shared)
+                if each.download:
+                    own = {"own": each.download}
+                    forms += [{**shared, **own}, {**without_replaced(shared, each.download), **own}]
+        found = dict(cast("dict[str, Any]", unflatten(tensors, forms, "the shared model")))
+        alone = tree_map(lambda leaf: leaf[None], found.pop("own", {}))
+        return Sent(cast("ServerState", found), [self.client], alone)
+
+    def _train(self, header: dict[str, Any], sent: Sent, known: Position | None) -> Answer:
         """Trains a round of the method, and uploads what the method shares."""
         round = header["round"]
         private, facts = self._private(known, Position(round, TRAINED))
         (outcome,) = LoopEngine(self.setting.work).round(
-            self.setting.program(round), sent, {self.client: private}, header["observe"]
+            self.setting.program(round), sent.shared, sent.with_own({self.client: private}), header["observe"]
         )
         broken = broken_rows(stack([outcome.messages]), outcome.loss[None], [outcome.private])
         sent_and_kept = {"upload": outcome.messages, "loss": outcome.loss, "private": outcome.private}
@@ -151,34 +164,37 @@ class Site:
         facts["work"] = work
         return facts, flatten(outcome.messages)
 
-    def _follow(self, header: dict[str, Any], sent: ServerState, known: Position | None) -> Answer:
+    def _follow(self, header: dict[str, Any], sent: Sent, known: Position | None) -> Answer:
         """Runs the method's stages after a merge or at the end, then scores and remarks where they are asked for."""
         round, phase = header["round"], header["settle"]
         program = self.setting.program(round)
         position = Position(round, STEPS[phase or "merged"])
         private, facts = self._private(known, position)
         if phase:
-            (private,) = LoopEngine(self.setting.work).settle(program, phase, sent, {self.client: private})
+            given = sent.with_own({self.client: private})
+            (private,) = LoopEngine(self.setting.work).settle(program, phase, sent.shared, given)
             self._refuse_broken(*settle_moment(phase, round), any_nan([private]), {"private": private})
             self.store.write(position, private, known, _rounds_kept(header))
             facts["digest"] = self.store.digest(private)
             (facts["work"],) = self.counter.of(program, phase, [self.client])
         if header["examine"]:
-            engine, chunks = LoopEngine(self.setting.work), [{self.client: private}]
-            scores = score_clients(self.setting, engine, program, sent, chunks, header["tally"])
+            row: Mapping[int, Tree] = {self.client: private}
+            given = sent.with_own(row) if self.setting.method.scored_with_download else row
+            engine = LoopEngine(self.setting.work)
+            scores = score_clients(self.setting, engine, program, sent.shared, [given], header["tally"])
             facts["examined"] = plain_scores(scores)
         if header["remark"]:
-            facts["remarks"] = remarks_of(self.setting, program, sent, self.client, private)
+            facts["remarks"] = remarks_of(self.setting, program, sent.shared, self.client, private)
         return facts, {}
 
     def _refuse_broken(self, moment: str, round: int, broken: Tensor, tree: Tree) -> None:
         method = self.setting.experiment.method
         refuse_broken(method, moment, round, [self.client], broken, lambda place: tree)
 
-    def _join(self, header: dict[str, Any], sent: ServerState, known: Position | None) -> Answer:
+    def _join(self, header: dict[str, Any], sent: Sent, known: Position | None) -> Answer:
         """Joins after the last round by the method's rule for newcomers; uploads nothing."""
         round, engine = header["round"], LoopEngine(self.setting.work)
-        joined = join(self.setting, engine, sent, round, [self.client])
+        joined = join(self.setting, engine, sent, round)
         self.store.write(Position(round, JOIN), joined.privates[self.client], known, _rounds_kept(header))
         scores = score_newcomers(self.setting, joined)
         (work,) = self.counter.of_joining(joined.program, [self.client])

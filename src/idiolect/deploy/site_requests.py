@@ -131,17 +131,17 @@ class SiteConnection:
     def request(
         self,
         headers: Mapping[str, Mapping[str, Any]],
-        tensors: Mapping[str, Tensor],
+        tensors: Mapping[str, Mapping[str, Tensor]],
         *,
         deadline: float,
         grace: float,
         enough: int,
         schemas: Mapping[str, Check],
     ) -> Replies:
-        """Sends each site its header with the same tensors, and collects the replies.
+        """Sends each site its header and tensors, and collects the replies.
 
         Args:
-            headers: by site.
+            headers, tensors: by site.
             deadline: seconds after which no reply is waited for.
             grace: seconds that a site may be away before it is not waited for, if there are ``enough`` replies; a site
                 that stays away is waited for once, not in every request.
@@ -162,7 +162,7 @@ class SiteConnection:
                 if sent.get(site) != sessions[site] and waited >= RESEND_SECONDS:
                     self.heard(site, "asked again" if site in tried else "asked")
                     tried[site] = self.now()
-                    if self._send(site, sessions[site], headers[site], tensors, until - self.now()):
+                    if self._send(site, sessions[site], headers[site], tensors[site], until - self.now()):
                         sent[site] = sessions[site]
             away = [site for site in left if site not in sessions]
             gone = [site for site in away if self.now() - self._away.setdefault(site, self.now()) > grace]

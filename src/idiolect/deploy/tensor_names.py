@@ -11,7 +11,10 @@ from torch import Tensor
 from idiolect.core.trees import Tree, with_leaves
 from idiolect.errors import UserError
 
-__all__ = ["UnexpectedTensors", "flatten", "tree_digest", "unflatten"]
+__all__ = ["OWN", "UnexpectedTensors", "flatten", "tree_digest", "unflatten"]
+
+
+OWN = "/own"  # before the path of a tensor that the server made for one site alone
 
 
 class UnexpectedTensors(UserError):

@@ -156,13 +156,19 @@ class Workload:
             drop_single=self.drop_single,
             with_keys=with_keys,
         )
+        return plan, self.draws(program, stage, steps, *position)
+
+    def draws(
+        self, program: Program, stage: Stage, steps: int, *position: int | str
+    ) -> dict[str, NDArray[np.float64]]:
+        """Returns by part the random draws of the steps of a stage, [steps, as many as the part declares]."""
         draws = {}
         for part in program.method.parts:
             if part.draws:
                 width = part.draws(program.task.structure)
                 random = np.random.default_rng(derive(self.seed, "draws", part.name, stage.name, *position))
                 draws[part.name] = random.random((steps, width))
-        return plan, draws
+        return draws
 
     def extent(self, program: Program, stage: Stage) -> tuple[list[int], int]:
         """Returns the steps that each client of the population makes in a stage, and the rows of the largest batch."""

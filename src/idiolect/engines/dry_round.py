@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -18,16 +18,23 @@ from idiolect.core import (
     PrivateState,
     Program,
     ServerState,
+    Slot,
     Stage,
     broadcast,
+    first_download,
+    init_kept,
     init_private,
     init_server,
+    keep_uploads,
+    make_downloads,
     server_round,
+    without_replaced,
 )
-from idiolect.core.trees import stack, tree_map
+from idiolect.core.trees import flatten, stack, tree_map
 from idiolect.engines.client_packing import SINGLE, Feed
 from idiolect.engines.stages import run_round, run_settling, serve_on
 from idiolect.errors import UserError
+from idiolect.federation import KeptUploads
 
 __all__ = ["DryClient", "Forms", "ReportedNames", "dry_client", "dry_round"]
 
@@ -57,12 +64,16 @@ class Forms(NamedTuple):
         broadcasts: what travels to a client, before and after the merge.
         messages: what a client uploads.
         reported: the names that a client's results have.
+        download: by part, what the server sends a client alone.
+        kept: by part, what the server keeps of a client.
     """
 
     privates: list[PrivateState]
     broadcasts: list[ServerState]
     messages: Messages
     reported: ReportedNames
+    download: dict[str, Slot] = {}
+    kept: dict[str, Slot] = {}
 
     @property
     def predictors(self) -> tuple[str, ...]:
@@ -77,7 +88,8 @@ def dry_round(
 
     Args:
         x: rows of the dtype and shape that the run will use.
-        with_numbers: computes on the CPU, for a network whose forward pass may depend on values.
+        with_numbers: computes on the CPU, for a network whose forward pass may depend on values.  A method whose
+            server tells clients apart is always tried so, because its hooks there may look at values.
 
     Returns:
         Every shape that private state, broadcasts and messages can have.
@@ -85,7 +97,8 @@ def dry_round(
     Raises:
         UserError: a hook fails, for example because two parts do not fit; the sentence names part and hook.
     """
-    device = "cpu" if with_numbers else "meta"
+    method = program.method
+    device = "cpu" if with_numbers or method.downloads or method.keeps else "meta"
     try:
         return _attempt(program, initial, x, n_classes, device)
     except UserError:
@@ -94,7 +107,7 @@ def dry_round(
         where = " ".join(getattr(error, "__notes__", [])) or "outside any hook"
         reason = str(error).strip().split("\n")[0]
         raise UserError(
-            f"{program.method.name} does not work on this network: {type(error).__name__} {reason} ({where})"
+            f"{method.name} does not work on this network: {type(error).__name__} {reason} ({where})"
         ) from error
 
 
@@ -123,9 +136,13 @@ def dry_client(
         x: rows of the dtype and shape that the run will use.
     """
     method, structure = program.method, program.task.structure
-    initial = _initial_on(device, initial)
+    given, initial = initial, _initial_on(device, initial)
     server = _moved(init_server(method, initial, structure), device)
     private = _moved(init_private(method, initial, structure, program.scene.buffers), device)
+    if method.downloads:
+        private["download"] = _moved(
+            first_download(program, init_server(method, given, structure), given), device
+        )
     one = next(iter(initial.params.values())).new_ones(())
     context = Context(broadcast(method, server), private, Facts(one.new_ones(n_classes), one, one), {})
     draws = {p.name: one.new_ones(p.draws(structure)) for p in method.parts if p.draws}
@@ -140,28 +157,75 @@ def dry_client(
     return DryClient(server, context, batch, one, feed)
 
 
+def _one(stacked: T) -> T:
+    """Returns the tree of the only client in a stack."""
+    return tree_map(lambda leaf: leaf[0], stacked)
+
+
 def _attempt(program: Program, initial: Initial, x: Tensor, n_classes: int, device: str) -> Forms:
     method, structure = program.method, program.task.structure
     server, context, batch, one, feed = dry_client(program, initial, x, n_classes, device=device)
-    sent, private = context.server, context.private
-    held, names = [private], [tuple(program.predictors(context))]
+    sent, own = context.server, context.private.get("download", {})
+    context = context._replace(server=without_replaced(sent, own))
+    held: list[PrivateState] = [{"buffers": context.private["buffers"], "slots": context.private["slots"]}]
+    names = [tuple(program.predictors(context))]
     context, messages = run_round(program, SINGLE, context, feed)
     held.append(context.private)
-    names.append(_predict(program, context, batch))
+    names.append(_predict(program, context._replace(private=_with(context.private, own)), batch))
     stacked = {part: (stack([value, value]), one.new_ones(2)) for part, (value, _) in messages.items()}
     server = server_round(method, server, stacked, program.clock)
     if method.plan(program.scene, program.clock).server:
         server = serve_on(program, server, stacked, feed, one)
+    if method.reads_single_uploads:
+        server, kept, own = _second_download(program, initial, server, stacked, own)
+    else:
+        kept = {}
     if method.is_complete(structure):
         program.predict(program.shared_model(server), batch)
+    later = broadcast(method, server)
     for phase in ("merged", "end"):
-        private = run_settling(program, SINGLE, phase, context._replace(results={}), feed)
-        context = context._replace(private=private, results={})
+        context = context._replace(server=later, private=_with(context.private, own), results={})
+        private = run_settling(program, SINGLE, phase, context, feed)
         held.append(private)
-        names.append(_predict(program, context, batch))
+        scored = _with(private, own) if method.scored_with_download else private
+        context = context._replace(private=private)
+        names.append(_predict(program, context._replace(private=scored), batch))
     untrained, trained, merged, end = names
     reported = ReportedNames(untrained, trained, merged, end, tuple(program.remarks(context)))
-    return Forms(held, [sent, broadcast(method, server)], messages, reported)
+    return Forms(held, [sent, later], messages, reported, own, kept)
+
+
+def _with(private: PrivateState, download: dict[str, Slot]) -> PrivateState:
+    return {**private, "download": download} if download else private
+
+
+def _second_download(
+    program: Program, initial: Initial, server: ServerState, messages: Messages, first: dict[str, Slot]
+) -> tuple[ServerState, dict[str, Slot], dict[str, Slot]]:
+    """Keeps the uploads of two clients; returns the server's state, a kept row, and what a client is sent then."""
+    row = init_kept(program.method, initial, max(2, program.clock.population))
+    kept = KeptUploads.in_memory(row, 2)
+    server, clients, rows = keep_uploads(program, server, [0, 1], messages, kept.of, seed=0)
+    kept.write(clients, rows)
+    again = _one(make_downloads(program, server, [0], kept.of, seed=0))
+    if problem := _other_form(again, first):
+        raise UserError(
+            f"{program.method.name} sends a client {problem}; a download has one form in all rounds"
+        )
+    return server, row, again
+
+
+def _other_form(found: Any, expected: Any) -> str:
+    """Returns how two trees differ in names or shapes; nothing if they do not."""
+    ours, theirs = flatten(found), flatten(expected)
+    if ours[1] != theirs[1]:
+        return "other tensors in its second round than in its first"
+    pairs = [
+        (a, b) for a, b in zip(ours[0], theirs[0], strict=True) if (a.shape, a.dtype) != (b.shape, b.dtype)
+    ]
+    return (
+        f"a tensor {list(pairs[0][0].shape)} where the first was {list(pairs[0][1].shape)}" if pairs else ""
+    )
 
 
 def _predict(program: Program, context: Context, batch: Batch) -> tuple[str, ...]:

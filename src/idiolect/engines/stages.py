@@ -226,7 +226,7 @@ def serve_on(
     context, last = run_stages(program, SINGLE, plan.server, context, feed, merged)
     assert last is not None
     model = program.serve(context, Model(server["params"], server["buffers"]))
-    return {**server, "params": model.params, "buffers": model.buffers}
+    return {"params": model.params, "buffers": model.buffers, "slots": program.serve_slots(context)}
 
 
 def _uploads(program: Program, server: ServerState, messages: Messages) -> dict[str, Slot]:
@@ -246,14 +246,16 @@ def _server_batches(program: Program, work: Workload, stage: Stage) -> Iterator[
     """Yields the batches of a server's stage; a stage without data gets an empty batch for each step."""
     steps = stage.steps or 0
     size = program.scene.batch_size
+    position = ("server", program.clock.round)
+    draws = work.draws(program, stage, steps, *position)
     if stage.split == "none":
         row = np.zeros(1, np.int64)
-        nothing = work.batch(row, row.astype(bool), row, {})
-        yield from (nothing._replace(x=torch.zeros_like(nothing.x)) for _ in range(steps))
+        for t in range(steps):
+            nothing = work.batch(row, row.astype(bool), row, {part: d[t] for part, d in draws.items()})
+            yield nothing._replace(x=torch.zeros_like(nothing.x))
         return
-    position = ("server", program.clock.round)
     plan = plan_batches(
         work.federation.public, steps, size, seed=work.seed, position=position, drop_single=work.drop_single
     )
-    for index, mask, key in zip(*plan, strict=True):
-        yield work.batch(index[mask], mask[mask], key[mask], {})
+    for t, (index, mask, key) in enumerate(zip(*plan, strict=True)):
+        yield work.batch(index[mask], mask[mask], key[mask], {part: d[t] for part, d in draws.items()})

@@ -13,6 +13,7 @@ from idiolect.engines.evaluation import group_context, recalibrated
 from idiolect.errors import UserError, unknown_name
 from idiolect.experiments.client_models import ClientModels
 from idiolect.experiments.exported_models import describe_model
+from idiolect.experiments.personal_downloads import PersonalDownloads, kept_of_finished
 from idiolect.experiments.personal_model import (
     NETWORK,
     PersonalModel,
@@ -149,9 +150,14 @@ class FinishedRun(Run, ClientModels):
 
     def context(self, number: int) -> Context:
         """Returns what the predictors of a client are made of."""
-        private = self._private_rows.together([number])[number]
-        sent = broadcast(self.setting.method, self.server)
-        return Context(sent, cast("PrivateState", private), self._facts(number), {})
+        sent = self.downloads(self.setting).for_follow_up(self.program, self.server, [number])
+        private = sent.with_own(self._private_rows.together([number]))[number]
+        return Context(sent.shared, cast("PrivateState", private), self._facts(number), {})
+
+    def downloads(self, setting: Setting) -> PersonalDownloads:
+        """Returns what makes the server's messages to single clients, as at the end of the run."""
+        kept = kept_of_finished(self.setting, self._place, self.population, self._checkpoint)
+        return PersonalDownloads.of(setting, kept)
 
     @property
     def population(self) -> int:
@@ -207,10 +213,10 @@ class FinishedRun(Run, ClientModels):
         if not (predictor.recalibrate and self.setting.task.structure.buffers):
             return None
         with_data = self._with_data
-        private = self._private_rows.together([number])
-        sent = broadcast(with_data.method, self.server)
+        sent = self.downloads(self.setting).for_follow_up(self.program, self.server, [number])
+        private = sent.with_own(self._private_rows.together([number]))
         work = with_data.work.at(self.program.clock.round)
-        context = group_context(work, SINGLE, sent, private)
+        context = group_context(work, SINGLE, sent.shared, private)
         return recalibrated(self.program, work, SINGLE, context, [number])[name]
 
     @cached_property

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from idiolect.core import Clock, Context, Flat, Part, Plan, Scene, ServerState, Stage
+from idiolect.core import Clock, Context, Flat, Part, Plan, Scene, Stage
 from idiolect.data import Dataset
 from idiolect.engines import LoopEngine
 from idiolect.engines.client_packing import SINGLE
@@ -184,7 +184,7 @@ def join(
         "test_rows": [len(setting.federation.clients[number].test) for number in new],
     }
     folder = _folder(finished, out, manifest)
-    joined, contexts, rows, picks = _trained(setting, finished.server, new)
+    joined, contexts, rows, picks = _trained(setting, finished, new)
     table = rows.take()
     found = JoinedClients(
         finished, {**manifest, "choices": picks}, table.to_pandas(), setting, joined, contexts, folder
@@ -194,13 +194,15 @@ def join(
 
 
 def _trained(
-    setting: Setting, server: ServerState, new: list[int]
+    setting: Setting, run: FinishedRun, new: list[int]
 ) -> tuple[JoinedNewcomers, dict[int, Context], RowBuffer, dict[str, str]]:
     """Trains and scores new clients: what they have then, their contexts, the rows of their scores, and choices."""
     contexts: dict[int, Context] = {}
     engine = LoopEngine(setting.work, keep=contexts.__setitem__)
-    server, rounds = setting.work.copied(server), setting.experiment.rounds
-    joined = join_newcomers(setting, engine, server, rounds, new)
+    server, rounds = setting.work.copied(run.server), setting.experiment.rounds
+    program = setting.program(rounds, newcomer=True)
+    sent = run.downloads(setting).send(program, server, new)
+    joined = join_newcomers(setting, engine, sent, rounds)
     for number, private in joined.privates.items():
         contexts[number] = contexts[number]._replace(private=private)  # type: ignore[arg-type]
     rows = RowBuffer()

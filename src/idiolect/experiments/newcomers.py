@@ -7,11 +7,11 @@ runs the stages of the end of the run.  What it would upload is dropped: nothing
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
-from idiolect.core import Program, ServerState, Tree, broadcast
+from idiolect.core import Program, Tree
 from idiolect.engines import Engine, Logits
+from idiolect.experiments.personal_downloads import Sent
 from idiolect.experiments.setting import Setting
 
 __all__ = ["JoinedNewcomers", "join"]
@@ -36,29 +36,26 @@ class JoinedNewcomers(NamedTuple):
     settled: list[set[str]]
 
 
-def join(
-    setting: Setting, engine: Engine, server: ServerState, round: int, clients: Sequence[int] | None = None
-) -> JoinedNewcomers:
+def join(setting: Setting, engine: Engine, sent: Sent, round: int) -> JoinedNewcomers:
     """Lets newcomers join at ``round``.
 
     Args:
-        clients: the newcomers that join; by default all of the federation.
+        sent: what the server sends to them.
     """
-    federation, program = setting.federation, setting.program(round, newcomer=True)
-    sent = broadcast(setting.method, server)
-    clients = range(federation.population, len(federation.clients)) if clients is None else clients
+    program, clients = setting.program(round, newcomer=True), sent.clients
     fresh = {client: setting.first_private(client) for client in clients}
-    outcomes = engine.round(program, sent, fresh, observe=True)
-    privates = dict(zip(clients, (outcome.private for outcome in outcomes), strict=True))
+    outcomes = engine.round(program, sent.shared, sent.with_own(fresh), observe=True)
+    privates: dict[int, Tree] = dict(zip(clients, (outcome.private for outcome in outcomes), strict=True))
     after = [outcome.after for outcome in outcomes]
     settled: list[set[str]] = [set() for _ in outcomes]
     plan = program.method.plan(program.scene, program.clock)
     phases = [phase for phase in ("merged", "end") if getattr(plan, phase)]
     if phases:
-        earlier = engine.evaluate(program, sent, privates, "test")
+        earlier = engine.evaluate(program, sent.shared, sent.with_own(privates), "test")
         for phase in phases:
-            privates = dict(zip(clients, engine.settle(program, phase, sent, privates), strict=True))
-        later = engine.evaluate(program, sent, privates, "test")
+            settled_rows = engine.settle(program, phase, sent.shared, sent.with_own(privates))
+            privates = dict(zip(clients, settled_rows, strict=True))
+        later = engine.evaluate(program, sent.shared, sent.with_own(privates), "test")
         changed = [_changed(*pair) for pair in zip(earlier, later, strict=True)]
         after = [{**trained, **found} for trained, found in zip(after, changed, strict=True)]
         settled = [set(found) for found in changed]

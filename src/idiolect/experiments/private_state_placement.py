@@ -1,4 +1,4 @@
-"""Private state of a run: how much there can be, and where it is kept, decided before the run starts."""
+"""Rows of clients, their own and those of the server: how much there can be and where they lie, before a run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from idiolect.experiments.execution import Execution
 from idiolect.experiments.progress_watcher import Watcher
 from idiolect.experiments.setting import Setting
 from idiolect.federation import (
+    KEPT_ROWS,
     Demand,
+    KeptUploads,
     Placement,
     RowFormat,
     Store,
@@ -17,7 +19,7 @@ from idiolect.federation import (
     open_store,
 )
 
-__all__ = ["announce", "demand_of", "open_private_state", "place_private_state"]
+__all__ = ["announce", "demand_of", "open_kept", "open_private_state", "place_kept", "place_private_state"]
 
 PHASES = 4  # shapes per round in ``private_shapes``: at first, after training, after the merge, at the end
 
@@ -54,9 +56,9 @@ def place_private_state(setting: Setting, folder: Path, execution: Execution) ->
     return choose_store(demand, folder, kind=kind, device=device, cache_mb=cache_mb)
 
 
-def announce(placement: Placement, watcher: Watcher) -> None:
-    """Tells the watcher how much private state there can be; a run without any tells nothing."""
-    if placement.demand.row_bytes:
+def announce(placement: Placement | None, watcher: Watcher) -> None:
+    """Tells the watcher how many rows of clients there can be; a run without any tells nothing."""
+    if placement is not None and placement.demand.row_bytes:
         tell = watcher.say if placement.kind == "disk" else watcher.hint
         tell(placement.sentence())
 
@@ -64,3 +66,37 @@ def announce(placement: Placement, watcher: Watcher) -> None:
 def open_private_state(setting: Setting, placement: Placement, folder: Path) -> Store:
     """Opens the store that ``place_private_state`` has chosen; a disk store lies in ``folder``."""
     return open_store(placement, setting.first_private, setting.private_shapes, folder)
+
+
+def place_kept(setting: Setting, folder: Path, execution: Execution) -> Placement | None:
+    """Chooses where the server keeps what it must know of each client; returns None for a method without such rows.
+
+    It is the disk unless the execution names another store, with as much in memory as two cohorts take.
+
+    Raises:
+        UserError: the disk of ``folder`` is too small.
+    """
+    if not setting.method.keeps:
+        return None
+    experiment, population = setting.experiment, setting.federation.population
+    row = RowFormat([setting.first_kept]).row_bytes
+    cohort = cohort_size(experiment.participation_rate, population)
+    holders = min(population, cohort * experiment.rounds)
+    changed = min(population, cohort * execution.checkpoint_every)
+    return choose_store(
+        Demand(row, population, holders, row * (holders + 2 * min(holders, 2 * changed))),
+        folder,
+        kind="disk" if execution.store == "auto" else execution.store,
+        device=setting.work.device.type,
+        cache_mb=2 * cohort * row / 1e6 if execution.store_cache is None else execution.store_cache,
+        name=KEPT_ROWS,
+    )
+
+
+def open_kept(setting: Setting, placement: Placement | None, folder: Path) -> KeptUploads | None:
+    """Opens the rows that ``place_kept`` has placed; returns None where there are none."""
+    if placement is None:
+        return None
+    first = setting.first_kept
+    store = open_store(placement, lambda client: first, [first], folder, KEPT_ROWS)
+    return KeptUploads(store, first, setting.federation.population)

@@ -20,7 +20,6 @@ from idiolect.core import (
     Plan,
     Program,
     ServerState,
-    broadcast,
     server_round,
 )
 from idiolect.core.trees import Rows, count_scalars
@@ -32,6 +31,12 @@ from idiolect.experiments.client_scoring import ClientScores, NewcomerScores, Re
 from idiolect.experiments.client_work import Work
 from idiolect.experiments.divergence import refuse_broken_server
 from idiolect.experiments.late_uploads import LateUploads
+from idiolect.experiments.personal_downloads import (
+    BYTES_PER_SCALAR,
+    PersonalDownloads,
+    Sent,
+    broadcast_bytes,
+)
 from idiolect.experiments.setting import Setting
 from idiolect.records import CountBuffer, RoundBuffer, RowBuffer
 
@@ -41,14 +46,11 @@ __all__ = [
     "FollowUp",
     "FollowUpTasks",
     "Participants",
-    "broadcast_bytes",
     "bytes_down",
     "bytes_up",
     "receivers",
     "upload_bytes",
 ]
-
-BYTES_PER_SCALAR = 4
 
 
 class Answers(Protocol):
@@ -118,15 +120,20 @@ class FollowUp(Protocol):
 
 
 class Participants(Protocol):
-    """Those who train, settle, score and join in a run."""
+    """Those who train, settle, score and join in a run.
+
+    Attributes:
+        downloads: makes what the server sends to single clients.
+    """
 
     setting: Setting
+    downloads: PersonalDownloads
 
-    def train(self, program: Program, sent: ServerState, cohort: list[int], observe: bool) -> Answers:
+    def train(self, program: Program, sent: Sent, cohort: list[int], observe: bool) -> Answers:
         """Has the selected clients train one round.
 
         Args:
-            sent: what the server broadcasts.
+            sent: what the server sends to them.
             observe: also scores them before and after their local training.
         """
         ...
@@ -203,7 +210,7 @@ class FederatedRun(Generic[P]):
         program, cohort = setting.program(self.round), setting.cohort(self.round)
         evaluate = setting.experiment.evaluates(self.round + 1)
         observe = evaluate or setting.experiment.observe == "always"
-        sent = broadcast(setting.method, self.server)
+        sent = self.participants.downloads.send(program, self.server, cohort)
         answers = self.participants.train(program, sent, cohort, observe)
         traffic = self._merge(program, sent, answers)
         tasks = self._tasks_after_merge(program, evaluate)
@@ -235,8 +242,7 @@ class FederatedRun(Generic[P]):
         scores = self.participants.join(self.server, self.round)
         if scores is not None:
             self.costs.train(scores.work)
-            sent = broadcast(self.setting.method, self.server)
-            size = broadcast_bytes(sent, self.setting.experiment.buffers)
+            size = self.participants.downloads.bytes_to_one(self.server)
             self.costs.download([client for client, _ in scores.work], size)
             self.picks |= self._recorder().newcomers(scores)
 
@@ -257,9 +263,10 @@ class FederatedRun(Generic[P]):
         self.ended = bool(state["ended"])
         self.late = LateUploads.from_state(self.setting.work.copied(state.get("late", {})))
         self.costs.restore(state.get("costs"))
+        self.participants.downloads.restore(state)
         self.participants.restore(state)
 
-    def _merge(self, program: Program, sent: ServerState, answers: Answers) -> _Traffic:
+    def _merge(self, program: Program, sent: Sent, answers: Answers) -> _Traffic:
         """Merges what arrives into the server's state; returns what travelled down and up.
 
         Where nothing arrives, the server stays as it is.
@@ -270,17 +277,20 @@ class FederatedRun(Generic[P]):
         count = len(clients)
         merged = self.server
         if clients:
-            with threads_for(count * count_scalars(sent)):
+            with threads_for(count * count_scalars(sent.shared)):
                 clock = program.clock._replace(cohort_size=count)
                 merged = server_round(setting.method, self.server, messages, clock)
         plan = program.method.plan(program.scene, program.clock)
         receiving = receivers(plan, round, answers.downloaded, setting.federation.population)
-        size = broadcast_bytes(sent, setting.experiment.buffers)
+        size = self.participants.downloads.bytes_to_one(self.server)
         traffic = _Traffic(receiving, size, clients, upload_bytes(setting.method, messages, count))
         answers.check()  # only now, after all that can be done while a device computes
         if clients:
             refuse_broken_server(setting.experiment.method, "merge", round + 1, merged["params"])
-        self.server = _run_server_stages(setting, program, merged, messages) if clients else merged
+        if clients:
+            merged = _run_server_stages(setting, program, merged, messages)
+            merged = self.participants.downloads.keep(program, merged, clients, messages)
+        self.server = merged
         answers.keep()
         return traffic
 
@@ -348,15 +358,6 @@ def bytes_down(
 ) -> int:
     """Returns the bytes that clients download: four for every scalar of what is sent to each of them."""
     return broadcast_bytes(sent, buffers) * len(receivers(plan, round, range(cohort_size), population))
-
-
-def broadcast_bytes(sent: ServerState, buffers: str = "average") -> int:
-    """Returns the bytes of what is sent to one client, four for every scalar.
-
-    Running statistics travel only where they are averaged: private ones stay with their client, and frozen ones are
-    those of the initial model.
-    """
-    return BYTES_PER_SCALAR * count_scalars(sent if buffers == "average" else {**sent, "buffers": {}})
 
 
 def receivers(plan: Plan, round: int, cohort: Sequence[int], population: int) -> list[int]:

@@ -24,7 +24,13 @@ from idiolect.experiments.finished_run import FinishedRun, open_run
 from idiolect.experiments.identity import name_of
 from idiolect.experiments.manifest import describe_run, notes_of
 from idiolect.experiments.own_data import with_own_data
-from idiolect.experiments.private_state_placement import announce, open_private_state, place_private_state
+from idiolect.experiments.private_state_placement import (
+    announce,
+    open_kept,
+    open_private_state,
+    place_kept,
+    place_private_state,
+)
 from idiolect.experiments.progress_watcher import Watcher, tell, written_duration
 from idiolect.experiments.resources import ResourceMeter
 from idiolect.experiments.run_binding import (
@@ -37,7 +43,7 @@ from idiolect.experiments.setting import Setting, prepare
 from idiolect.experiments.simulated_clients import Simulation
 from idiolect.experiments.spec import Experiment, with_settings
 from idiolect.experiments.tracking import Log, open_log
-from idiolect.federation import PRIVATE_ROWS, Placement, drop_older_generation
+from idiolect.federation import KEPT_ROWS, PRIVATE_ROWS, Placement, drop_older_generation
 from idiolect.methods import label
 from idiolect.methods import method as read_method
 from idiolect.records import (
@@ -117,8 +123,12 @@ def make_run(experiment: Experiment, execution: Execution, judge: Judge | None =
     _check_interrupted(execution, name)
     if experiment.precision == "tf32" and not engine_choice.trains_on_gpu:
         execution = replace(execution, notes=[*execution.notes, "a CPU computes tf32 in float32"])
-    placement = place_private_state(setting, partial_folder(out, name), execution)
-    described = describe_run(setting, engine_choice) | {"private_state": placement.facts()}
+    unfinished = partial_folder(out, name)
+    placements = (
+        place_private_state(setting, unfinished, execution),
+        place_kept(setting, unfinished, execution),
+    )
+    described = describe_run(setting, engine_choice) | _placed(*placements)
     described["notes"] = [*described["notes"], *execution.notes]
     if changes := changes_on_resume(out, name, described, execution.accept_changes):
         described["accepted"] = changes
@@ -127,13 +137,18 @@ def make_run(experiment: Experiment, execution: Execution, judge: Judge | None =
         watcher.hint(f"nothing to resume in {out}: {name} begins")
     try:
         with RunWriter(out, name, described) as writer, log.closing():
-            folder = _carry_out(setting, engine_choice, execution, placement, writer, log, judge)
+            folder = _carry_out(setting, engine_choice, execution, placements, writer, log, judge)
             done = open_run(folder, data_dir=execution.data_dir)
             log.keep(done)
     except StoppedEarly:
         shutil.rmtree(partial_folder(out, name), ignore_errors=True)
         raise
     return done
+
+
+def _placed(private: Placement, kept: Placement | None) -> dict[str, Any]:
+    """Returns what the manifest says of where rows are kept."""
+    return {"private_state": private.facts()} | ({"kept_by_server": kept.facts()} if kept else {})
 
 
 def _read_again(experiment: Experiment, name: str, execution: Execution) -> FinishedRun:
@@ -174,7 +189,7 @@ def _carry_out(
     setting: Setting,
     engine_choice: EngineChoice,
     execution: Execution,
-    placement: Placement,
+    placements: tuple[Placement, Placement | None],
     writer: RunWriter,
     log: Log,
     judge: Judge | None,
@@ -183,14 +198,17 @@ def _carry_out(
     began, watcher = time.perf_counter(), execution.watcher
     meter = ResourceMeter(engine_choice.device == "cuda")
     engine = choose_engine(engine_choice, setting.work, watcher.say)
-    store = open_private_state(setting, placement, writer.folder)
+    placement, placed = placements
+    store, kept = (
+        open_private_state(setting, placement, writer.folder),
+        open_kept(setting, placed, writer.folder),
+    )
     try:
-        announce(placement, watcher)
+        for each in placements:
+            announce(each, watcher)
         ending = _foreseen_end(setting, watcher)
-        simulation = Simulation.start(setting, engine, store)
-        found = find_checkpoint(
-            writer.folder, watcher.say, lambda tree: simulation.store.check(tree["private"])
-        )
+        simulation = Simulation.start(setting, engine, store, kept)
+        found = find_checkpoint(writer.folder, watcher.say, simulation.check_rows)
         if found is not None:
             simulation.restore(found.round, found.tree)
             began -= _seconds_until(writer.folder, found.name)
@@ -209,6 +227,8 @@ def _carry_out(
     finally:
         engine.close()
         store.close()
+        if kept is not None:
+            kept.store.close()
         watcher.end()
     seconds = time.perf_counter() - began
     outcome = _outcome(simulation, seconds, execution.notes, diverged) | {"resources": meter.facts(seconds)}
@@ -218,10 +238,13 @@ def _carry_out(
     if diverged is not None:
         watcher.say(f"{writer.final.name} {diverged.text} and is recorded so; it has no models")
         remove_checkpoints(folder)
-        shutil.rmtree(folder / PRIVATE_ROWS, ignore_errors=True)
+        for rows in (PRIVATE_ROWS, KEPT_ROWS):
+            shutil.rmtree(folder / rows, ignore_errors=True)
     elif (found := find_checkpoint(folder, watcher.say)) is not None:
         drop_older_checkpoint(folder)
         drop_older_generation(folder, found.tree["private"])
+        if "kept" in found.tree:
+            drop_older_generation(folder, found.tree["kept"]["rows"], KEPT_ROWS)
     return folder
 
 
@@ -332,11 +355,13 @@ def _checkpoint(
     writer: RunWriter, simulation: Simulation, last: CheckpointName | None, meter: ResourceMeter
 ) -> CheckpointName:
     """Saves what changed since the checkpoint ``last``; returns the name of this one."""
-    state = {**simulation.state(), "private": simulation.store.save(), "resources": meter.state()}
+    rows = {"private": simulation.store.save(), **simulation.participants.downloads.save()}
+    state = {**simulation.state(), **rows, "resources": meter.state()}
     grown = {"rows": simulation.rows.take(), "rounds": simulation.rounds.take()}
     tables = {**grown, **simulation.counts.take()}
     name = save_checkpoint(writer.folder, simulation.round, state, tables, last, bound(writer.manifest))
     simulation.store.saved()
+    simulation.participants.downloads.saved()
     return name
 
 

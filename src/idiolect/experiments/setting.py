@@ -18,8 +18,10 @@ from idiolect.core import (
     PrivateState,
     Program,
     ServerState,
+    Slot,
     Task,
     Tree,
+    init_kept,
     init_private,
     init_server,
 )
@@ -173,6 +175,11 @@ class Setting:
     def private_shapes(self) -> list[Tree]:
         """One tree of each shape that a client's private state can have."""
         return [shape for forms in self.forms for shape in forms.privates]
+
+    @property
+    def first_kept(self) -> dict[str, Slot]:
+        """By part, what the server keeps of a client that it has not heard from."""
+        return init_kept(self.method, self.initial(0), self.federation.population)
 
     @cached_property
     def forms(self) -> list[Forms]:

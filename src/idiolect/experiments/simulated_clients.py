@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from idiolect.core import Messages, Program, ServerState, Tree, broadcast
+from idiolect.core import Messages, Program, ServerState, Tree
 from idiolect.core.objectives import OBJECTIVES
 from idiolect.core.trees import Rows, any_nan, count_scalars, stack, tree_map
 from idiolect.engines import Engine, Outcome, PrivateRows
@@ -33,9 +33,10 @@ from idiolect.experiments.divergence import (
 )
 from idiolect.experiments.end_stages import EndProgress
 from idiolect.experiments.newcomers import join
+from idiolect.experiments.personal_downloads import PersonalDownloads, Sent
 from idiolect.experiments.round import FederatedRun, FollowUpTasks
 from idiolect.experiments.setting import Setting
-from idiolect.federation import ByClient, ClientSet, Store
+from idiolect.federation import ByClient, ClientSet, KeptUploads, Store
 
 __all__ = ["SimulatedClients", "Simulation"]
 
@@ -47,6 +48,7 @@ class SimulatedClients:
     """The clients of a simulation as the participants of a run.
 
     Args:
+        downloads: makes what the server sends to single clients.
         joined: newcomers have joined.
         watch_end: is told how many stages at the end of the run are done, and how many there are.
         check_outputs: outputs that are not finite end the run.
@@ -59,6 +61,7 @@ class SimulatedClients:
     setting: Setting
     engine: Engine
     store: PrivateRows
+    downloads: PersonalDownloads
     joined: bool = False
     watch_end: Callable[[int, int], None] | None = None
     check_outputs: bool = True
@@ -70,18 +73,18 @@ class SimulatedClients:
         self.selected = ClientSet(self.setting.federation.population)
 
     def train(
-        self, program: Program, sent: ServerState, cohort: list[int], observe: bool
+        self, program: Program, sent: Sent, cohort: list[int], observe: bool
     ) -> SimulatedAnswers | NoAnswers:
         """Trains the cohort; the engine and the store are told of the next round, to prepare it meanwhile."""
         if not cohort:
             return NoAnswers(self.setting.selected(program.clock.round))
-        privates = self.store.together(cohort)
+        privates = sent.with_own(self.store.together(cohort))
         if (coming := next(self.upcoming(program), None)) is not None:
             self.store.prefetch(coming[1])
             self.engine.prepare(*coming)
-        outcomes = self.engine.round(program, sent, privates, observe)
+        outcomes = self.engine.round(program, sent.shared, privates, observe)
         del privates
-        with threads_for(len(cohort) * count_scalars(sent)):
+        with threads_for(len(cohort) * count_scalars(sent.shared)):
             messages, losses, kept = _gathered(outcomes)
             broken = broken_rows(messages, losses, kept)
         return SimulatedAnswers(cohort, messages, self, program, outcomes, losses, kept, broken)
@@ -89,12 +92,13 @@ class SimulatedClients:
     def follow_up(self, program: Program, server: ServerState, tasks: FollowUpTasks) -> SimulatedFollowUp:
         """Runs the stages of a phase on all clients; scores and remarks are computed when they are asked for."""
         if tasks.settle:
-            sent = broadcast(self.setting.method, server)
             progress = EndProgress.of(
                 program, tasks.settle, self.setting.federation.population, self.watch_end
             )
             for clients, privates in self.everyone():
-                settled = self.engine.settle(program, tasks.settle, sent, privates, progress.add)
+                sent = self.downloads.for_follow_up(program, server, clients, settles=True)
+                given = sent.with_own(privates)
+                settled = self.engine.settle(program, tasks.settle, sent.shared, given, progress.add)
                 progress.reach(clients[-1] + 1)
                 self._refuse_settled(program, tasks.settle, clients, settled)
                 self.store.write(ByClient(clients, settled))
@@ -117,7 +121,10 @@ class SimulatedClients:
         if self.joined or not self.setting.federation.newcomers:
             return None
         self.joined = True
-        joined = join(self.setting, self.engine, server, round)
+        federation, program = self.setting.federation, self.setting.program(round, newcomer=True)
+        newcomers = range(federation.population, len(federation.clients))
+        sent = self.downloads.send(program, server, newcomers)
+        joined = join(self.setting, self.engine, sent, round)
         work = self.counter.of_joining(joined.program, list(joined.privates))
         scores = score_newcomers(self.setting, joined)
         return scores._replace(work=list(zip(joined.privates, work, strict=True)))
@@ -235,7 +242,10 @@ class SimulatedFollowUp:
     def scores(self) -> ClientScores:
         """Scores all clients, and has the store read the rows of the next round's cohort."""
         clients = self.participants
-        chunks = (privates for _, privates in clients.everyone())
+        chunks = (
+            clients.downloads.for_follow_up(self.program, self.server, some).with_own(privates)
+            for some, privates in clients.everyone()
+        )
         found = score_clients(
             clients.setting, clients.engine, self.program, self.server, chunks, self.tasks.tally
         )
@@ -273,15 +283,26 @@ class Simulation(FederatedRun[SimulatedClients]):
     """A run whose clients are simulated."""
 
     @classmethod
-    def start(cls, setting: Setting, engine: Engine, store: Store | None = None) -> Simulation:
+    def start(
+        cls, setting: Setting, engine: Engine, store: Store | None = None, kept: KeptUploads | None = None
+    ) -> Simulation:
         """Returns a run before its first round.
 
         Args:
             store: keeps private state; without one it is kept in memory and cannot be saved.
+            kept: what the server keeps of each client; without it, it is kept in memory and cannot be saved.
         """
         if store is None:
             store = setting.work.store_in_memory(setting.first_private, setting.private_shapes)
-        return cls(SimulatedClients(setting, engine, engine.residence(store)), setting.first_server())
+        home = store if setting.method.downloads else engine.residence(store)
+        downloads = PersonalDownloads.of(setting, kept)
+        return cls(SimulatedClients(setting, engine, home, downloads), setting.first_server())
+
+    def check_rows(self, tree: Mapping[str, Any]) -> None:
+        """Reads all rows that a checkpoint knows; raises ``UserError`` where one is damaged."""
+        self.store.check(tree["private"])
+        if "kept" in tree:
+            self.participants.downloads.kept.store.check(tree["kept"]["rows"])
 
     @property
     def engine(self) -> Engine:

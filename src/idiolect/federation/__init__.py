@@ -12,10 +12,12 @@ from idiolect.federation.disturbances import (
     describe_disturbances,
 )
 from idiolect.federation.federation import Federation, LaterRows, SplitRules, federate
+from idiolect.federation.kept_uploads import KeptUploads
 from idiolect.federation.preprocessing import Preprocessing
 from idiolect.federation.selection import cohort_size, newcomers_last, select
 from idiolect.federation.splits import ClientRows, split_client, split_rows
 from idiolect.federation.store import (
+    KEPT_ROWS,
     PRIVATE_ROWS,
     STORES,
     ByClient,
@@ -33,6 +35,7 @@ from idiolect.federation.user_data import to_dataset
 
 __all__ = [
     "DISTURBANCES",
+    "KEPT_ROWS",
     "PRIVATE_ROWS",
     "STORES",
     "BatchPlan",
@@ -44,6 +47,7 @@ __all__ = [
     "Disturbance",
     "DisturbedData",
     "Federation",
+    "KeptUploads",
     "LaterRows",
     "Placement",
     "Preprocessing",

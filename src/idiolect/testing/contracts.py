@@ -14,11 +14,18 @@ import cloudpickle
 import torch
 from torch import Tensor
 
-from idiolect.core import Method, Result, ServerState, Structure, broadcast, server_round
+from idiolect.core import Method, Result, ServerState, Structure, server_round
 from idiolect.core.trees import stack
 from idiolect.engines import CohortEngine, LoopEngine, serve, server_logits
 from idiolect.experiments import Execution
-from idiolect.experiments.private_state_placement import open_private_state, place_private_state
+from idiolect.experiments.personal_downloads import PersonalDownloads
+from idiolect.experiments.private_state_placement import (
+    open_kept,
+    open_private_state,
+    place_kept,
+    place_private_state,
+)
+from idiolect.experiments.setting import Setting
 from idiolect.experiments.simulated_clients import Simulation
 from idiolect.federation import ByClient
 from idiolect.records import load_checkpoint, save_checkpoint
@@ -71,7 +78,7 @@ def _whole_run_works(trial: Trial) -> None:
 
 def _private_names(method: Method, structure: Structure) -> frozenset[str]:
     """Returns the parameters and statistics that never leave a client."""
-    return frozenset(name for name in structure.unit_of if method.is_private(name, structure))
+    return frozenset(name for name in structure.unit_of if method.never_leaves(name, structure))
 
 
 def _nothing_private_leaves(trial: Trial) -> None:
@@ -200,22 +207,36 @@ def _resumed_run_is_the_same(trial: Trial) -> None:
         folder = Path(name)
         placement = place_private_state(setting, folder, Execution(checkpoint_every=1, store="disk"))
         store = open_private_state(setting, placement, folder)
-        store.write(ByClient(list(run.midway.privates), list(run.midway.privates.values())))
+        before = run.kept[run.midway.round]
+        store.write(ByClient(list(before), list(before.values())))
+        kept = _kept_anew(setting, folder)
+        kept.kept.write(*run.records)
         tables = {"rows": run.simulation.rows.table()[:0], "rounds": run.simulation.rounds.table()[:0]}
-        save_checkpoint(folder, run.midway.round, {**run.state, "private": store.save()}, tables)
+        save_checkpoint(
+            folder, run.midway.round, {**run.state, "private": store.save(), **kept.save()}, tables
+        )
         store.saved()
-        store.close()
+        for opened in (store, kept):
+            opened.close()
         found, store = load_checkpoint(folder), open_private_state(setting, placement, folder)
         assert found is not None
-        resumed = Simulation.start(setting, LoopEngine(setting.work), store)
+        kept = _kept_anew(setting, folder)
+        resumed = Simulation.start(setting, LoopEngine(setting.work), store, kept.kept)
         resumed.participants.check_outputs = False
         resumed.restore(found[0], found[1])
         resumed.advance()
         resumed.finish()
         off = next(differences(states(resumed), states(run.simulation), FLOAT64), None)
         store.close()
+        kept.close()
     if off is not None:
         raise AssertionError(f"a run that was taken up from a checkpoint ends otherwise: {off}")
+
+
+def _kept_anew(setting: Setting, folder: Path) -> PersonalDownloads:
+    """Returns what the server keeps of each client, in a folder, before anything is read from there."""
+    placement = place_kept(setting, folder, Execution(checkpoint_every=1, store="disk"))
+    return PersonalDownloads.of(setting, open_kept(setting, placement, folder))
 
 
 def _copy_gives_the_same_answers(trial: Trial) -> None:
@@ -237,10 +258,11 @@ def _idle_clients_are_served(trial: Trial) -> None:
         _refuse_changed_idle_clients(setting.method, cohort, *run.kept[round : round + 2])
     idle = set(run.kept[-1]) - set(chain(*cohorts))
     assert idle, "the tiny federation has a client that is never selected"
-    sent = broadcast(setting.method, run.simulation.server)
+    downloads = run.simulation.participants.downloads
     for client in sorted(idle):
         program, private = setting.program(setting.experiment.rounds), {client: run.kept[-1][client]}
-        (logits,) = LoopEngine(setting.work).evaluate(program, sent, private, "test")
+        sent = downloads.for_follow_up(program, run.simulation.server, [client])
+        (logits,) = LoopEngine(setting.work).evaluate(program, sent.shared, sent.with_own(private), "test")
         _refuse_not_finite(logits, f"client {client}, which was never selected")
 
 

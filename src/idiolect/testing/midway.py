@@ -15,7 +15,8 @@ from idiolect.engines.client_packing import BATCHED, Feed
 from idiolect.engines.cohort.batches import padded_feed
 from idiolect.engines.stages import round_of_group, settle_group
 from idiolect.experiments.setting import Setting
-from idiolect.testing.sameness import copied, digest
+from idiolect.experiments.simulated_clients import Simulation
+from idiolect.testing.sameness import copied, digest, privates
 
 __all__ = ["Midway", "noisy_feed"]
 
@@ -28,6 +29,17 @@ class Midway:
     sent: ServerState
     privates: dict[int, Any]
     round: int
+
+    @classmethod
+    def of(cls, simulation: Simulation) -> Midway:
+        """Returns a run as it is now, with what the server would send each client alone."""
+        setting, round = simulation.setting, simulation.round
+        everyone = privates(simulation)
+        downloads = simulation.participants.downloads
+        sent = downloads.for_follow_up(
+            setting.program(round), simulation.server, list(everyone), settles=True
+        )
+        return cls(setting, sent.shared, dict(sent.with_own(everyone)), round)
 
     @property
     def program(self) -> Program:

@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 import cloudpickle
 import torch
 
-from idiolect.core import UPLOAD, Result, ServerState, broadcast, server_round
+from idiolect.core import UPLOAD, Result, ServerState, Slot, server_round
 from idiolect.core.trees import stack, tree_map
 from idiolect.engines import LoopEngine, serve
 from idiolect.engines.client_packing import SINGLE
 from idiolect.engines.evaluation import group_context
 from idiolect.engines.stages import run_round
+from idiolect.experiments.personal_downloads import PersonalDownloads
 from idiolect.experiments.setting import Setting
 from idiolect.experiments.simulated_clients import Simulation
 from idiolect.testing.midway import Midway
@@ -70,6 +71,13 @@ class Trial:
         return self.run.midway.ask(LoopEngine(self.setting.work))
 
 
+class KeptRows(NamedTuple):
+    """What the server keeps of the clients that it has heard from, by part and stacked."""
+
+    clients: list[int]
+    rows: dict[str, Slot]
+
+
 class FinishedRun(NamedTuple):
     """A run from its first round to its end on the engine ``loop``.
 
@@ -77,7 +85,7 @@ class FinishedRun(NamedTuple):
         rounds: what passed through the engine.
         kept: all private state before the first round and after each.
         midway: the run before its last round; ``server`` and ``state`` are the server's state and all that a
-            checkpoint holds then.
+            checkpoint holds then, but for private state and ``records``, what the server keeps of each client.
     """
 
     simulation: Simulation
@@ -86,18 +94,21 @@ class FinishedRun(NamedTuple):
     midway: Midway
     server: ServerState
     state: dict[str, Any]
+    records: KeptRows
 
 
 def _watched_rounds(setting: Setting, watch: Watch) -> None:
     """Makes two rounds and the end of a run, client by client, without a store."""
     method, work, engine = setting.method, setting.work, LoopEngine(setting.work)
-    server = setting.first_server()
+    server, downloads = setting.first_server(), PersonalDownloads.of(setting, None)
     everyone: dict[int, Any] = {c: setting.first_private(c) for c in range(setting.federation.population)}
     for round in (0, 1):
         program = setting.program(round)
         plan = method.plan(program.scene, program.clock)
-        cohort = {client: everyone[client] for client in setting.cohort(round)}
-        inputs = Midway(setting, broadcast(method, server), cohort, round)
+        clients = setting.cohort(round)
+        sent = downloads.send(program, server, clients)
+        cohort = dict(sent.with_own({client: everyone[client] for client in clients}))
+        inputs = Midway(setting, sent.shared, cohort, round)
         before = inputs.inputs()
         outcomes = engine.round(program, inputs.sent, cohort, True)
         changed = next(differences(inputs.inputs(), before, None), None)
@@ -106,12 +117,15 @@ def _watched_rounds(setting: Setting, watch: Watch) -> None:
         messages = stack([outcome.messages for outcome in outcomes])
         server = server_round(method, server, messages, program.clock)
         server = serve(program, work, server, messages) if plan.server else server
+        server = downloads.keep(program, server, clients, messages)
         everyone |= dict(zip(cohort, (outcome.private for outcome in outcomes), strict=True))
         for phase in ("merged", "end") if round == 1 else ("merged",):
             if getattr(plan, phase):
-                settled = engine.settle(program, phase, broadcast(method, server), everyone)
+                sent = downloads.for_follow_up(program, server, list(everyone), settles=True)
+                settled = engine.settle(program, phase, sent.shared, sent.with_own(everyone))
                 everyone = dict(zip(everyone, settled, strict=True))
-    engine.evaluate(setting.program(2), broadcast(method, server), everyone, "valid")
+    sent = downloads.for_follow_up(setting.program(2), server, list(everyone))
+    engine.evaluate(setting.program(2), sent.shared, sent.with_own(everyone), "valid")
 
 
 def _finished_run(setting: Setting) -> FinishedRun:
@@ -122,13 +136,15 @@ def _finished_run(setting: Setting) -> FinishedRun:
     last = setting.experiment.rounds - 1
     for round in range(setting.experiment.rounds):
         if round == last:
-            midway = Midway(setting, broadcast(setting.method, simulation.server), kept[-1], round)
-            server, state = simulation.server, tree_map(torch.clone, simulation.state())
+            midway, server = Midway.of(simulation), simulation.server
+            state, uploads = tree_map(torch.clone, simulation.state()), simulation.participants.downloads.kept
+            heard = list(uploads.heard)
+            records = KeptRows(heard, uploads.together(heard) if heard else {})
         simulation.advance()
         kept.append(privates(simulation))
     simulation.finish()
     rounds = recorder.rounds[: last + 1]  # after them newcomers join
-    return FinishedRun(simulation, rounds, kept, midway, server, state)
+    return FinishedRun(simulation, rounds, kept, midway, server, state, records)
 
 
 def trained_result(at: Midway, client: int) -> Result:

@@ -38,6 +38,10 @@ HOOKS = (
     "personalise",
     "merge",
     "serve",
+    "serve_slot",
+    "init_kept",
+    "keep",
+    "personal_download",
     "shared_model",
     "predictors",
     "remarks",
@@ -204,6 +208,13 @@ def _keeping_form(
         elif hook == "merge":
             pairs = [("the shared parameters", answer[0], arguments[0])]
             pairs += [("the server slot", answer[1], arguments[1])] if part.init_server else []
+        elif hook == "keep":
+            uploaded, view = arguments
+            kept = view.kept.rows(uploaded.clients)
+            pairs = [("what is kept", answer[0], kept)] if part.init_kept else []
+            pairs += [("the server slot", answer[1], view.slot)] if part.init_server else []
+        elif hook == "serve_slot":
+            pairs = [("the server slot", answer, arguments[-1].server)]
         for name, new, old in pairs:
             if changed := _changed_form(new, old):
                 watch.add("form", where, f"returns {name} in another form: {changed}")
@@ -230,7 +241,7 @@ def tensors(tree: Any, path: tuple[str, ...] = ()) -> Leaves:
     if isinstance(tree, Tensor):
         return {path: tree}
     if isinstance(tree, View):
-        names = ("origin", "received", "current", "server", "private", "facts", "uploads")
+        names = ("origin", "received", "current", "server", "private", "download", "facts", "uploads")
         tree = {f"view.{name}": getattr(tree, name) for name in names}
     elif is_dataclass(tree) and not isinstance(tree, type):
         tree = vars(tree)

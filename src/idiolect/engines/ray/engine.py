@@ -65,6 +65,7 @@ class RayEngine:
     gpus_per_worker: float = 0.0
     copy_every: int = 5
     say: Callable[[str], None] = lambda sentence: None
+    _keeps_rows: bool = False  # whether rows stay with the workers, as ``residence`` arranges
     _workers: RayWorkers | None = None
     _disconnect: Callable[[], None] | None = None
     _ledger: RowLedger = field(default_factory=RowLedger)
@@ -100,6 +101,7 @@ class RayEngine:
 
     def residence(self, store: Store) -> ResidentRows:
         """Returns rows that stay with the workers; copies of them go to ``store``."""
+        self._keeps_rows = True
         return ResidentRows(store, self)
 
     def fetch(self, receipts: dict[int, RowReceipt]) -> dict[int, Tree]:
@@ -148,7 +150,7 @@ class RayEngine:
         workers = self._ready()
         remote = RemoteCall(call, self._reference_to(program), self._broadcast(server))
         amount = self._amounts(program, call, privates)
-        dispatch = _Dispatch(workers, self._ledger, remote, amount, privates, self.say)
+        dispatch = _Dispatch(workers, self._ledger, remote, amount, privates, self.say, self._keeps_rows)
         try:
             answers = dispatch.run()
         except BaseException:
@@ -204,6 +206,7 @@ class _Dispatch:
         amount: work of each client.
         privates: by client its row, or the receipt for it.
         say: is told of workers that died.
+        keeps_rows: whether workers keep the rows that the call makes.
 
     Attributes:
         kept_rows: whether workers keep rows that this call has made.
@@ -217,7 +220,9 @@ class _Dispatch:
         amount: Mapping[int, int],
         privates: Mapping[int, Tree],
         say: Callable[[str], None],
+        keeps_rows: bool,
     ) -> None:
+        self._changes = keeps_rows and call.call.name in CHANGES
         self._workers, self._ledger, self._call = workers, ledger, call
         self._amount, self._privates, self._say = amount, privates, say
         self._busy: dict[Reference, tuple[int, WorkerRequest]] = {}
@@ -250,8 +255,7 @@ class _Dispatch:
 
     def _request(self, worker: int, clients: list[int]) -> WorkerRequest:
         sources = {client: self._source(worker, client) for client in clients}
-        changes = self._call.call.name in CHANGES
-        editions = {client: self._ledger.new_edition() for client in clients} if changes else {}
+        editions = {client: self._ledger.new_edition() for client in clients} if self._changes else {}
         return WorkerRequest(self._call, sources, editions, self._workers.take_drops(worker))
 
     def _source(self, worker: int, client: int) -> RowSource:

@@ -10,11 +10,11 @@ from idiolect.federation.store.placement import (
     stored_rows,
 )
 from idiolect.federation.store.row_format import RowFormat
-from idiolect.federation.store.row_generations import FOLDER as PRIVATE_ROWS
-from idiolect.federation.store.row_generations import drop_older_generation
+from idiolect.federation.store.row_generations import KEPT_ROWS, PRIVATE_ROWS, drop_older_generation
 from idiolect.federation.store.store import ByClient, Store
 
 __all__ = [
+    "KEPT_ROWS",
     "PRIVATE_ROWS",
     "STORES",
     "ByClient",

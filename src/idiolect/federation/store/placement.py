@@ -15,7 +15,7 @@ from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice
 from idiolect.federation.store.disk import DiskStorage
 from idiolect.federation.store.memory import MemoryStorage
 from idiolect.federation.store.row_format import RowFormat
-from idiolect.federation.store.row_generations import RowGenerations, space_taken
+from idiolect.federation.store.row_generations import KEPT_ROWS, PRIVATE_ROWS, RowGenerations, space_taken
 from idiolect.federation.store.store import RowStorage, Store
 
 __all__ = ["STORES", "Demand", "Placement", "choose_store", "open_store", "readable", "stored_rows"]
@@ -23,6 +23,7 @@ __all__ = ["STORES", "Demand", "Placement", "choose_store", "open_store", "reada
 STORES = ("auto", "device", "host", "disk")
 SHARE = 0.25  # of free memory that private state may fill
 CACHE_SHARE, MOST_CACHE = 0.1, 10**9  # of free memory, and bytes, that a disk store's cache may fill
+WHAT = {PRIVATE_ROWS: "private state", KEPT_ROWS: "what the server keeps of clients"}
 CGROUP = Path("/sys/fs/cgroup")
 
 
@@ -58,12 +59,14 @@ class Placement:
         kind: ``device``, ``host`` or ``disk``.
         device: the device of the computation.
         cache_bytes: memory of a disk store's cache.
+        what: is kept, in words.
     """
 
     kind: str
     device: str
     cache_bytes: int
     demand: Demand
+    what: str = "private state"
 
     def facts(self) -> dict[str, int | str]:
         """Returns what a run's manifest records."""
@@ -80,13 +83,19 @@ class Placement:
             "disk": f"on disk with {readable(self.cache_bytes)} of it in memory",
         }[self.kind]
         return (
-            f"private state: {readable(need.row_bytes)} x {need.population:,} clients, "
+            f"{self.what}: {readable(need.row_bytes)} x {need.population:,} clients, "
             f"at most {readable(need.in_memory)}{who}, {where}"
         )
 
 
 def choose_store(
-    demand: Demand, folder: Path, *, kind: str = "auto", device: str = "cpu", cache_mb: float | None = None
+    demand: Demand,
+    folder: Path,
+    *,
+    kind: str = "auto",
+    device: str = "cpu",
+    cache_mb: float | None = None,
+    name: str = PRIVATE_ROWS,
 ) -> Placement:
     """Chooses the device's memory, else the host's, else the disk: the first with a large enough share free.
 
@@ -94,6 +103,7 @@ def choose_store(
         folder: where the run is written; its disk holds the rows of a disk store and of all checkpoints.
         kind: one of ``STORES``; anything but ``auto`` is taken as it is.
         cache_mb: megabytes of a disk store's cache.
+        name: of the subfolder with the rows, ``private`` or ``kept``; what is kept is the server's.
 
     Raises:
         UserError: the disk is too small.
@@ -101,10 +111,10 @@ def choose_store(
     refuse_unknown_choice("store", kind, STORES)
     if cache_mb is not None:
         refuse_outside("store_cache", cache_mb, 0)
-    free = free_disk(folder) + space_taken(folder)
+    free = free_disk(folder) + space_taken(folder, name)
     if demand.on_disk > free:
         raise UserError(
-            f"private state may need {readable(demand.on_disk)} of disk ({demand.on_disk:,} bytes) but {folder} has "
+            f"{WHAT[name]} may need {readable(demand.on_disk)} of disk ({demand.on_disk:,} bytes) but {folder} has "
             f"{readable(free)} free ({free:,} bytes); choose another folder with --out or fewer clients"
         )
     memory = free_memory()
@@ -115,11 +125,15 @@ def choose_store(
     if kind == "device" and device == "cpu":
         kind = "host"
     cache = min(CACHE_SHARE * memory, MOST_CACHE) if cache_mb is None else cache_mb * 1e6
-    return Placement(kind, device, int(cache), demand)
+    return Placement(kind, device, int(cache), demand, WHAT[name])
 
 
 def open_store(
-    placement: Placement, create: Callable[[int], Tree], examples: list[Tree], folder: Path
+    placement: Placement,
+    create: Callable[[int], Tree],
+    examples: list[Tree],
+    folder: Path,
+    name: str = PRIVATE_ROWS,
 ) -> Store:
     """Returns the store that a placement describes.
 
@@ -127,9 +141,10 @@ def open_store(
         create: client -> its first private state.
         examples: trees of every structure that private state can have.
         folder: of the run.
+        name: of its subfolder that holds the rows.
     """
     form, population = RowFormat(examples), placement.demand.population
-    file = RowGenerations(folder, form, population)
+    file = RowGenerations(folder, form, population, name=name)
     storage: RowStorage
     if placement.kind == "disk":
         storage = DiskStorage(form, population, file, placement.cache_bytes)
@@ -145,16 +160,17 @@ def stored_rows(
     examples: list[Tree],
     population: int,
     saved: dict[str, torch.Tensor],
+    name: str = PRIVATE_ROWS,
 ) -> Store:
     """Returns the rows of a finished run, which are read from its folder a client at a time and never written.
 
     Args:
         saved: what the run's last checkpoint remembers of them.
+        name: of the subfolder that holds them.
     """
     form = RowFormat(examples)
-    storage = DiskStorage(
-        form, population, RowGenerations(folder, form, population, writable=False), cache_bytes=0
-    )
+    file = RowGenerations(folder, form, population, writable=False, name=name)
+    storage = DiskStorage(form, population, file, cache_bytes=0)
     store = Store(create, storage, form)
     store.restore(saved)
     return store

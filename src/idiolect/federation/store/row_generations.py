@@ -21,9 +21,17 @@ from idiolect.errors import UserError
 from idiolect.federation.store.row_file import NOWHERE, IndexMark, RowFile
 from idiolect.federation.store.row_format import PackedRows, RowFormat
 
-__all__ = ["FOLDER", "GenerationMark", "RowGenerations", "drop_older_generation", "space_taken"]
+__all__ = [
+    "KEPT_ROWS",
+    "PRIVATE_ROWS",
+    "GenerationMark",
+    "RowGenerations",
+    "drop_older_generation",
+    "space_taken",
+]
 
-FOLDER = "private"  # the subfolder of a run
+PRIVATE_ROWS = "private"  # the subfolder of a run with private state
+KEPT_ROWS = "kept"  # the subfolder with what the server keeps of each client
 GENERATIONS = (
     "a",
     "b",
@@ -61,11 +69,14 @@ class RowGenerations:
     Args:
         folder: of the run.
         writable: whether rows are ever written; those of a finished run are only read.
+        name: of the subfolder with the rows.
     """
 
-    def __init__(self, folder: Path, form: RowFormat, population: int, writable: bool = True) -> None:
+    def __init__(
+        self, folder: Path, form: RowFormat, population: int, writable: bool = True, name: str = PRIVATE_ROWS
+    ) -> None:
         self._files = [
-            RowFile(Path(folder) / FOLDER / name, form, population, writable) for name in GENERATIONS
+            RowFile(Path(folder) / name / each, form, population, writable) for each in GENERATIONS
         ]
         self._form, self._writable = form, writable
         self._mark = IndexMark()
@@ -153,25 +164,26 @@ class RowGenerations:
         self._places = self._new, self._files[self._next], self._files[last]
 
 
-def drop_older_generation(folder: Path, saved: Mapping[str, Tensor]) -> None:
+def drop_older_generation(folder: Path, saved: Mapping[str, Tensor], name: str = PRIVATE_ROWS) -> None:
     """Removes the rows that only the checkpoint before needed, when a run is finished.
 
     Args:
         folder: of the run.
         saved: what the last checkpoint remembers of its rows.
+        name: of the subfolder with the rows.
     """
-    place = Path(folder) / FOLDER
-    for number, name in enumerate(GENERATIONS):
+    place = Path(folder) / name
+    for number, each in enumerate(GENERATIONS):
         if number == int(saved["generation"]):
             continue
         if number == SHARED:
             for file in ("rows", "index"):
                 (place / file).unlink(missing_ok=True)
         else:
-            shutil.rmtree(place / name, ignore_errors=True)
+            shutil.rmtree(place / each, ignore_errors=True)
 
 
-def space_taken(folder: Path) -> int:
+def space_taken(folder: Path, name: str = PRIVATE_ROWS) -> int:
     """Returns the bytes that the rows of a run take on disk."""
-    files = (Path(folder) / FOLDER / name / "rows" for name in GENERATIONS)
+    files = (Path(folder) / name / each / "rows" for each in GENERATIONS)
     return sum(file.stat().st_blocks * 512 for file in files if file.exists())

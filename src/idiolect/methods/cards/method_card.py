@@ -79,6 +79,7 @@ class Card(NamedTuple):
         shared: what the server holds of the network: all, body, head or nothing.
         server_keeps, client_keeps: by part, beside the shared model: what it keeps, and how many scalars before
             round 1.
+        kept_of_clients: by part, how many scalars the server keeps of each client on its disk.
         down, up: scalars that a selected client receives and sends in a round.
         traffic: remarks about what is sent and which data are needed.
         options: with their defaults; ``meanings`` say what they are and their ranges.
@@ -100,6 +101,7 @@ class Card(NamedTuple):
     shared: str
     server_keeps: dict[str, str]
     client_keeps: dict[str, str]
+    kept_of_clients: dict[str, str]
     down: str
     up: str
     traffic: str
@@ -137,6 +139,7 @@ def card(name: str) -> Card:
         shared=found.shared,
         server_keeps=_kept(found.server, 0),
         client_keeps=_kept(found.private, 1),
+        kept_of_clients={part: count for part, count in found.kept.items() if count != "0"},
         down=found.down,
         up=found.up,
         traffic=traffic_notes(made),
@@ -195,6 +198,7 @@ def _refuses(made: Method) -> dict[str, str]:
 def page(found: Card) -> str:
     """Writes the card as text that is also Markdown."""
     kept = [("The server keeps", found.server_keeps), ("A client keeps", found.client_keeps)]
+    kept += [("The server keeps of each client, on its disk", found.kept_of_clients)]
     shares = {
         "all": "the whole network",
         "body": "the network without its last unit",

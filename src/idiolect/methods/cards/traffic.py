@@ -25,14 +25,18 @@ from idiolect.core import (
     Mode,
     Model,
     Out,
+    PrivateState,
     Program,
     Scene,
     Structure,
     Task,
     Tree,
     broadcast,
+    first_download,
+    init_kept,
     init_private,
     init_server,
+    without_replaced,
 )
 
 __all__ = ["SYMBOLS", "probe", "traffic_notes", "travels"]
@@ -44,6 +48,7 @@ SYMBOLS = (
 
 CLOCK = Clock(round=0, rounds=1, participation_rate=1.0, cohort_size=1, population=1, learning_rate=0.1)
 N_FEATURES, N_CLASSES, N_INPUTS, N_OBSERVED = 5, 4, 3, 2
+LAYERS = {"body": N_FEATURES * N_INPUTS, "head": N_CLASSES * N_FEATURES}
 NAMED = {N_FEATURES: "d", N_CLASSES: "K"}
 PARTIAL = {N_OBSERVED * (N_FEATURES + 1): "n_obs (d + 1)"}  # messages that travel in part
 
@@ -54,6 +59,7 @@ class Travels(NamedTuple):
     private: dict[str, str]
     down: str
     up: str
+    kept: dict[str, str]  # by part, what the server keeps of each client
 
 
 def probe() -> Task:
@@ -89,7 +95,10 @@ def travels(made: Method) -> Travels:
     labels = torch.arange(N_OBSERVED)
     batch = Batch(torch.ones(N_OBSERVED, N_INPUTS), labels, torch.ones(N_OBSERVED), labels, {})
     program = Program(made, task, scene, CLOCK, differentiate=lambda objective, params: (params, (one, {})))
-    context, previous = Context(sent, private, Facts(counts, one, one), {}), None
+    own = first_download(program, server, initial)
+    sent = without_replaced(sent, own)
+    given: PrivateState = {**private, "download": own}
+    context, previous = Context(sent, given, Facts(counts, one, one), {}), None
     for stage in made.plan(scene, CLOCK).before:
         state = program.begin(stage, context, previous)
         if stage.measure is not None:
@@ -105,8 +114,9 @@ def travels(made: Method) -> Travels:
         {"body+head": "all", "": "nothing"}.get(shared, shared),
         {part: _sum(slot) for part, slot in server["slots"].items()},
         {part: _sum(slot) for part, slot in private["slots"].items()},
-        _sum(sent),
+        _sum({"all": sent, "own": own}),
         _sum(messages, travelling),
+        {part: _sum(slot) for part, slot in init_kept(made, initial, CLOCK.population).items()},
     )
 
 
@@ -120,7 +130,8 @@ def _sum(tree: Tree, more: list[str] | None = None) -> str:
     for name, leaf in _leaves(tree):
         sizes = " ".join(NAMED.get(n, str(n)) for n in leaf.shape) or "1"
         term = {"body": "P_B", "head": "P_H"}.get(name, sizes)
-        terms[term] = terms.get(term, 0) + 1
+        times = leaf.numel() // LAYERS[name] if name in LAYERS else 1
+        terms[term] = terms.get(term, 0) + times
     whole = min(terms.get("P_B", 0), terms.get("P_H", 0))
     counts = {"P": whole} | {term: n - whole * (term in ("P_B", "P_H")) for term, n in terms.items()}
     found = [term if n == 1 else str(n) if term == "1" else f"{n}{term}" for term, n in counts.items() if n]
@@ -140,7 +151,11 @@ def traffic_notes(made: Method) -> str:
     said = []
     if made.plan(Scene(), CLOCK).merged:
         said.append("Every client, selected or not, receives each new shared model to score it.")
-    if any(part.individual for part in made.parts):
+    if made.downloads:
+        said.append(
+            "The server sends each client something made for it: it tells clients apart and knows who is like whom."
+        )
+    if made.reads_single_uploads:
         said.append("The server looks at single uploads, not only at their mean.")
     if made.needs_public:
         said.append("The server trains on public inputs without labels.")

@@ -83,7 +83,8 @@ def test_steps_traced_for_members_are_not_those_of_newcomers(compile: str) -> No
     setting = setting_of(method, model="mlpnet(hidden=8)", newcomers=COUNT)
     cohort = CohortEngine(setting.work, compile=compile)
     run = play(setting, cohort)
-    ours, theirs = (join(setting, e, run.server, run.round) for e in (cohort, LoopEngine(setting.work)))
+    sent = run.participants.sent_to_newcomers(run.server, run.round)
+    ours, theirs = (join(setting, e, sent, run.round) for e in (cohort, LoopEngine(setting.work)))
     assert setting.program(0).clock.cohort_size == COUNT
     assert_equal(ours.privates, theirs.privates)
 
@@ -92,7 +93,8 @@ def joined(method: str, engine: str) -> list[Any]:
     run = run_with_newcomers(method)
     worker = make_engine(engine, run.setting)
     try:
-        found = join(run.setting, worker, run.server, run.round)
+        sent = run.participants.sent_to_newcomers(run.server, run.round)
+        found = join(run.setting, worker, sent, run.round)
     finally:
         worker.close()
     return [found.privates, found.before, found.after]

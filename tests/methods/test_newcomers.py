@@ -30,7 +30,8 @@ def newcomer(lab, method: str, **settings: Any) -> Case:
     trace = lab.run(method, federation=federation, **{**TRAINING, **settings})
     simulation = trace.simulation
     assert set(trace.privates[0]) == set(range(4))
-    joined = join(simulation.setting, simulation.engine, simulation.server, simulation.round)
+    sent = simulation.participants.sent_to_newcomers(simulation.server, simulation.round)
+    joined = join(simulation.setting, simulation.engine, sent, simulation.round)
     return Case(trace, joined, simulation.server)
 
 

@@ -121,13 +121,15 @@ class SimulatedClients:
         if self.joined or not self.setting.federation.newcomers:
             return None
         self.joined = True
-        federation, program = self.setting.federation, self.setting.program(round, newcomer=True)
-        newcomers = range(federation.population, len(federation.clients))
-        sent = self.downloads.send(program, server, newcomers)
-        joined = join(self.setting, self.engine, sent, round)
+        joined = join(self.setting, self.engine, self.sent_to_newcomers(server, round), round)
         work = self.counter.of_joining(joined.program, list(joined.privates))
         scores = score_newcomers(self.setting, joined)
         return scores._replace(work=list(zip(joined.privates, work, strict=True)))
+
+    def sent_to_newcomers(self, server: ServerState, round: int) -> Sent:
+        """Returns what the server sends to all newcomers of the federation."""
+        federation, program = self.setting.federation, self.setting.program(round, newcomer=True)
+        return self.downloads.send(program, server, range(federation.population, len(federation.clients)))
 
     def state(self) -> dict[str, Any]:
         return {"selected": torch.from_numpy(self.selected.bits())}

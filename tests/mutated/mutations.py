@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-__all__ = ["damaged", "hostile"]
+__all__ = ["damaged", "hostile", "toml"]
 
 VALUES: tuple[Any, ...] = (
     *(None, True, False, 0, -1, 1, 1.5, -0.0, 10**30, -(10**30), 2**63, 1e308, float("nan"), float("inf")),
@@ -55,6 +56,15 @@ def hostile(document: dict[str, Any], random: Random) -> dict[str, Any]:
         case _:
             holder[key] = copy.deepcopy(random.choice(VALUES))
     return found
+
+
+def toml(value: Any) -> str:
+    """Returns a value as TOML writes it in one line; what TOML cannot hold, such as None, comes out as no TOML."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(key)} = {toml(below)}" for key, below in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml, value)) + "]"
+    return json.dumps(value)
 
 
 def _nested(value: Any, levels: int) -> Any:

@@ -179,7 +179,7 @@ def read_plan(folder: Path) -> DeploymentPlan:
     try:
         experiment = with_settings(Experiment(), found["experiment"])
         return make_plan(experiment, Inputs.of_plain(found["inputs"]), bool(found["tokens"]), folder)
-    except (KeyError, TypeError) as error:
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise UserError(f"{folder / PLAN} is not the experiment of a deployment: {error} is wrong") from None
 
 

@@ -33,6 +33,7 @@ from idiolect.experiments.recorded_setting import final_program, rebuilt_setting
 from idiolect.experiments.run_binding import versions
 from idiolect.experiments.setting import Inputs
 from idiolect.records import DamagedFile, file_digest, read_plain_tensors, write_atomically
+from idiolect.records.manifest import CHECKSUM, checksum_of
 
 if TYPE_CHECKING:
     from idiolect.experiments.client_models import ClientModels
@@ -48,7 +49,8 @@ __all__ = [
     "write_model",
 ]
 
-FORMAT = "idiolect-model-1"
+FORMAT = "idiolect-model-2"
+UNSEALED = "idiolect-model-1"  # of versions before, whose pages have no checksum
 FORMATS = ("program", "weights", "onnx")
 DEFAULT_FORMATS = ("program", "weights")
 SUFFIXES = {"weights": ".safetensors", "program": ".pt2", "onnx": ".onnx"}
@@ -197,7 +199,9 @@ def write_model(
     new = {f"{stem.name}{SUFFIXES[one]}": content for one, content in contents.items()}
     files = known | {name: hashlib.sha256(content).hexdigest() for name, content in new.items()}
     page = {**record, "exported_with": versions(), "files": files}
-    text = json.dumps(page, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    plain = json.loads(json.dumps(page, allow_nan=False))
+    sealed = {**plain, CHECKSUM: checksum_of(plain)}
+    text = json.dumps(sealed, indent=2, ensure_ascii=False) + "\n"
     _write_files(stem.parent, {**new, f"{stem.name}.json": text})
     paths = [stem.parent / name for name in (*files, f"{stem.name}.json")]
     return ExportedModel(stem.name, paths, notes, about["client"])
@@ -252,7 +256,16 @@ def load_model(path: str | Path) -> PersonalModel:
     stem = Path(path)
     if stem.suffix in (".json", *SUFFIXES.values()):
         stem = stem.with_name(stem.name.removesuffix(stem.suffix))
-    record, file = _read_page(_with_suffix(stem, ".json")), _with_suffix(stem, SUFFIXES["weights"])
+    page, file = _with_suffix(stem, ".json"), _with_suffix(stem, SUFFIXES["weights"])
+    record = _read_page(page)
+    try:
+        return _rebuilt(record, file, stem.name)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{page} does not describe a model ({error!r}); export the model again") from error
+
+
+def _rebuilt(record: Mapping[str, Any], file: Path, name: str) -> PersonalModel:
+    """Returns the model that a page describes, with the tensors of its file."""
     if not file.is_file():
         raise UserError(f"{file} is missing; export the model again with the format weights")
     if file_digest(file) != record["tensors"]["sha256"]:
@@ -268,7 +281,7 @@ def load_model(path: str | Path) -> PersonalModel:
         inputs,
         rebuild["architecture"],
         rebuild["population"],
-        stem.name,
+        name,
         rebuild["model_file"],
     )
     state = _state(record["tensors"], tensors)
@@ -295,8 +308,9 @@ def _known_files(stem: Path, record: Mapping[str, Any], weights: bytes) -> dict[
         return {}
     found = _read_page(page)
     files: dict[str, str] = found.pop("files", {})
-    found.pop("exported_with", None)
-    if found != json.loads(json.dumps(record)):
+    for name in ("exported_with", "format"):
+        found.pop(name, None)
+    if found != {key: value for key, value in json.loads(json.dumps(record)).items() if key != "format"}:
         raise other
     return {
         name: digest
@@ -310,10 +324,15 @@ def _read_page(page: Path) -> dict[str, Any]:
         found = json.loads(page.read_bytes())
     except OSError as error:
         raise UserError(f"{page} cannot be read ({error.strerror}); a model needs its JSON file") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{page} is damaged: {error}") from error
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
+    if not isinstance(found, dict) or found.get("format") not in (FORMAT, UNSEALED):
         raise UserError(f"{page} is no model of this library: it has no format {FORMAT!r}")
+    sealed = CHECKSUM in found or found["format"] == FORMAT
+    if sealed and found.pop(CHECKSUM, "") != checksum_of(found):
+        raise UserError(
+            f"{page} is damaged: what it says does not match its checksum; export the model again"
+        )
     return found
 
 

@@ -12,7 +12,7 @@ from idiolect.errors import UserError
 from idiolect.records.atomic_files import write_atomically
 from idiolect.records.manifest_fields import REQUIRED, wrong_field
 
-__all__ = ["FORMAT", "MANIFEST", "read_manifest", "write_manifest"]
+__all__ = ["CHECKSUM", "FORMAT", "MANIFEST", "checksum_of", "read_manifest", "write_manifest"]
 
 FORMAT = "idiolect-run-2"
 UNSEALED = "idiolect-run-1"  # of versions before, whose manifests have no checksum
@@ -30,13 +30,13 @@ def write_manifest(folder: Path, manifest: Mapping[str, Any], indent: int | None
     if missing:
         raise ValueError(f"the manifest lacks {', '.join(missing)}")
     plain = json.loads(json.dumps({**manifest, "format": FORMAT}, allow_nan=False, default=_as_plain))
-    document = {"format": FORMAT, **plain, CHECKSUM: _checksum(plain)}
+    document = {"format": FORMAT, **plain, CHECKSUM: checksum_of(plain)}
     text = json.dumps(document, indent=indent, ensure_ascii=False)
     return write_atomically(folder / MANIFEST, text + "\n")
 
 
-def _checksum(document: Mapping[str, Any]) -> str:
-    """Returns the SHA-256 of what a manifest says, whatever the order of its keys and its spaces."""
+def checksum_of(document: Mapping[str, Any]) -> str:
+    """Returns the SHA-256 of what a document says, whatever the order of its keys and its spaces."""
     said = {key: value for key, value in document.items() if key != CHECKSUM}
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
@@ -74,7 +74,7 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
         raise UserError(f"{path} is damaged: {error}") from error
     if not isinstance(manifest, dict) or manifest.get("format") not in (FORMAT, UNSEALED):
         raise UserError(f"{folder} is not a run of this library: its {MANIFEST} has no format {FORMAT!r}")
-    if (CHECKSUM in manifest or manifest["format"] == FORMAT) and manifest.pop(CHECKSUM, "") != _checksum(
+    if (CHECKSUM in manifest or manifest["format"] == FORMAT) and manifest.pop(CHECKSUM, "") != checksum_of(
         manifest
     ):
         raise UserError(f"{path} is damaged: what it says does not match its checksum")

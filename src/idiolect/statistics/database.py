@@ -101,8 +101,8 @@ def _columns_of(file: str) -> list[str]:
     try:
         return list(pq.read_schema(file).names)
     except (OSError, pa.ArrowException) as error:
-        folder, name = Path(file).parent, Path(file).name
-        raise UserError(f"{folder} is damaged: {name} cannot be read ({error})") from error
+        folder, name, reason = Path(file).parent, Path(file).name, str(error).partition("\n")[0]
+        raise UserError(f"{folder} is damaged: {name} cannot be read ({reason})") from error
 
 
 def _column(name: str) -> str:

@@ -127,7 +127,8 @@ def _rows(run: FoundRun, metrics: list[str] | None, headline: bool, final: bool)
         columns = [name for name in ROW_SCHEMA.names if name in source.schema.names]
         table = source.to_table(columns=columns, filter=reduce(and_, conditions) if conditions else None)
     except (pa.ArrowException, OSError) as error:
-        raise UserError(f"{run.folder} is damaged: {CLIENTS_FILE} cannot be read ({error})") from error
+        reason = str(error).partition("\n")[0]
+        raise UserError(f"{run.folder} is damaged: {CLIENTS_FILE} cannot be read ({reason})") from error
     if "samples" not in table.column_names:  # older records did not count them
         table = table.append_column("samples", pa.repeat(pa.scalar(0, pa.int64()), table.num_rows))
     return _last_values(table) if final else table

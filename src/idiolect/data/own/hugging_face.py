@@ -100,7 +100,7 @@ def _files_by_split(folder: Path) -> dict[str, list[Path]]:
 def _json(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as problem:
+    except (OSError, ValueError, RecursionError) as problem:
         raise UserError(f"cannot read {path} ({problem}); {AGAIN}") from problem
     if not isinstance(found, dict):
         raise UserError(f"{path} is not of a saved dataset; {AGAIN}")
@@ -112,7 +112,8 @@ def _arrow_table(path: Path) -> Any:
         with pa.memory_map(str(path)) as stream:
             return pa.ipc.open_stream(stream).read_all()
     except (OSError, pa.ArrowException) as problem:
-        raise UserError(f"{path} is no whole Arrow file ({problem}); {AGAIN}") from problem
+        first_line = str(problem).partition("\n")[0]
+        raise UserError(f"{path} is no whole Arrow file ({first_line}); {AGAIN}") from problem
 
 
 def _from_tables(

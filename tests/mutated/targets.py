@@ -8,6 +8,7 @@ import json
 import pickle
 import struct
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,8 +20,9 @@ from PIL import Image
 
 import idiolect
 from idiolect.cli.config_file import read_config
+from idiolect.data import Dataset, read_path
 from idiolect.data import load as load_dataset
-from idiolect.data import read_path
+from idiolect.data.cinic import CLASSES as CINIC
 from idiolect.experiments.swept_settings import read_sweep
 from idiolect.experiments.trial_book import TrialBook
 from idiolect.records import load_checkpoint, read_run, save_checkpoint
@@ -46,12 +48,12 @@ class Read(NamedTuple):
     Args:
         digest: of the content.
         said: that something damaged was passed over.
-        bytes_known: the SHA-256 of every file that was read is part of what was read, so that a run names it.
+        sums_differ: the SHA-256 sums that a run records of the files are others than those of the sound files.
     """
 
     digest: str
     said: bool = False
-    bytes_known: bool = False
+    sums_differ: bool = False
 
 
 class Target(NamedTuple):
@@ -114,28 +116,36 @@ def _own_data(folder: Path) -> list[Target]:
     for name, one in frame.groupby("client"):
         (folder / "clients").mkdir(exist_ok=True)
         one.drop(columns="client").to_csv(folder / "clients" / f"{name}.csv", index=False)
+    _write_saved(folder / "saved", frame)
     for number in range(8):
         path = folder / "images" / f"c{number // 4}" / f"k{number % 2}" / f"{number}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(random.integers(0, 256, (8, 8), dtype=np.uint8)).save(path)
 
-    def read(path: Path) -> Callable[[], Read]:
-        def whole() -> Read:
-            data = read_path(path)
-            files = [path] if path.is_file() else sorted(path.rglob("*.csv"))
-            sums = data.manifest["sha256"]
-            known = all(
-                sums.get(str(file)) == hashlib.sha256(file.read_bytes()).hexdigest() for file in files
-            )
-            return Read(data.digest, bytes_known=bool(sums) and known)
-
-        return whole
-
-    forms = ("table.csv", "table.tsv", "table.parquet", "arrays.npz", "clients", "images")
+    forms = ("table.csv", "table.tsv", "table.parquet", "arrays.npz", "clients", "images", "saved")
     return [
-        Target(f"own {name}", _files(folder / name), read(folder / name), sealed=name == "arrays.npz")
+        Target(
+            f"own {name}",
+            _files(folder / name),
+            _dataset(partial(read_path, folder / name)),
+            sealed=name == "arrays.npz",
+        )
         for name in forms
     ]
+
+
+def _write_saved(folder: Path, frame: pd.DataFrame) -> None:
+    """Writes a table as Hugging Face's ``save_to_disk`` does."""
+    folder.mkdir()
+    table = pa.Table.from_pandas(frame).replace_schema_metadata(None)
+    with (
+        pa.OSFile(str(folder / "data-00000-of-00001.arrow"), "wb") as sink,
+        pa.ipc.new_stream(sink, table.schema) as out,
+    ):
+        out.write_table(table)
+    state = {"_data_files": [{"filename": "data-00000-of-00001.arrow"}], "_fingerprint": "a", "_split": None}
+    (folder / "state.json").write_text(json.dumps(state))
+    (folder / "dataset_info.json").write_text('{"description": ""}')
 
 
 def _known_data(folder: Path) -> list[Target]:
@@ -163,20 +173,80 @@ def _known_data(folder: Path) -> list[Target]:
     content = {"users": list(users), "num_samples": [3, 3], "user_data": users}
     (leaf / "all_data" / "all_data_0.json").write_text(json.dumps(content))
 
-    def read(name: str, place: Path) -> Callable[[], Read]:
-        def whole() -> Read:
-            data = load_dataset(name, folder)
-            files = {path.name: path for path in _files(place)}
-            sums = {Path(key).name: value for key, value in data.manifest["sha256"].items()}
-            known = all(hashlib.sha256(files[key].read_bytes()).hexdigest() == sums[key] for key in sums)
-            return Read(data.digest, bytes_known=bool(sums) and known)
-
-        return whole
-
+    _write_images(folder)
+    _write_texts(folder)
+    places = {
+        "mnist": mnist,
+        "cifar10": cifar,
+        "femnist": leaf,
+        "shakespeare-leaf": folder / "shakespeare-leaf",
+    }
+    places |= {"cinic-10": folder / "cinic-10", "tiny-imagenet": folder / "tiny-imagenet-200"}
+    places |= {"flickr-aes": folder / "flickr-aes", "shakespeare-roles": folder / "shakespeare_roles.json"}
+    options = {"flickr-aes": {"size": 8, "min_ratings": 1}, "shakespeare-roles": {"stride": 20}}
     return [
-        Target(f"known {name}", _files(place), read(name, place), sealed=False)
-        for name, place in (("mnist", mnist), ("cifar10", cifar), ("femnist", leaf))
+        Target(
+            f"known {name}",
+            _files(place),
+            _dataset(partial(load_dataset, name, folder, **options.get(name, {}))),
+            sealed=False,
+        )
+        for name, place in places.items()
     ]
+
+
+def _write_images(folder: Path) -> None:
+    random = np.random.default_rng(1)
+
+    def write(path: Path, side: int) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(random.integers(0, 256, (side, side, 3), dtype=np.uint8)).save(path, quality=50)
+
+    for part in ("train", "test"):
+        for name in CINIC:
+            write(folder / "cinic-10" / part / name / "a.png", 32)
+    tiny = folder / "tiny-imagenet-200"
+    for wnid in ("n01", "n02"):
+        write(tiny / "train" / wnid / "images" / f"{wnid}_0.JPEG", 64)
+        write(tiny / "val" / "images" / f"{wnid}.JPEG", 64)
+    (tiny / "wnids.txt").write_text("n01\nn02\n")
+    (tiny / "val" / "val_annotations.txt").write_text(
+        "n01.JPEG\tn01\t0\t0\t1\t1\nn02.JPEG\tn02\t0\t0\t1\t1\n"
+    )
+    ratings = ["worker, imagePair, score"]
+    for number in range(4):
+        write(folder / "flickr-aes" / "40K" / f"{number}.jpg", 9)
+        ratings += [f"w{worker}, {number}.jpg, {1 + (number + worker) % 5}" for worker in range(2)]
+    table = folder / "flickr-aes" / "FLICKR-AES_image_labeled_by_each_worker.csv"
+    table.write_text("\n".join(ratings) + "\n")
+
+
+def _write_texts(folder: Path) -> None:
+    line = "To be, or not to be: that is the question: Whether 'tis nobler in the mind to suffer the slings"
+    text = line * 2
+    users = {
+        f"s{k}": {
+            "x": [text[i : i + 80] for i in range(k, k + 3)],
+            "y": [text[i + 80] for i in range(k, k + 3)],
+        }
+        for k in range(2)
+    }
+    leaf = folder / "shakespeare-leaf" / "all_data" / "a.json"
+    leaf.parent.mkdir(parents=True)
+    leaf.write_text(json.dumps({"users": list(users), "num_samples": [3, 3], "user_data": users}))
+    roles = {f"Hamlet :: {name}": [line, line] for name in ("HAMLET", "GHOST")}
+    (folder / "shakespeare_roles.json").write_text(json.dumps({"users": list(roles), "user_data": roles}))
+
+
+def _dataset(load: Callable[[], Dataset]) -> Callable[[], Read]:
+    """Returns what reads a dataset; a run names the files that it read by their sums, which then are others."""
+    sums = load().manifest["sha256"]
+
+    def whole() -> Read:
+        data = load()
+        return Read(data.digest, sums_differ=data.manifest["sha256"] != sums)
+
+    return whole
 
 
 # Records, checkpoints, models, sweeps, configs
@@ -187,12 +257,12 @@ def _records(folder: Path) -> list[Target]:
     run = made.folder
     made.export(0, out=folder / "models", formats=("weights",))
     model = sorted((folder / "models").rglob("*.json"))[0]
-    partial = folder / "partial"
-    partial.mkdir()
+    stopped = folder / "stopped.partial"
+    stopped.mkdir()
     tree = {"server": {"w": torch.arange(12.0).reshape(3, 4)}, "private": {0: {"h": torch.ones(3)}}}
     for round in (1, 2):
         tables = {"rows": pa.table({"round": [round] * 4, "value": [0.5 * round] * 4})}
-        save_checkpoint(partial, round, tree, tables)
+        save_checkpoint(stopped, round, tree, tables)
     idiolect.sweep(["fedavg"], vary=["learning_rate=0.1,0.2"], out=folder / "sweeps", quiet=True, **SETTINGS)
     sweep = next((folder / "sweeps").glob("sweep-*"))
     config = folder / "config.toml"
@@ -203,7 +273,7 @@ def _records(folder: Path) -> list[Target]:
 
     def checkpoint() -> Read:
         said: list[str] = []
-        round, found, tables = load_checkpoint(partial, said.append) or (0, {}, {})
+        round, found, tables = load_checkpoint(stopped, said.append) or (0, {}, {})
         rows = {name: table.to_pydict() for name, table in tables.items()}
         return Read(digest_of(round, digest_of_tree(found), rows), said=bool(said))
 
@@ -220,7 +290,7 @@ def _records(folder: Path) -> list[Target]:
 
     weights = model.with_suffix(".safetensors")
     return [
-        Target("checkpoint", _files(partial), checkpoint),
+        Target("checkpoint", _files(stopped), checkpoint),
         Target(
             "manifest",
             (run / "manifest.json",),

@@ -90,7 +90,7 @@ def read_one(target: Target, seed: int, before: str) -> str:
         return "the same"
     if found.said:
         return "passed over, by name"
-    if target.sealed or (target.name.startswith(("own", "known")) and not found.bytes_known):
+    if target.sealed or (target.name.startswith(("own", "known")) and not found.sums_differ):
         return f"{target.name}, seed {seed}, {path.name}: other content was read in silence"
     return "another file, as it says"
 

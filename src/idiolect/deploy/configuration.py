@@ -12,13 +12,14 @@ import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from idiolect.core import Method
 from idiolect.deploy.code_digest import code_digest, load_own_code
 from idiolect.errors import UserError, refuse_outside
 from idiolect.experiments import Experiment, with_settings
 from idiolect.experiments.setting import Inputs
+from idiolect.option_parsing import is_of_kind
 from idiolect.records import spec_hash
 from idiolect.records.atomic_files import write_atomically
 
@@ -38,6 +39,8 @@ __all__ = [
     "write_site",
 ]
 
+T = TypeVar("T")
+MOST_CLIENTS = 10**6
 PLAN, SITE, DEPLOYMENT = "experiment.json", "site.toml", "deployment.toml"
 MOST_CHECKPOINTS = 100  # and rounds of which a site keeps its private state, whatever a server asks
 
@@ -186,9 +189,10 @@ def read_plan(folder: Path) -> DeploymentPlan:
 def read_deployment(folder: Path) -> Deployment:
     found = _read(Path(folder) / DEPLOYMENT, tomllib.loads)
     try:
-        sites = tuple(SiteEntry(**site) for site in found.pop("site", []))
+        sites = tuple(_of_kinds(SiteEntry, site) for site in found.pop("site", []))
         excluded = tuple(found.pop("excluded", ()))
-        deployment = Deployment(folder=Path(folder).resolve(), sites=sites, excluded=excluded, **found)
+        fixed = {"folder": Path(folder).resolve(), "sites": sites, "excluded": excluded}
+        deployment = _of_kinds(Deployment, found, **fixed)
         refuse_outside("checkpoints", deployment.checkpoints, 2, MOST_CHECKPOINTS)
         refuse_outside("norm_bound", deployment.norm_bound, 1)
     except TypeError as error:
@@ -199,9 +203,23 @@ def read_deployment(folder: Path) -> Deployment:
 def read_site(folder: Path) -> SiteConfig:
     found = _read(Path(folder) / SITE, tomllib.loads)
     try:
-        return SiteConfig(folder=Path(folder).resolve(), **found)
+        return _of_kinds(SiteConfig, found, folder=Path(folder).resolve())
     except TypeError as error:
         raise UserError(f"{Path(folder) / SITE} is not the file of a site: {error}") from None
+
+
+def _of_kinds(kind: type[T], values: dict[str, Any], **fixed: Any) -> T:
+    """Returns a dataclass of what a file says.
+
+    Raises:
+        TypeError: a value is missing, unknown or of another kind; the numbers of clients must be real ones.
+    """
+    for one in dataclasses.fields(kind):  # type: ignore[arg-type]
+        if one.name in values and not is_of_kind(values[one.name], str(one.type)):
+            raise TypeError(f"{one.name} must be {one.type}, got {values[one.name]!r}")
+    for name in {"client", "number"} & set(values):
+        refuse_outside(name, values[name], 0, MOST_CLIENTS)
+    return kind(**values, **fixed)
 
 
 def write_deployment(deployment: Deployment) -> None:

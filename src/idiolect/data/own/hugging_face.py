@@ -88,13 +88,27 @@ def _library_loader(address: str) -> Callable[..., Any]:
 
 def _files_by_split(folder: Path) -> dict[str, list[Path]]:
     """Returns the Arrow files of each split; of "" where there are no splits."""
-    if (folder / "dataset_dict.json").is_file():
-        splits = _json(folder / "dataset_dict.json").get("splits", [])
-        if not splits:
-            raise UserError(f"{folder} names no splits in dataset_dict.json; {AGAIN}")
-        return {str(split): _files_by_split(folder / str(split))[""] for split in splits}
-    state = _json(folder / "state.json")
-    return {"": [folder / str(file["filename"]) for file in state.get("_data_files", [])]}
+    if (path := folder / "dataset_dict.json").is_file():
+        splits = _names(path, _json(path).get("splits"))
+        return {split: _files_by_split(folder / split)[""] for split in splits}
+    path = folder / "state.json"
+    files = _json(path).get("_data_files")
+    named = (
+        [one.get("filename") if isinstance(one, dict) else None for one in files]
+        if isinstance(files, list)
+        else []
+    )
+    return {"": [folder / name for name in _names(path, named)]}
+
+
+def _names(path: Path, found: Any) -> list[str]:
+    """Returns names of files or folders beside ``path``, at least one; no other place is looked at."""
+    names = found if isinstance(found, list) else []
+    if not names or any(
+        not isinstance(name, str) or Path(name).name != name or "\0" in name for name in names
+    ):
+        raise UserError(f"{path} does not name the parts of a saved dataset; {AGAIN}")
+    return names
 
 
 def _json(path: Path) -> dict[str, Any]:
@@ -110,7 +124,9 @@ def _json(path: Path) -> dict[str, Any]:
 def _arrow_table(path: Path) -> Any:
     try:
         with pa.memory_map(str(path)) as stream:
-            return pa.ipc.open_stream(stream).read_all()
+            table = pa.ipc.open_stream(stream).read_all()
+            table.validate(full=True)  # a damaged table would end the process where it is used
+            return table
     except (OSError, pa.ArrowException) as problem:
         first_line = str(problem).partition("\n")[0]
         raise UserError(f"{path} is no whole Arrow file ({first_line}); {AGAIN}") from problem

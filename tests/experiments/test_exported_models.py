@@ -25,6 +25,7 @@ from idiolect.experiments.recorded_setting import HERE
 from idiolect.experiments.setting import prepare, read_dataset
 from idiolect.methods import names
 from idiolect.records import Run, write_atomically
+from idiolect.records.manifest import checksum_of
 
 PREDICTS = """
 import json, sys, torch
@@ -187,8 +188,13 @@ def test_the_same_model_can_be_exported_again_and_another_cannot(
     before = (tmp_path / "client-0.safetensors").stat().st_mtime_ns
     (again,) = finished.export(0, out=tmp_path, formats=["program", "weights"])
     assert (tmp_path / "client-0.safetensors").stat().st_mtime_ns == before and len(again.files) == 3
-    content = (tmp_path / "client-0.json").read_text()
-    (tmp_path / "client-0.json").write_text(content.replace('"seed": 0', '"seed": 1'))
+    page = tmp_path / "client-0.json"
+    page.write_text(page.read_text().replace('"seed": 0', '"seed": 1'))
+    for load in (lambda: finished.export(0, out=tmp_path), lambda: idiolect.load_model(page)):
+        with pytest.raises(UserError, match="what it says does not match its checksum"):
+            load()
+    other = json.loads(page.read_text())
+    page.write_text(json.dumps({**other, "checksum": checksum_of(other)}))
     kept = {path: path.read_bytes() for path in tmp_path.iterdir()}
     with pytest.raises(UserError, match="another model"):
         finished.export(0, out=tmp_path)

@@ -269,7 +269,7 @@ def _rebuilt(record: Mapping[str, Any], file: Path, name: str) -> PersonalModel:
     if not file.is_file():
         raise UserError(f"{file} is missing; export the model again with the format weights")
     if file_digest(file) != record["tensors"]["sha256"]:
-        raise UserError(f"{file} is damaged: it does not match its checksum; export the model again")
+        raise UserError(f"{file} is damaged: it does not match its checksum; move it away and export again")
     try:
         tensors = read_plain_tensors(file)
     except DamagedFile as error:

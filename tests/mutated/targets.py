@@ -8,6 +8,7 @@ import json
 import pickle
 import struct
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,8 +22,9 @@ from PIL import Image
 import idiolect
 from idiolect.cli.config_file import read_config
 from idiolect.data import Dataset, read_path
-from idiolect.data import load as load_dataset
 from idiolect.data.cinic import CLASSES as CINIC
+from idiolect.data.readers import load_files
+from idiolect.data.sources import SOURCES, Source
 from idiolect.experiments.swept_settings import read_sweep
 from idiolect.experiments.trial_book import TrialBook
 from idiolect.records import load_checkpoint, read_run, save_checkpoint
@@ -188,11 +190,21 @@ def _known_data(folder: Path) -> list[Target]:
         Target(
             f"known {name}",
             _files(place),
-            _dataset(partial(load_dataset, name, folder, **options.get(name, {}))),
+            _dataset(partial(load_files, _without_sums(name), folder, **options.get(name, {}))),
             sealed=False,
         )
         for name, place in places.items()
     ]
+
+
+def _without_sums(name: str) -> Source:
+    """Returns a published dataset whose checksums nobody knows, so that its reader sees the damage."""
+    source = SOURCES[name]
+    parts = {
+        part: tuple(replace(file, md5=None) for file in getattr(source, part))
+        for part in ("train_files", "test_files")
+    }
+    return replace(source, **parts)
 
 
 def _write_images(folder: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,6 +24,7 @@ from idiolect.reproduction.campaigns import (
     find_campaign,
     run_named_campaign,
 )
+from idiolect.reproduction.listing import list_campaigns
 from idiolect.reproduction.named_pairs import NamedPair, PairResult, Side
 from idiolect.reproduction.request import ReproductionRequest
 from idiolect.reproduction.results import collect
@@ -65,6 +68,17 @@ def test_campaign_asks_for_runs_that_its_tables_and_pairs_read(name):
         for side in (pair.better, pair.worse):
             asked = ReproductionRequest(preset=pair.preset, seeds=tuple(range(5)), precision=found.precision)
             assert {one.experiment for one in cell_requests(side.cell(), asked)} <= made, side.text
+
+
+def test_page_counts_the_runs_of_every_campaign():
+    page = (Path(__file__).parents[2] / "docs/reproduction.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `([\w-]+)` \| .* \| (\d+) \|$", page, re.MULTILINE)
+    assert [(name, int(runs)) for name, runs in listed] == [(one.name, one.runs) for one in list_campaigns()]
+
+
+def test_rows_of_a_part_are_the_only_ones_that_are_run():
+    made = [one.experiment for one in campaign_requests(find_campaign("php-search"))]
+    assert {one.dataset for one in made} == {"cifar10"} and len(set(made)) == len(made) == 5
 
 
 def test_pairs_are_those_that_were_named_in_advance():

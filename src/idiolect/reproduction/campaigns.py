@@ -69,8 +69,7 @@ class Part:
 
     Args:
         id: of the table or figure.
-        columns, methods: empty for all.
-        rows: of a search, the rows that it shows; empty for all.
+        columns, methods, rows: empty for all.
         seeds: how many, from 0 on.
         variants: of a search; without them the part is a table or figure.
     """
@@ -90,6 +89,7 @@ class Part:
             seeds=tuple(range(self.seeds)),
             columns=self.columns,
             methods=self.methods,
+            rows=self.rows,
             precision=precision,
         )
         return [
@@ -210,8 +210,7 @@ def _search(part: Part, campaign: Campaign, execution: Execution, results: Resul
     requests = [replace(one, results=results) for one in part.requests(campaign.precision)]
     for variant, request in zip(part.variants, requests, strict=True):
         for one in table_numbers(table(part.id), request, execution):
-            if not part.rows or one.row in part.rows:
-                found.append(replace(one, row=variant.label, column=f"{one.row}, {one.column}"))
+            found.append(replace(one, row=variant.label, column=f"{one.row}, {one.column}"))
     caption = f"every setting that was tried, on top of the preset {part.preset}: cells of {part.id}"
     return write_reproduction(
         f"{campaign.name}-{part.id}-search", caption, found, (), requests[0], execution.out

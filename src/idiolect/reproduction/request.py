@@ -28,6 +28,7 @@ class ReproductionRequest:
         quick: runs small versions of the scenarios, which are never compared with the paper.
         columns: columns of a table, or scenarios of a figure; empty for all.
         methods: names of methods; empty for all.
+        rows: labels of a table's rows; empty for all.
         formats: file formats of a figure's picture.
         every_round: evaluates the selected clients in every round, as figures of single rounds need it.
         delta: for local degradation; see ``MetricReading``.
@@ -42,6 +43,7 @@ class ReproductionRequest:
     quick: bool = False
     columns: tuple[str, ...] = ()
     methods: tuple[str, ...] = ()
+    rows: tuple[str, ...] = ()
     formats: Sequence[str] = ("png",)
     every_round: bool = False
     delta: str = "selection"

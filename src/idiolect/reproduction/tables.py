@@ -85,16 +85,21 @@ def table_requests(table: PaperTable, request: ReproductionRequest) -> list[RunR
 
 
 def refuse_unknown_cells(table: PaperTable, request: ReproductionRequest) -> None:
-    """Raises where a column or method is asked for that the table does not have."""
+    """Raises where a column, method or row is asked for that the table does not have."""
     refuse_unknown_names("column", request.columns, [column.id for column in table.columns])
     refuse_unknown_names("method", request.methods, {cell.method.partition("(")[0] for cell in table.cells})
+    refuse_unknown_names("row", request.rows, {cell.row for cell in table.cells})
 
 
 def _chosen_cells(table: PaperTable, request: ReproductionRequest) -> list[TableCell]:
     """Returns the cells that are asked for and in which the paper prints a number."""
     refuse_unknown_cells(table, request)
     return [
-        cell for cell in table.cells if cell.value is not None and request.wants(cell.column, cell.method)
+        cell
+        for cell in table.cells
+        if cell.value is not None
+        and request.wants(cell.column, cell.method)
+        and (not request.rows or cell.row in request.rows)
     ]
 
 

@@ -31,9 +31,12 @@ def read_femnist(source: Source, root: Path) -> ReaderResult:
 
 def _convert(x: Any, y: Any) -> tuple[Array, Array] | str:
     try:
-        pixels = (
-            np.asarray(x, np.float32).reshape(len(x), -1) if len(x) else np.empty((0, _SIDE**2), np.float32)
-        )
+        with np.errstate(over="ignore"):  # infinity is refused below
+            pixels = (
+                np.asarray(x, np.float32).reshape(len(x), -1)
+                if len(x)
+                else np.empty((0, _SIDE**2), np.float32)
+            )
         labels = np.asarray(y, None if len(y) else np.int64)
     except (TypeError, ValueError):
         return "has an x or y that is no list of numbers"

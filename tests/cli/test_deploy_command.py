@@ -151,3 +151,25 @@ def test_deploy_without_flower_says_how_to_install_it(idiolect, refused, monkeyp
 
     monkeypatch.setattr("idiolect.cli.deploy.version", missing)
     refused(idiolect("deploy", "status", "work"), "pip install 'idiolect[flower]'")
+
+
+def test_sites_are_excluded_and_included_by_name(idiolect, refused, tmp_path: Path) -> None:
+    idiolect("deploy", "init", "work", *INIT)
+    assert "excluded: site-1" in idiolect("deploy", "exclude", "work", "site-1").out
+    assert 'excluded = ["site-1"]' in (tmp_path / "work" / "deployment.toml").read_text()
+    assert "excluded: none" in idiolect("deploy", "include", "work", "site-1").out
+    refused(idiolect("deploy", "exclude", "work", "site-9"), "there is no site site-9", "site-0, site-1")
+
+
+def test_rollback_without_a_run_is_refused(idiolect, refused) -> None:
+    idiolect("deploy", "init", "work", *INIT)
+    refused(idiolect("deploy", "rollback", "work", "--to", "2"), "nothing has been trained in")
+
+
+def test_bounds_and_checkpoints_are_settings_of_the_deployment(idiolect, refused, tmp_path: Path) -> None:
+    idiolect("deploy", "init", "work", *INIT, "--norm-bound", "20", "--checkpoints", "9")
+    written = (tmp_path / "work" / "deployment.toml").read_text()
+    assert "norm_bound = 20.0" in written and "checkpoints = 9" in written
+    refused(
+        idiolect("deploy", "init", "other", *INIT, "--checkpoints", "1"), "checkpoints must be in [2, 100]"
+    )

@@ -71,6 +71,49 @@ def test_killed_server_goes_on_after_the_last_complete_round(deploy: Deploy) -> 
     assert (deployment.site_folder(deployment.sites[0]) / "site.log").read_text().count("train, round 2") == 1
 
 
+def test_kills_of_sites_and_of_the_server_change_no_number(deploy: Deploy) -> None:
+    deployment = deploy(OPTIONS, method="map", rounds=4, local_epochs=150)
+    up(deployment)
+    with start_run(deployment) as run:
+        wait_for(site_says(deployment, 1, "train, round 2"), "the second round")
+        kill(deployment, "site-1")
+        up(deployment)
+        wait_for(site_says(deployment, 0, "train, round 3"), "the third round")
+        kill(deployment, "site-0")
+        kill(deployment, "server")
+        _, err = run.communicate(timeout=120)
+    assert run.returncode == 2 and "go on with idiolect deploy run" in err
+    up(deployment)
+    with start_run(deployment) as run:
+        wait_for(site_says(deployment, 2, "train, round 4"), "the fourth round")
+        kill(deployment, "site-2")
+        up(deployment)
+        _, err = run.communicate(timeout=300)
+    assert run.returncode == 0, err
+    assert idiolect("deploy", "down", deployment.folder).returncode == 0
+    assert deployment_processes(deployment.folder) == {}
+    assert_parity(deployment)
+
+
+def test_server_and_sites_go_back_and_end_like_a_run_that_never_did(deploy: Deploy) -> None:
+    deployment = deploy(OPTIONS, method="map", rounds=4, local_epochs=50)
+    up(deployment)
+    with start_run(deployment) as run:
+        wait_for(is_at(deployment, 3), "three rounds")
+        refused = idiolect("deploy", "rollback", deployment.folder, "--to", 1)
+        assert refused.returncode == 2 and "the run is on its way" in refused.stderr
+        assert idiolect("deploy", "down", deployment.folder).returncode == 0
+        run.communicate(timeout=120)
+    done = idiolect("deploy", "rollback", deployment.folder, "--to", 1)
+    assert done.returncode == 0 and "The server stands after round 1" in done.stdout, done.stderr
+    assert status(deployment)["round"] == 1
+    up(deployment)
+    finish(deployment)
+    log = (deployment.site_folder(deployment.sites[0]) / "site.log").read_text()
+    assert log.count("goes back with the server: private state from round 2 on is put aside") == 1
+    assert_parity(deployment)
+
+
 def test_site_without_a_registered_key_and_wrong_certificate_are_refused(
     deploy: Deploy, tmp_path: Path
 ) -> None:

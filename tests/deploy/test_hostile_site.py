@@ -1,4 +1,4 @@
-"""A member that answers wrongly in every way we know: each time it is left out by name, and the others train on."""
+"""Members that answer wrongly in every way we know: each is left out by name each time, and the others train on."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from typing import Any, NamedTuple
 import pandas as pd
 import pytest
 import torch
+from cryptography.hazmat.primitives.asymmetric import ec
 from torch import Tensor
 
 pytest.importorskip("flwr", reason="deployment needs the extra flower")
 
-from idiolect.deploy.configuration import Deployment
+from idiolect.deploy.configuration import Deployment, read_plan
 from idiolect.deploy.keys import private_key
 from idiolect.deploy.progress import read_progress
 from idiolect.deploy.server import run_server
-from idiolect.deploy.signed_messages import SignedMessage, load, sign
+from idiolect.deploy.signed_messages import SignedMessage, load, seal, sign
+from idiolect.deploy.site_requests import ConnectedSites, SiteConnection
 from idiolect.records import read_run
 
 from .conftest import Deploy
@@ -27,7 +29,7 @@ from .test_life import Killed, kill_in_round
 
 Header = dict[str, Any]
 Tensors = dict[str, Tensor]
-HOSTILE = "site-2"
+HOSTILE = ("site-2", "site-3", "site-4")
 WEIGHT = "/average/1"
 GONE = object()
 
@@ -112,8 +114,8 @@ HEADERS = [
     trained("scores.before.composed.accuracy is a list of 2", [0.5, 0.5], *BEFORE, "accuracy"),
     trained("scores.before.'other' is not expected", {}, "scores", "before", "other"),
     trained("'clients' is not expected", [0, 1], "clients"),
-    followed("examined[0][0] is 0 where 2 is expected", [0], "examined", 0),
-    followed("examined[0][0] is 999 where 2 is expected", [999], "examined", 0),
+    followed("examined[0][0] is 0 where", [0], "examined", 0),
+    followed("examined[0][0] is 999 where", [999], "examined", 0),
     followed("examined[0] is a list of 2 where a list of 1", [2, 0], "examined", 0),
 ]
 
@@ -150,88 +152,88 @@ class Forgery(NamedTuple):
     """An answer that somebody else could have made.
 
     Args:
-        make: from the grid and the true answer, what arrives.
+        make: from all that its sender knows, what arrives.
     """
 
     sentence: str
-    make: Callable[[HostileGrid, SignedMessage], SignedMessage]
+    make: Callable[[Sender], SignedMessage]
 
 
-def signed(grid: HostileGrid, answer: SignedMessage, by: str, **changes: Any) -> SignedMessage:
-    """The answer with changes, signed by the key of a site."""
-    return sign({**json.loads(answer.header), **changes}, load(answer.body), grid.keys[by])
+class Sender(NamedTuple):
+    """A hostile site as it answers a request.
+
+    Args:
+        answer: what it would answer.
+        earlier: what it answered in the round before.
+        stranger: the answer of another site.
+        key, other_key: its own, and that of another site.
+    """
+
+    answer: SignedMessage
+    earlier: SignedMessage
+    stranger: SignedMessage
+    key: ec.EllipticCurvePrivateKey
+    other_key: ec.EllipticCurvePrivateKey
+
+    def signed(self, **changes: Any) -> SignedMessage:
+        """The answer with changes in its header, with a signature that is right."""
+        return sign({**json.loads(self.answer.header), **changes}, load(self.answer.body), self.key)
 
 
-def raw(header: bytes) -> Callable[[HostileGrid, SignedMessage], SignedMessage]:
-    """A header that is no object, with a signature that is right."""
-
-    def make(grid: HostileGrid, answer: SignedMessage) -> SignedMessage:
-        forged = sign({}, {}, grid.keys[HOSTILE])._replace(header=header)
-        return resigned(forged, grid)
-
-    return make
-
-
-def resigned(message: SignedMessage, grid: HostileGrid) -> SignedMessage:
-    from cryptography.hazmat.primitives import hashes  # noqa: PLC0415
-    from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
-
-    from idiolect.deploy.signed_messages import _signed_bytes  # noqa: PLC0415
-
-    content = _signed_bytes(message.header, message.body)
-    return message._replace(signature=grid.keys[HOSTILE].sign(content, ec.ECDSA(hashes.SHA256())))
-
-
-NOT_SIGNED = "does not carry the signature of site-2"
+NOT_SIGNED = "a message does not carry the signature of site-"
 IDENTITIES = [
-    Forgery(NOT_SIGNED, lambda grid, answer: signed(grid, answer, "site-0")),
-    Forgery(NOT_SIGNED, lambda grid, answer: grid.honest["site-0"]),
-    Forgery(NOT_SIGNED, lambda grid, answer: answer._replace(header=answer.header.replace(b'"loss"', b'"lose"'))),
-    Forgery("another site than site-2", lambda grid, answer: signed(grid, answer, HOSTILE, site="site-0")),
-    Forgery("another experiment than", lambda grid, answer: signed(grid, answer, HOSTILE, experiment="mine")),
-    Forgery("another serial than", lambda grid, answer: grid.earlier),
-    Forgery(
-        "another serial than",
-        lambda grid, answer: signed(grid, grid.earlier, HOSTILE, refused="", serial=[1, 1]),
-    ),
-    Forgery("refused: without a reason", lambda grid, answer: signed(grid, answer, HOSTILE, refused="")),
-    Forgery("refused: [2Jgone", lambda grid, answer: signed(grid, answer, HOSTILE, refused="\x1b[2Jgone")),
-    Forgery("its header is not an object", raw(b"[1]")),
-    Forgery("cannot be read: RecursionError", raw(b"[" * 100_000)),
-    Forgery("cannot be read: SafetensorError", lambda grid, answer: resigned(answer._replace(body=b"nothing"), grid)),
+    Forgery(NOT_SIGNED, lambda sender: sender._replace(key=sender.other_key).signed()),
+    Forgery(NOT_SIGNED, lambda sender: sender.stranger),
+    Forgery(NOT_SIGNED, lambda sender: sender.answer._replace(header=sender.stranger.header)),
+    Forgery("answers with another site than", lambda sender: sender.signed(site="site-0")),
+    Forgery("answers with another experiment than", lambda sender: sender.signed(experiment="mine")),
+    Forgery("answers with another serial than", lambda sender: sender.earlier),
+    Forgery("answers with another serial than", lambda sender: sender.signed(refused="", serial=[1, 1])),
+    Forgery("refused: without a reason", lambda sender: sender.signed(refused="")),
+    Forgery("refused: [2Jgone", lambda sender: sender.signed(refused="\x1b[2Jgone")),
+    Forgery("its header is not an object", lambda sender: seal(b"[1]", sender.answer.body, sender.key)),
+    Forgery("cannot be read: RecursionError", lambda sender: seal(b"[" * 100_000, b"", sender.key)),
+    Forgery("cannot be read: SafetensorError", lambda sender: seal(sender.answer.header, b"none", sender.key)),
 ]  # fmt: skip
 ATTACKS: list[Attack | Forgery] = [*HEADERS, *TENSORS, *IDENTITIES]
 
 
+ROUNDS = len(ATTACKS) // len(HOSTILE)
+
+
+def attack_of(site: str, round: int) -> Attack | Forgery:
+    """The attack that a site makes in a round, from 0."""
+    return ATTACKS[HOSTILE.index(site) * ROUNDS + round]
+
+
 class HostileGrid(FakeGrid):
-    """In round r site-2 makes the r-th attack, and no answer of it is right in any round."""
+    """Three of five sites make another attack in every round, and none of their answers is ever right."""
 
     def __init__(self, deployment: Deployment) -> None:
         super().__init__(grid_of(deployment).sites)
-        self.keys = {
-            site.name: private_key(deployment.site_folder(site) / "key") for site in deployment.sites
-        }
-        self.honest: dict[str, SignedMessage] = {}
-        self.earlier = sign({}, {}, self.keys[HOSTILE])
-        self.change = self.attacked
+        sites = deployment.sites
+        self.keys = {site.name: private_key(deployment.site_folder(site) / "key") for site in sites}
+        self.latest = {site.name: sign({}, {}, self.keys[site.name]) for site in sites}
+        self.change = self.changed
 
-    def attacked(self, answer: SignedMessage) -> SignedMessage:
-        request, said = json.loads(self.log[-1].header), json.loads(answer.header)
+    def changed(self, answer: SignedMessage) -> SignedMessage:
+        request, header = json.loads(self.log[-1].header), json.loads(answer.header)
         if request["kind"] == "hello":
             return answer
-        if said["site"] != HOSTILE:
-            self.honest[said["site"]] = answer
-            return answer
-        attack = ATTACKS[request["round"]]
+        site = header["site"]
+        earlier, self.latest[site] = self.latest[site], answer
+        return self.attacked(request, header, earlier) if site in HOSTILE else answer
+
+    def attacked(self, request: Header, header: Header, earlier: SignedMessage) -> SignedMessage:
+        site, attack = header["site"], attack_of(header["site"], request["round"])
+        answer, stranger = self.latest[site], self.latest["site-0"]
         if isinstance(attack, Forgery) and request["kind"] == "train":
-            forged = attack.make(self, answer)
-        else:
-            tensors = {name: one.clone() for name, one in load(answer.body).items()}
-            is_it = isinstance(attack, Attack) and attack.kind == request["kind"]
-            (attack.change if isinstance(attack, Attack) and is_it else put(GONE, "base"))(said, tensors)
-            forged = sign(said, tensors, self.keys[HOSTILE])
-        self.earlier = answer
-        return forged
+            return attack.make(Sender(answer, earlier, stranger, self.keys[site], self.keys["site-0"]))
+        tensors = {name: one.clone() for name, one in load(answer.body).items()}
+        in_turn = isinstance(attack, Attack) and attack.kind == request["kind"]
+        change = attack.change if isinstance(attack, Attack) and in_turn else put(GONE, "base")
+        change(header, tensors)
+        return sign(header, tensors, self.keys[site])
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -250,17 +252,18 @@ def rows_of(deployment: Deployment) -> pd.DataFrame:
 
 def test_attacks_are_as_many_as_promised() -> None:
     assert len(HEADERS) >= 20 and len(TENSORS) >= 7 and len(IDENTITIES) >= 6
+    assert ROUNDS * len(HOSTILE) == len(ATTACKS)
 
 
-def test_every_attack_is_refused_by_name_and_the_others_train_as_without_that_site(
+def test_every_attack_is_refused_by_name_and_the_others_train_as_without_these_sites(
     deploy: Deploy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data = "synthetic(n_clients=3, samples_per_client=15, n_features=8, n_classes=3)"
-    settings = {"rounds": len(ATTACKS), "evaluate_every": 1, "dataset": data}
+    data = "synthetic(n_clients=5, samples_per_client=15, n_features=8, n_classes=3)"
+    settings = {"rounds": ROUNDS, "evaluate_every": 1, "clients": 5, "dataset": data, "batch_size": 16}
     deployment, alone = deploy(**settings), deploy(**settings)
     grid = HostileGrid(deployment)
     with monkeypatch.context() as patch:
-        kill_in_round(patch, len(HEADERS), "_record_round")
+        kill_in_round(patch, ROUNDS // 2, "_record_round")
         with pytest.raises(Killed):
             run_server(grid, deployment.folder)
     before = read_progress(deployment.server)
@@ -268,12 +271,91 @@ def test_every_attack_is_refused_by_name_and_the_others_train_as_without_that_si
     found = play(deployment, grid)
     assert found["status"] == "finished"
     said = [*before["events"], *found["events"]]
-    for round, attack in enumerate(ATTACKS, 1):
-        about = [event for event in said if event.startswith(f"round {round}: {HOSTILE} ")]
-        assert any(attack.sentence in event for event in about), (attack.sentence, about)
-    assert "round" not in found["sites"][HOSTILE]
+    for site in HOSTILE:
+        for round in range(ROUNDS):
+            sentence = attack_of(site, round).sentence
+            about = [event for event in said if event.startswith(f"round {round + 1}: {site} ")]
+            assert any(sentence in event for event in about), (sentence, about)
+        assert "round" not in found["sites"][site]
     without = grid_of(alone)
-    without.away = {102}
+    without.away = {102, 103, 104}
     assert play(alone, without)["status"] == "finished"
     assert_close(server_of(deployment), server_of(alone))
     pd.testing.assert_frame_equal(rows_of(deployment), rows_of(alone), rtol=1e-9, check_exact=False)
+
+
+GREETINGS = [
+    (put("first", "position"), "position is 'first' where a list of 2"),
+    (put([1, 2, 3], "position"), "position is a list of 3 where a list of 2"),
+    (put(GONE, "seen"), "seen is missing"),
+    (put([2**63, 0], "seen"), "seen[0] is 9223372036854775808 where a whole number"),
+    (put("later", "seen"), "seen is 'later' where a list of 2"),
+    (put(True, "trusted"), "'trusted' is not expected"),
+    (put("site-0", "site"), "does not carry the signature of site-0"),
+    (put("nobody", "site"), "a node that calls itself 'nobody' is no site of this deployment"),
+    (put([0, 0], "serial"), "answers with another serial than"),
+    (put("mine", "experiment"), "answers with another experiment than"),
+]
+
+
+@pytest.mark.parametrize(("change", "sentence"), GREETINGS, ids=[sentence for _, sentence in GREETINGS])
+def test_site_with_a_wrong_greeting_is_not_connected(
+    greeted: Callable[..., tuple[set[str], list[str]]],
+    change: Callable[[Header, Tensors], None],
+    sentence: str,
+) -> None:
+    connected, said = greeted(change)
+    assert connected == {"site-0", "site-1"}
+    assert any(sentence in one for one in said), said
+
+
+def test_honest_greetings_connect(greeted: Callable[..., tuple[set[str], list[str]]]) -> None:
+    assert greeted(lambda header, tensors: None)[0] == {"site-0", "site-1", "site-2"}
+
+
+@pytest.fixture
+def greeted(deploy: Deploy) -> Callable[..., tuple[set[str], list[str]]]:
+    """Greets three sites, of which site-2 answers with a change; returns who is connected, and what was said."""
+    deployment = deploy()
+    grid, key = grid_of(deployment), private_key(deployment.site_folder(deployment.sites[2]) / "key")
+
+    def greet(change: Callable[[Header, Tensors], None]) -> tuple[set[str], list[str]]:
+        def changed(answer: SignedMessage) -> SignedMessage:
+            header = json.loads(answer.header)
+            if header["site"] != "site-2":
+                return answer
+            change(header, {})
+            return sign(header, {}, key)
+
+        grid.change, said = changed, []
+        connected = ConnectedSites(deployment.sites, deployment.server / "sites")
+        connection = SiteConnection(
+            grid,
+            read_plan(deployment.server),
+            connected,
+            private_key(deployment.server / "key"),
+            lambda site, what: said.append(f"{site} {what}"),
+        )
+        connection.wait_for([site.name for site in deployment.sites], 0.1)
+        return set(connected.sessions()), said
+
+    return greet
+
+
+def test_newcomer_that_speaks_for_others_does_not_join(deploy: Deploy) -> None:
+    deployment = deploy(rounds=1, newcomers=1)
+    grid, key = grid_of(deployment), private_key(deployment.site_folder(deployment.sites[2]) / "key")
+
+    def change(answer: SignedMessage) -> SignedMessage:
+        header = json.loads(answer.header)
+        if "arrival" not in header:
+            return answer
+        header["arrival"][1][0] = [0]
+        return sign(header, {}, key)
+
+    grid.change = change
+    found = play(deployment, grid)
+    assert found["status"] == "finished"
+    sentence = "site-2 left out: its answer is against the schema: arrival[1][0][0] is 0 where 2 is expected"
+    assert any(sentence in event for event in found["events"])
+    assert set(rows_of(deployment).client) == {0, 1}

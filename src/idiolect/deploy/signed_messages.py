@@ -27,6 +27,7 @@ __all__ = [
     "SignedMessage",
     "Tampered",
     "from_record",
+    "seal",
     "sign",
     "to_record",
     "verify",
@@ -65,7 +66,12 @@ def sign(
     """
     head = json.dumps(header, sort_keys=True).encode()
     body = save({name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()})
-    return SignedMessage(head, body, key.sign(_signed_bytes(head, body), ec.ECDSA(hashes.SHA256())))
+    return seal(head, body, key)
+
+
+def seal(header: bytes, body: bytes, key: ec.EllipticCurvePrivateKey) -> SignedMessage:
+    """Returns the message of these bytes with its signature."""
+    return SignedMessage(header, body, key.sign(_signed_bytes(header, body), ec.ECDSA(hashes.SHA256())))
 
 
 def verify(message: SignedMessage, key: ec.EllipticCurvePublicKey, sender: str) -> OpenedMessage:

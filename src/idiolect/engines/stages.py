@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -249,10 +248,11 @@ def _server_batches(program: Program, work: Workload, stage: Stage) -> Iterator[
     position = ("server", program.clock.round)
     draws = work.draws(program, stage, steps, *position)
     if stage.split == "none":
-        row = np.zeros(1, np.int64)
+        x, y = (pool.new_zeros(1, *pool.shape[1:]) for pool in (work.x, work.y))  # there may be no row at all
+        key = torch.zeros(1, dtype=torch.int64, device=work.device)
         for t in range(steps):
-            nothing = work.batch(row, row.astype(bool), row, {part: d[t] for part, d in draws.items()})
-            yield nothing._replace(x=torch.zeros_like(nothing.x))
+            drawn = {part: torch.from_numpy(d[t]).to(work.like) for part, d in draws.items()}
+            yield Batch(x, y, work.like.new_zeros(1), key, drawn)
         return
     plan = plan_batches(
         work.federation.public, steps, size, seed=work.seed, position=position, drop_single=work.drop_single

@@ -158,7 +158,7 @@ def test_lost_site_costs_its_grace_once(
                 name: {"kind": "train", "round": 0, "observe": False, "known": None, "era": "", "keep": 2}
                 for name in names
             },
-            flatten(setting.first_server()),
+            dict.fromkeys(names, flatten(setting.first_server())),
             deadline=3600,
             grace=30,
             enough=2,

@@ -39,6 +39,11 @@ def test_sweep_as_json(idiolect, small, tmp_path):
         (["--methods", "fedavg", "--vary", "momentum=0,0.9", "--set", "valid=0.0"], "set valid above 0"),
         (["--methods", "fedavg", "--vary", "map.alpha=0.5"], "which is not among the methods"),
         (["--preset-grid", "nap"], "unknown grid 'nap'"),
+        (["--methods", "fedavg", "--search", "foo"], "search must be one of grid, random, bayes; got 'foo'"),
+        (
+            ["--methods", "fedavg", "--search", "random", "--budget", "5", "--rounds", "3", "--seeds", "2"],
+            "the budget of 5 rounds is less than the 6 that one trial of fedavg needs",
+        ),
         (["--scenario", "map-c10-tfcnn", "--preset-grid", "map"], "idiolect datasets get cifar10"),
     ],
 )

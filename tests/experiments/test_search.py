@@ -155,6 +155,24 @@ def test_comparison_from_a_sweep_runs_the_best_settings_on_other_seeds(tiny, tmp
         read_sweep(tmp_path / "c")
 
 
+BEST = {"name": "fedavg", "trial": 0, "trials": 1, "rounds": 1, "spec": {"method": "fedavg"}}
+
+
+@pytest.mark.parametrize(
+    ("text", "piece"),
+    [
+        ("{", "it is no JSON document"),
+        ("[]", "it does not hold the best settings"),
+        (json.dumps({"best": [BEST], "seeds": [], "search": "grid"}), "it does not hold the best settings"),
+        (json.dumps({"best": [{**BEST, "spec": 3}], "seeds": [0], "search": "grid"}), "it does not hold"),
+    ],
+)
+def test_damaged_sweep_is_refused_in_one_sentence(text, piece, tmp_path):
+    (tmp_path / "sweep.json").write_text(text)
+    with pytest.raises(UserError, match=f"sweep.json is damaged: {piece}.*run the sweep again"):
+        read_sweep(tmp_path)
+
+
 def test_damaged_book_is_refused_by_name(tmp_path):
     (tmp_path / "trials.json").write_text('{"format": 1, "trials": [{"num')
     with pytest.raises(UserError, match=r"trials\.json cannot be read .*; remove it"):

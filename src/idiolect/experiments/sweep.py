@@ -108,9 +108,9 @@ def sweep(
     methods = list_of("methods", methods, str, "['fedavg', 'fedper']") or list(tried)
     vary = list_of("vary", vary, str, "['learning_rate=0.01,0.03']")
     seeds = list_of("seeds", seeds, int, "range(3)")
+    plan = SearchPlan(search, trials, budget, early_stop, tuple(seeds))
     if not methods or not seeds or not (vary or tried or search in ("random", "bayes")):
         raise UserError("a sweep needs methods, seeds, and something to vary: --vary or --preset-grid")
-    plan = SearchPlan(search, trials, budget, early_stop, tuple(seeds))
     execution, chosen = split_keywords(execution, with_own_data(settings, experiment is None))
 
     def made(trial: Trial) -> Experiment:

@@ -83,6 +83,7 @@ class TrialRuns:
         for search in self._searches:
             for trial in search.fixed[:1]:
                 name_of(search.experiment(trial))
+            self._refuse_small_budget(search)
         self._book = TrialBook.open(self._folder)
         try:
             self._continue_booked()
@@ -150,9 +151,20 @@ class TrialRuns:
             return False
         if not self._plan.budget:
             return True
-        whole = search.experiment(search.fixed[len(begun)]).rounds if search.fixed else self._rounds(search)
         spent = sum(self._cost(one) for one in begun)
-        return spent + whole * len(self._plan.seeds) <= self._plan.budget
+        return spent + self._cost_of_next(search, len(begun)) <= self._plan.budget
+
+    def _refuse_small_budget(self, search: MethodSearch) -> None:
+        if self._plan.budget and (needed := self._cost_of_next(search, 0)) > self._plan.budget:
+            raise UserError(
+                f"the budget of {self._plan.budget} rounds is less than the {needed} that one trial of "
+                f"{search.space.name} needs, with all its seeds; raise --budget or lower --rounds"
+            )
+
+    def _cost_of_next(self, search: MethodSearch, begun: int) -> int:
+        """Returns the rounds that the next trial of a method needs for all its seeds."""
+        whole = search.experiment(search.fixed[begun]).rounds if search.fixed else self._rounds(search)
+        return whole * len(self._plan.seeds)
 
     def _rounds(self, search: MethodSearch) -> int:
         """Returns the most rounds that a trial of a Bayesian search may have."""

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from idiolect import data
 from idiolect.errors import UserError, unknown_name
-from idiolect.experiments.spec import Experiment
+from idiolect.experiments.spec import Experiment, with_settings
 from idiolect.option_parsing import parse_call
 
 __all__ = ["SweptMethod", "SweptSettings", "read_sweep", "refuse_unknown_data"]
@@ -62,14 +62,22 @@ def read_sweep(folder: str | Path) -> SweptSettings:
         UserError: there is no finished sweep, or it has no best setting.
     """
     path = _file_in(Path(folder))
+    again = "run the sweep again, which reads its finished runs and writes the file anew"
     try:
         found = json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise UserError(f"{path} is damaged: it is no JSON document ({error}); {again}") from error
+    try:
         methods = [_swept(path.parent.name, found, one) for one in found["best"]]
         seeds = [int(seed) for seed in found["seeds"]]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        if not seeds:
+            raise ValueError("no seed")
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UserError(
-            f"{path} cannot be read ({error}); run the sweep again, which reads its runs"
-        ) from None
+            f"{path} is damaged: it does not hold the best settings and seeds of a sweep; {again}"
+        ) from error
     if not methods:
         raise UserError(f"no trial of {path.parent} was finished, so that no setting is the best")
     return SweptSettings(path.parent, methods, seeds)
@@ -100,7 +108,7 @@ def _swept(folder: str, found: dict[str, Any], best: dict[str, Any]) -> SweptMet
         f"trial {best['trial'] + 1} of {best['trials']} ({found['search']} search, {best['rounds']} rounds)"
     )
     note = f"setting from {folder}, {trial}, best on validation data with {word} {seeds}"
-    return SweptMethod(best["name"], Experiment(**{**spec, "score_valid": False}), note)
+    return SweptMethod(best["name"], with_settings(Experiment(), {**spec, "score_valid": False}), note)
 
 
 def refuse_unknown_data(methods: Sequence[SweptMethod]) -> None:

@@ -36,6 +36,10 @@ class Record:
         self.costs = pd.read_parquet(costs) if costs.is_file() else pd.DataFrame()
         self.metric = self.manifest.get("primary_metric", "accuracy")
         described = self.manifest.get("metrics", {}).get(self.metric, {"higher_is_better": True})
+        ends = (described.get("low"), described.get("high"))
+        self.least, self.greatest = (
+            sign * math.inf if end is None else end for sign, end in zip((-1, 1), ends, strict=True)
+        )
         self.sign = 1 if described["higher_is_better"] else -1
         self.headline = self.manifest["headline"]
         self.seeds = (int(self.rows["data_seed"].iloc[0]), int(self.manifest["seed"]))
@@ -180,6 +184,9 @@ def recompute(folder: Path) -> dict[str, pd.DataFrame]:
         for label, records in methods.items():
             line = {"scene": scene, "method": label}
             own = interval({record.seeds: record.clients() for record in records})
+            for end in ("low", "high"):  # no mean lies beyond the metric
+                if not math.isnan(own[end]):
+                    own[end] = min(max(own[end], records[0].least), records[0].greatest)
             found = line | summary(records, own)
             tables["table"].append(found if one_machine(methods) else found | {"seconds": math.nan})
             tables["intervals"].append(line | {k: v for k, v in own.items() if k not in ("p", "detectable")})

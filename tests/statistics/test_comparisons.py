@@ -60,6 +60,28 @@ def test_redrawn_data_give_students_interval_over_seeds(final) -> None:
     )
 
 
+@pytest.mark.parametrize("data_seeds", [None, [7] * 4], ids=["redrawn", "fixed"])
+def test_intervals_of_means_end_where_the_metric_does_and_those_of_differences_do_not(
+    final, data_seeds
+) -> None:
+    high = np.repeat([[0.2], [1.0], [1.0], [1.0]], 6, axis=1)
+    bounded, free = (
+        {"metrics": {"accuracy": {"higher_is_better": True, "low": low, "high": top, "unit": "share"}}}
+        for low, top in ((0.0, 1.0), (None, None))
+    )
+    for values, passes in ((high, "high"), (1 - high, "low")):
+        found = mean_estimate(several(final, values, data_seeds, **bounded))
+        plain = mean_estimate(several(final, values, data_seeds, **free))
+        end = {"low": 0.0, "high": 1.0}[passes]
+        assert abs(getattr(plain, passes) - 0.5) > 0.5 and getattr(found, passes) == end
+        assert (found.value, found.se, found.df, found.p) == (plain.value, plain.se, plain.df, plain.p)
+    groups = {
+        "A": several(final, high, data_seeds, **bounded),
+        "B": several(final, 1 - high, data_seeds, **bounded),
+    }
+    assert paired_comparisons(groups).iloc[0]["high"] > 1
+
+
 def test_a_fixed_partition_crosses_seeds_with_clients(final) -> None:
     one, other = drawn(3), drawn(3, stream=1)
     groups = {"A": several(final, one, [7] * 3), "B": several(final, other, [7] * 3)}

@@ -8,11 +8,13 @@ import sys
 from pathlib import Path
 
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 
 import idiolect
 from idiolect.errors import UserError
-from idiolect.records import read_runs
+from idiolect.records import file_digest, read_runs
+from idiolect.reports import gather
 from idiolect.statistics import client_scores
 from idiolect.statistics.tidy_frame import is_final
 
@@ -74,15 +76,19 @@ def test_final_headline_values_are_those_of_the_reports(runs):
     )
 
 
-def test_run_that_lies_there_twice_counts_once_and_older_tables_are_read(tmp_path):
-    import pyarrow.parquet as pq  # noqa: PLC0415
+def _drop(folder: Path, file: str, columns: list[str]) -> None:
+    """Takes columns out of a table, as in a record of an older version."""
+    pq.write_table(pq.read_table(folder / file).drop_columns(columns), folder / file)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["sha256"][file] = file_digest(folder / file)
+    (folder / "manifest.json").write_text(json.dumps(manifest))
 
+
+def test_run_that_lies_there_twice_counts_once_and_older_tables_are_read(tmp_path):
     folder = write_run(tmp_path / "a", "fedavg")
     again = write_run(tmp_path / "b", "fedavg")
     for one in (folder, again):
-        table = pq.read_table(one / "clients.parquet")
-        older = table.drop_columns(["run", "method", "seed", "data_seed", "scene", "samples"])
-        pq.write_table(older, one / "clients.parquet")
+        _drop(one, "clients.parquet", ["run", "method", "seed", "data_seed", "scene", "samples"])
     frame = idiolect.load(tmp_path)
     assert len(frame) == 27 and set(frame["samples"]) == {0} and set(frame["run"]) == {folder.name}
     duckdb = pytest.importorskip("duckdb", reason="the extra duckdb is not installed")
@@ -91,12 +97,10 @@ def test_run_that_lies_there_twice_counts_once_and_older_tables_are_read(tmp_pat
 
 
 def test_views_hold_nothing_for_what_older_records_did_not_count(tmp_path):
-    import pyarrow.parquet as pq  # noqa: PLC0415
-
     pytest.importorskip("duckdb", reason="the extra duckdb is not installed")
     folder = write_run(tmp_path / "old", "fedavg")
     for file, columns in (("rounds.parquet", ["steps", "flops"]), ("clients.parquet", ["samples"])):
-        pq.write_table(pq.read_table(folder / file).drop_columns(columns), folder / file)
+        _drop(folder, file, columns)
     query = "SELECT DISTINCT steps, flops FROM rounds WHERE seed = 0"
     assert idiolect.connect(tmp_path).sql(query).fetchall() == [(None, None)]
     write_run(tmp_path / "new", "fedavg", 1)
@@ -105,17 +109,60 @@ def test_views_hold_nothing_for_what_older_records_did_not_count(tmp_path):
     assert database.sql("SELECT DISTINCT samples FROM measurements WHERE seed = 0").fetchall() == [(0,)]
 
 
-def test_wrong_metric_folder_or_table_is_one_sentence(runs, tmp_path):
+def test_wrong_metric_or_folder_is_one_sentence(runs, tmp_path):
     with pytest.raises(UserError, match="unknown metric 'acuracy'; did you mean accuracy"):
         idiolect.load(runs, metric="acuracy")
     with pytest.raises(UserError, match="nowhere is not a folder"):
         idiolect.load(tmp_path / "nowhere")
     with pytest.raises(UserError, match="no finished run in"):
         idiolect.load(tmp_path)
-    folder = write_run(tmp_path, "fedavg")
-    folder.joinpath("clients.parquet").write_bytes(b"nonsense")
-    with pytest.raises(UserError, match=r"is damaged: clients.parquet cannot be read"):
-        idiolect.load(tmp_path)
+
+
+def _loaded(place: Path) -> set[str]:
+    return set(idiolect.load(place)["run"])
+
+
+def _connected(place: Path) -> set[str]:
+    pytest.importorskip("duckdb", reason="the extra duckdb is not installed")
+    return {run for (run,) in idiolect.connect(place).sql("SELECT DISTINCT run FROM measurements").fetchall()}
+
+
+def _differing(place: Path) -> set[str]:
+    return {pair.a for pair in idiolect.diff(place, place).pairs}
+
+
+@pytest.mark.parametrize("readers", [_loaded, _connected, _differing])
+@pytest.mark.parametrize(
+    ("file", "text", "piece"),
+    [
+        ("clients.parquet", "cut off", "is damaged: clients.parquet does not match its checksum"),
+        ("rounds.parquet", None, "is damaged: rounds.parquet is missing"),
+        ("manifest.json", "{", "manifest.json is damaged: "),
+        (
+            "manifest.json",
+            '{"seed": "x"}',
+            "manifest.json is damaged: it does not describe a run, seed is 'x'",
+        ),
+    ],
+)
+def test_every_reader_leaves_a_damaged_run_out_with_the_sentence_of_the_report(
+    readers, file, text, piece, tmp_path, caplog
+):
+    sound, folder = write_run(tmp_path, "fedavg", 0), write_run(tmp_path, "fedavg", 1)
+    damaged = folder / file
+    if text is None:
+        damaged.unlink()
+    elif text.startswith('{"'):
+        damaged.write_text(json.dumps({**json.loads(damaged.read_text()), **json.loads(text)}))
+    else:
+        damaged.write_text(text)
+    said: list[str] = []
+    assert [run.folder for run in gather([tmp_path], said.append)] == [sound]
+    assert len(said) == 1 and f"{folder}" in said[0] and piece in said[0]
+    assert readers(tmp_path) == {sound.name}
+    assert set(caplog.messages) == set(said)
+    with pytest.raises(UserError, match="no finished run in"):
+        readers(folder)
 
 
 def test_queries_of_the_documentation_answer_what_they_ask(runs):
@@ -163,11 +210,3 @@ def test_values_at_the_end_are_final_whatever_rounds_come_after():
     assert is_final(rows[1:]).tolist() == [False, True]
     unmeasured = rows[1:].assign(value=[2.0, float("nan")])
     assert is_final(unmeasured).tolist() == [True, False]
-
-
-def test_view_of_a_damaged_table_names_the_run(tmp_path):
-    pytest.importorskip("duckdb", reason="the extra duckdb is not installed")
-    folder = write_run(tmp_path, "fedavg")
-    (folder / "clients.parquet").write_bytes(b"cut off")
-    with pytest.raises(UserError, match=rf"{folder} is damaged: clients.parquet cannot be read"):
-        idiolect.connect(tmp_path)

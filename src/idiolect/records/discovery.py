@@ -1,4 +1,4 @@
-"""Finds the folders of runs, and reads their manifests alone."""
+"""Finds the folders of sound runs, and reads their manifests alone."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from idiolect.errors import UserError
 from idiolect.records.manifest import read_manifest
+from idiolect.records.reader import refuse_damaged
 from idiolect.records.run_naming import PARTIAL_SUFFIX
 from idiolect.records.scene import data_seed_of
 
@@ -19,7 +20,7 @@ SIGNS = ("manifest.json", "rounds.parquet", "clients.parquet")  # a folder with 
 
 
 class FoundRun(NamedTuple):
-    """A finished run whose tables have not been read."""
+    """A finished run whose tables match their checksums and have not been read."""
 
     folder: Path
     manifest: dict[str, Any]
@@ -38,6 +39,8 @@ def find_runs(
     where: str | Path | Iterable[str | Path], say: Callable[[str], None] = LOGGER.warning
 ) -> list[FoundRun]:
     """Finds every finished run in folders and their subfolders; a run that lies there twice counts once.
+
+    A run that is unfinished or damaged is left out with one sentence.
 
     Args:
         where: a folder or several, each a run or one that holds runs at any depth.
@@ -79,4 +82,8 @@ def _finished(folder: Path) -> FoundRun:
     manifest = read_manifest(folder)
     if manifest["status"] != "finished" or folder.name.endswith(PARTIAL_SUFFIX):
         raise UserError(f"{folder} is an unfinished run")
+    try:
+        refuse_damaged(folder, manifest)
+    except OSError as error:
+        raise UserError(f"{folder} cannot be read: {error.strerror}") from error
     return FoundRun(folder, manifest)

@@ -27,7 +27,7 @@ from idiolect.records.tables import (
     front_columns,
 )
 
-__all__ = ["Run", "read_run", "read_runs"]
+__all__ = ["Run", "read_run", "read_runs", "refuse_damaged"]
 
 LOGGER = logging.getLogger(__name__)
 
@@ -102,17 +102,35 @@ def _runs_in(place: Path, say: Callable[[str], None]) -> list[Path]:
     return [folder for folder in found if not folder.name.endswith(PARTIAL_SUFFIX)]
 
 
-def _table(folder: Path, file: str, manifest: dict[str, Any]) -> pd.DataFrame:
+def refuse_damaged(folder: Path, manifest: dict[str, Any]) -> None:
+    """Checks every table of a run against its checksum, without reading the tables.
+
+    Raises:
+        UserError: a table is missing, or is not the one that the run wrote.
+    """
+    for file in SCHEMAS:
+        _is_recorded(folder, file, manifest)
+
+
+def _is_recorded(folder: Path, file: str, manifest: dict[str, Any]) -> bool:
+    """Returns whether the run has the table, as it was written; records of older versions lack some."""
     path = folder / file
     digests = manifest.get("sha256")
     if isinstance(digests, dict) and file not in digests and file in FINAL_FILES:
-        return SCHEMAS[file].empty_table().to_pandas()
+        return False
     if not isinstance(digests, dict) or file not in digests:
         raise UserError(f"{folder} is damaged: its {MANIFEST} has no checksum for {file}")
     if not path.is_file():
         raise UserError(f"{folder} is damaged: {file} is missing")
     if file_digest(path) != digests[file]:
         raise UserError(f"{folder} is damaged: {file} does not match its checksum")
+    return True
+
+
+def _table(folder: Path, file: str, manifest: dict[str, Any]) -> pd.DataFrame:
+    if not _is_recorded(folder, file, manifest):
+        return SCHEMAS[file].empty_table().to_pandas()
+    path = folder / file
     try:
         table = pq.read_table(path)
     except pa.ArrowException as error:

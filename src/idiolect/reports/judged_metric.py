@@ -75,20 +75,18 @@ class JudgedMetric(NamedTuple):
     def text(self, value: float) -> str:
         """Returns a value as every table and the page show it: a share in percent with one digit, others with four.
 
-        Halves are rounded away from zero, as JavaScript's ``toFixed`` does, from the digits that the page holds.
+        Halves of the decimal number are rounded away from zero, from the digits that the page holds.
 
-        >>> ACCURACY.text(0.4325), ACCURACY.text(0.99951), JudgedMetric("loss", False, False).text(2.34567)
-        ('43.3', '100.0', '2.346')
+        >>> ACCURACY.text(0.8085), ACCURACY.text(0.99951), JudgedMetric("loss", False, False).text(2.34567)
+        ('80.9', '100.0', '2.346')
         """
-        return (
-            ABSENT if math.isnan(value) else self.scaled_text(self.factor * float(f"{value:.{PAGE_DIGITS}g}"))
-        )
+        return ABSENT if math.isnan(value) else self.scaled_text(self.factor * value)
 
     def scaled_text(self, shown: float) -> str:
         """Returns the same for a value that is multiplied with ``factor`` already."""
         if not self.is_share:
             return f"{shown:.4g}"
-        text = str(Decimal(shown).quantize(Decimal("0.1"), ROUND_HALF_UP))
+        text = str(Decimal(f"{shown:.{PAGE_DIGITS}g}").quantize(Decimal("0.1"), ROUND_HALF_UP))
         return text if float(text) else "0.0"
 
     def signed(self, value: float) -> str:

@@ -157,7 +157,7 @@ def diff(a: str | Path, b: str | Path) -> Difference:
         b: the other one.
 
     Raises:
-        UserError: one of them holds no finished run, or a run is damaged.
+        UserError: one of them holds no finished run; damaged ones are left out with a warning.
 
     >>> import tempfile, idiolect
     >>> with tempfile.TemporaryDirectory() as out:

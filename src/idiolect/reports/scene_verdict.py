@@ -73,11 +73,13 @@ def scene_verdict(
         label: {replicate_of(run): client_scores(run, metric=metric.name, reading=reading) for run in runs}
         for label, runs in groups.items()
     }
-    found = [{"method": label, **statistics.estimate(values)._asdict()} for label, values in scores.items()]
-    estimates = pd.DataFrame(found).dropna(subset="value")
+    first = next(iter(groups.values()))[0]
+    bounds = statistics.metric_bounds(first, metric.name)
+    found = {label: statistics.estimate(values).within(*bounds) for label, values in scores.items()}
+    estimates = pd.DataFrame({"method": label, **one._asdict()} for label, one in found.items())
+    estimates = estimates.dropna(subset="value")
     estimates = estimates.sort_values("value", ascending=not metric.higher_is_better, kind="stable")
     order = list(estimates["method"])
     pairs = statistics.compare_scores({label: scores[label] for label in (order if paired else [])})
     letters = statistics.letters(order, pairs, LEVEL)
-    first = next(iter(groups.values()))[0]
     return SceneVerdict(metric, reading, scores, estimates.reset_index(drop=True), pairs, letters, first)

@@ -37,7 +37,7 @@ from idiolect.statistics.inference import (
     two_sided_p,
     unit_mean,
 )
-from idiolect.statistics.measurements import client_scores
+from idiolect.statistics.measurements import client_scores, metric_bounds, primary_metric
 from idiolect.statistics.reading import LAST, Reading
 from idiolect.statistics.replicates import Replicate, design_of, replicate_of
 
@@ -98,6 +98,18 @@ class Estimate(NamedTuple):
     bootstrap_low: float = math.nan
     bootstrap_high: float = math.nan
 
+    def within(self, least: float, greatest: float) -> Estimate:
+        """Returns the same with intervals that end where the metric does, since no mean lies beyond.
+
+        An interval covers what it covered before; NaN stays NaN.
+
+        >>> Estimate(0.9, 5, 3, "redrawn", low=0.7, high=1.1).within(0, 1).high
+        1.0
+        """
+        ends = (self.low, self.high, self.bootstrap_low, self.bootstrap_high)
+        low, high, bootstrap_low, bootstrap_high = (float(np.clip(end, least, greatest)) for end in ends)
+        return self._replace(low=low, high=high, bootstrap_low=bootstrap_low, bootstrap_high=bootstrap_high)
+
 
 def estimate(values: Values) -> Estimate:
     """Returns the mean of values by replicate and client, such as scores or paired differences, with its interval.
@@ -149,12 +161,13 @@ def mean_estimate(
     population: str = "all",
     reading: Reading = LAST,
 ) -> Estimate:
-    """Returns the mean of final values over clients and seeds with its interval.
+    """Returns the mean of final values over clients and seeds with its interval, which ends at the metric's bounds.
 
     Args:
         runs: runs of one method that differ in nothing but seed and data_seed.
     """
-    return estimate(_scores(runs, predictor, metric, population, reading))
+    found = estimate(_scores(runs, predictor, metric, population, reading))
+    return found.within(*metric_bounds(runs[0], metric or primary_metric(runs[0])))
 
 
 def mean_estimates(

@@ -47,7 +47,7 @@ def connect(runs: str | Path | Iterable[str | Path]) -> DuckDBPyConnection:
         runs: a folder or several; runs at any depth count, each once.
 
     Raises:
-        UserError: there is no finished run, a table is damaged, or the package duckdb is not installed.
+        UserError: there is no finished run, or the package duckdb is not installed.
     """
     try:
         import duckdb  # noqa: PLC0415 - an extra

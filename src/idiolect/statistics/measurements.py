@@ -8,6 +8,8 @@ family: there the member chosen at the end stands for it.
 
 from __future__ import annotations
 
+import math
+
 import pandas as pd
 
 from idiolect.errors import UserError
@@ -22,6 +24,7 @@ __all__ = [
     "higher_is_better",
     "is_share",
     "measured",
+    "metric_bounds",
     "primary_metric",
     "read_rounds",
     "server_curve",
@@ -48,6 +51,14 @@ def is_share(run: Run, metric: str) -> bool:
     if "unit" in described:
         return bool(described["unit"] == "share")
     return bool(described.get("high", 1 if metric == "accuracy" else None) == 1)
+
+
+def metric_bounds(run: Run, metric: str) -> tuple[float, float]:
+    """Returns the least and the greatest value that a metric can have, such as 0 and 1; infinite where it has none."""
+    described = run.manifest.get("metrics", {}).get(metric, {})
+    default = (0.0, 1.0) if is_share(run, metric) else (None, None)
+    low, high = (described.get(key, end) for key, end in zip(("low", "high"), default, strict=True))
+    return (-math.inf if low is None else float(low)), (math.inf if high is None else float(high))
 
 
 def higher_is_better(run: Run, metric: str) -> bool:

@@ -37,8 +37,8 @@ def load(
     The columns are `run`, `method`, `label`, `seed`, `data_seed`, `scene`, `dataset`, `partition`, `model`; `round`,
     `client`, `split`, `predictor`, `moment`, `population`, `metric`, `value`, `samples`; then every setting in which
     the runs differ, by its name, and every option of a method in which they differ, such as `map.alpha`.  Words are
-    categories, so that a row takes few bytes; only the rows that are asked for are read.  Checksums are not verified:
-    ``idiolect.open`` does that.
+    categories, so that a row takes few bytes; only the rows that are asked for are read.  A run that is unfinished, or
+    has a table that does not match its checksum, is left out with a warning.
 
     Args:
         runs: a folder or several; a run that lies there twice counts once.
@@ -49,7 +49,7 @@ def load(
             the metric that the run is judged by unless ``metric`` names others.
 
     Raises:
-        UserError: there is no finished run, a table is damaged, or no run knows the metric.
+        UserError: there is no finished run, or no run knows the metric.
 
     >>> import tempfile, idiolect
     >>> with tempfile.TemporaryDirectory() as out:

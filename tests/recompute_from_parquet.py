@@ -179,6 +179,7 @@ def recompute(folder: Path) -> dict[str, pd.DataFrame]:
         scenes.setdefault(record.scene, {}).setdefault(record.label, []).append(record)
     tables: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for scene, methods in scenes.items():
+        sign, metric = (getattr(next(iter(methods.values()))[0], name) for name in ("sign", "metric"))
         for records in methods.values():
             records.sort(key=lambda record: record.seeds)
         for label, records in methods.items():
@@ -192,6 +193,9 @@ def recompute(folder: Path) -> dict[str, pd.DataFrame]:
             tables["intervals"].append(line | {k: v for k, v in own.items() if k not in ("p", "detectable")})
             if (joined := newcomers(records)) is not None:
                 tables["newcomers"].append(line | joined)
+        tables["table"].sort(  # the best first
+            key=lambda line: (list(scenes).index(line["scene"]), -sign * line[f"personal_{metric}"])
+        )
         tables["pairs"] += [{"scene": scene, **line} for line in pairs(methods)]
         tables["users"] += [{"scene": scene, **line} for line in users(methods)]
     return {name: pd.DataFrame(lines) for name, lines in tables.items()}

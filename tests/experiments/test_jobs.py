@@ -19,6 +19,7 @@ import idiolect
 from idiolect.engines import EngineChoice
 from idiolect.errors import UserError
 from idiolect.experiments import Execution, Silent, compare, side_by_side, sweep
+from idiolect.experiments.campaign import RunRequest, run_campaign
 from idiolect.experiments.time_left import RunTimes
 from idiolect.methods.catalogue import METHODS
 from idiolect.models.registered_models import REGISTERED
@@ -144,7 +145,7 @@ def test_jobs_that_cannot_work_are_refused():
 PROGRAM = """
 import sys
 import idiolect
-idiolect.compare(["fedavg", "local", "fedper", "map"], out=sys.argv[1], jobs=2, engine="loop", device="cpu",
+idiolect.compare(["fedavg", "local", "fedper", "map"], out=sys.argv[1], jobs=2, engine=sys.argv[3], device="cpu",
     dataset="synthetic(n_clients=4, samples_per_client=20, n_features=8, n_classes=3)", partition="by_id", clients=4,
     model="mlpnet(hidden=8)", rounds=int(sys.argv[2]), checkpoint_every=1, evaluate_every=20, resume=True)
 """
@@ -155,26 +156,31 @@ def _grown(folder: Path, checkpoints: int) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("engine", ["loop", "pool"])
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_stopped_runs_go_on_with_the_same_rows_and_leave_no_process(how, tmp_path):
+def test_stopped_runs_go_on_with_the_same_rows_and_leave_no_process(how, engine, tmp_path):
     command = [sys.executable, "-c", PROGRAM]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     out = tmp_path / "stopped"
-    with child_process([*command, str(out), "40"], env=environment, cwd=Path.cwd()) as child:
+    with child_process([*command, str(out), "40", engine], env=environment, cwd=Path.cwd()) as child:
         while not _grown(out, 2):
             time.sleep(0.05)
         jobs = children_of(child.pid)
         assert len(jobs) == 2
+        servers = [one for job in jobs for one in children_of(job)]
+        assert bool(servers) == (engine == "pool")
         child.send_signal(how)
         code = child.wait(60)
         assert code == -how if how == signal.SIGKILL else code != 0
         deadline = time.monotonic() + 20
-        while any(map(is_running, jobs)) and time.monotonic() < deadline:
+        if how == signal.SIGINT:  # the command has waited for all of them
+            assert not any(map(is_running, [*jobs, *servers]))
+        while any(map(is_running, [*jobs, *servers])) and time.monotonic() < deadline:
             time.sleep(0.05)
-        assert not any(map(is_running, jobs))
+        assert not any(map(is_running, [*jobs, *servers]))
     assert len(tables(out)) < 4
     for folder in (out, tmp_path / "whole"):
-        with child_process([*command, str(folder), "40"], env=environment, cwd=Path.cwd()) as child:
+        with child_process([*command, str(folder), "40", engine], env=environment, cwd=Path.cwd()) as child:
             assert child.wait(300) == 0
     assert len(tables(out)) == 4 and repr(tables(out)) == repr(tables(tmp_path / "whole"))
 
@@ -202,3 +208,41 @@ def test_time_left_counts_runs_to_come_and_lanes():
     clock[0] = 9.0
     times.settle(0, 0.25)
     assert times.left(0) == pytest.approx(6)
+
+
+def test_a_continued_run_does_not_take_its_start_for_all_rounds_before():
+    clock = [0.0]
+    times = RunTimes(lambda: clock[0])
+    times.expect(2)
+    times.begin(0, rounds=100, done=95)
+    for clock[0], done in ((60.0, 96), (61.0, 97)):  # workers took a minute to start, a round takes a second
+        times.advance(0, done)
+    assert times.left_of_all() == pytest.approx(3 + 95 + 64)
+    for clock[0], done in ((62.0, 98), (63.0, 99), (64.0, 100)):
+        times.advance(0, done)
+    times.end(0)
+    assert times.left_of_all() == pytest.approx(95 + 64)
+
+
+def test_a_campaign_says_before_it_starts_how_many_runs_it_makes(tiny, tmp_path):
+    heard: list[str] = []
+
+    class Ear(Silent):
+        def say(self, sentence: str) -> None:
+            heard.append(sentence)
+
+        def begin(self, label: str, rounds: int, done: int) -> None:
+            heard.append(label)
+
+    asked = [
+        RunRequest(seed, replace(tiny, seed=seed), (), lambda run: run.manifest["seed"]) for seed in (0, 1)
+    ]
+    found = run_campaign(asked, Execution(out=tmp_path, watcher=Ear(), **LOOP))
+    assert [one.value for one in found.values()] == [0, 1]
+    assert heard == [
+        "2 of 2 runs are to be made; fewer with some columns or methods alone",
+        "FedAvg",
+        "FedAvg",
+    ]
+    run_campaign(asked, Execution(out=tmp_path, watcher=Ear(), **LOOP))
+    assert sum("to be made" in one for one in heard) == 1

@@ -24,12 +24,12 @@ def test_a_report_reads_every_method_by_one_rule_and_names_it(make_run, tmp_path
         make_run("B", 0, {(4, "end"): [0.9, 0.9]}),
     ]
     table = summarise(runs, as_reading("mean(2)"))
-    assert table["personal_accuracy"].tolist() == pytest.approx([0.35, 0.9])
-    assert table["global_accuracy"].iloc[0] == pytest.approx(0.35) and set(table["reading"]) == {"mean(2)"}
+    assert table["personal_accuracy"].tolist() == pytest.approx([0.9, 0.35])
+    assert table["global_accuracy"].iloc[1] == pytest.approx(0.35) and set(table["reading"]) == {"mean(2)"}
     assert "(mean of the last 2 evaluations)" in markdown_table(table)
     write_report(runs, tmp_path / "r", ["csv"], reading="mean(2)")
     written = pd.read_csv(tmp_path / "r" / "intervals.csv")["value"].tolist()
-    assert written == pytest.approx([0.35, 0.9]) and summarise(runs)["personal_accuracy"][0] == pytest.approx(
+    assert written == pytest.approx([0.35, 0.9]) and summarise(runs)["personal_accuracy"][1] == pytest.approx(
         0.4
     )
 

@@ -48,7 +48,14 @@ Write = Callable[..., Run]
 def write(tmp_path: Path) -> Write:
     """A run from rows; its rounds cost 1, 2, 3, ... MB down and half of it up."""
 
-    def make(label: str, told: list[Row], headline: str = "global", seed: int = 0, rounds: int = 3) -> Run:
+    def make(
+        label: str,
+        told: list[Row],
+        headline: str = "global",
+        seed: int = 0,
+        rounds: int = 3,
+        data_seed: int | None = None,
+    ) -> Run:
         rows, costs = RowBuffer(), RoundBuffer()
         for row in told:
             rows.add(*row[:2], RowKind(*row[2:7]), row[7])
@@ -60,8 +67,10 @@ def write(tmp_path: Path) -> Write:
             "seed": seed,
             "headline": headline,
             "spec": {"rounds": rounds},
+            "data_seed": seed if data_seed is None else data_seed,
         }
-        return read_run(RunWriter(tmp_path, f"{label}-s{seed}", facts).finish(costs.table(), rows.table()))
+        name = f"{label}-s{seed}" if data_seed is None else f"{label}-d{data_seed}-s{seed}"
+        return read_run(RunWriter(tmp_path, name, facts).finish(costs.table(), rows.table()))
 
     return make
 
@@ -173,6 +182,23 @@ def test_cost_of_a_target_is_what_was_spent_when_every_seed_reached_it(write: Wr
     assert ("Rounds", "A", 65.0) not in found.index
     assert found["Rounds", "B", 80.0] == 3 and found["Megabytes down", "B", 80.0] == 6
     assert len(targets_figure(data).axes) == 3
+
+
+def test_cost_of_a_target_is_averaged_within_partitions_first(write: Write) -> None:
+    reached = {(7, 0): 1, (7, 1): 3, (8, 0): 3}  # the round of each data seed and seed
+    runs = [
+        write(
+            "A",
+            [accuracy(n, 0, 0.9 if n >= first else 0.1, "global", "before") for n in (1, 2, 3)],
+            seed=seed,
+            data_seed=data_seed,
+        )
+        for (data_seed, seed), first in reached.items()
+    ]
+    found = targets_data(runs, [0.5]).set_index("panel")["value"]
+    assert found["Rounds"] == pytest.approx((2 + 3) / 2) and found["Megabytes down"] == pytest.approx(
+        (3.5 + 6) / 2
+    )
 
 
 def test_change_histogram_counts_clients_and_names_the_losers(write: Write) -> None:

@@ -16,7 +16,18 @@ from idiolect.cli.options import RUN_OPTIONS
 from idiolect.experiments import Execution
 from idiolect.experiments.tracking import open_log
 from idiolect.records import Run
-from idiolect.reports import NO_SECONDS, by_scene, certainty_of, judged_by, notes_of, plain_rows, summarise
+from idiolect.reports import (
+    NO_SECONDS,
+    by_scene,
+    certainty_of,
+    disturbance_cells,
+    disturbances_data,
+    disturbances_note,
+    judged_by,
+    notes_of,
+    plain_rows,
+    summarise,
+)
 
 __all__ = ["console_of_output", "print_line", "print_runs", "print_table", "print_trackers", "watched"]
 
@@ -40,13 +51,19 @@ def print_runs(runs: Sequence[Run], folder: Path, as_json: bool) -> None:
     """Prints a table of runs, or a JSON document, and the folder that holds their files."""
     summary, notes = summarise(runs), [*notes_of(runs), *certainty_of(runs)]
     notes += [NO_SECONDS] * bool(summary["seconds"].isna().any())
+    disturbed, metric = disturbances_data(runs), judged_by(runs)
     if as_json:
-        lines = json.loads(summary.to_json(orient="records"))
-        print(json.dumps({"folder": str(folder), "methods": lines, "notes": notes}, indent=2))
+        tables = {"methods": summary, "disturbances": disturbed}
+        found = {name: json.loads(table.to_json(orient="records")) for name, table in tables.items()}
+        print(json.dumps({"folder": str(folder), **found, "notes": notes}, indent=2))
         return
     console = console_of_output()
     for title, scene in by_scene(summary):
-        print_table(console, plain_rows(scene, judged_by(runs)), title)
+        print_table(console, plain_rows(scene, metric), title)
+    for (title, under), here in disturbed.groupby(["scene", "under"], sort=False):
+        print_table(console, disturbance_cells(here, metric), f"{title}: under {under}")
+    if len(disturbed):
+        notes.insert(0, disturbances_note(disturbed))
     for note in notes:
         console.print(f"- {note}", highlight=False, markup=False)
     print_line(f"Table, pictures and records: {folder}")

@@ -72,6 +72,10 @@ def run_campaign(requests: Sequence[RunRequest], execution: Execution) -> dict[H
         else:
             tasks.append(RunTask(experiment, experiment, wanted[0].notes))
     unfinished = [one for one in tasks if not _is_finished(one.experiment, execution)]
+    if len(unfinished) > 1:
+        execution.watcher.say(
+            f"{len(unfinished)} of {len(tasks)} runs are to be made; fewer with some columns or methods alone"
+        )
     for result in run_tasks(tasks, replace(execution, resume=True), len(unfinished)):
         wanted = by_experiment[cast("Experiment", result.key)]
         if result.folder is None:

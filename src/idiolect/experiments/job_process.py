@@ -134,7 +134,7 @@ class _Inbox:
                 else:
                     self._messages.put(message)
         except (EOFError, OSError):  # the parent has gone, or needs this job no more
-            os._exit(0)
+            _leave()
 
 
 class _PipeWatcher:
@@ -180,7 +180,17 @@ def main(pipe: int, box: int) -> None:
         pass
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)  # without the exit handlers; pool's fork server ends with this process
+    _leave()
+
+
+def _leave() -> None:
+    """Ends the process without the exit handlers, and pool's fork server with it."""
+    from idiolect.engines.pool.fork_server import end_fork_server  # noqa: PLC0415
+
+    try:
+        end_fork_server()
+    finally:
+        os._exit(0)
 
 
 def _answer(asked: StartRun, pipe: Connection, inbox: _Inbox) -> Any:

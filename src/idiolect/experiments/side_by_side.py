@@ -52,6 +52,7 @@ from idiolect.records import Divergence, read_manifest
 __all__ = ["Jobs", "RunResult", "RunTask", "open_jobs", "run_tasks"]
 
 PATIENCE = 30.0  # seconds that a stopped job has to save and end
+FAREWELL = 3.0  # seconds that a job without a run has to end its own processes
 
 
 class RunTask(NamedTuple):
@@ -316,6 +317,10 @@ class _JobProcesses:
         finally:
             for job in self._jobs:
                 job.pipe.close()
+            deadline = time.monotonic() + FAREWELL
+            for job in self._jobs:
+                with suppress(subprocess.TimeoutExpired):
+                    job.process.wait(max(0.0, deadline - time.monotonic()))
                 job.process.kill()
                 job.process.wait()
             self._jobs.clear()

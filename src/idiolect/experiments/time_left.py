@@ -49,13 +49,14 @@ class _RunTime:
             last = each * (self.rounds - self.done + self.end_work)
         return max(last - (now - self.seen), 0.0)
 
+    def before(self) -> float:
+        """Returns the seconds of the rounds that were done when a continued run began, at the rate of its own."""
+        return self.first * (self.seconds_per_round() or 0.0)
+
     def whole(self, now: float) -> float | None:
         """Returns the seconds of the whole run, had it begun with its first round."""
         left = self.left(now)
-        if left is None:
-            return None
-        made = self.rounds - self.first + self.end_work
-        return (now - self.began + left) * (self.rounds + self.end_work) / made if made else None
+        return None if left is None else self.before() + now - self.began + left
 
 
 class RunTimes:
@@ -98,7 +99,7 @@ class RunTimes:
 
     def end(self, lane: int) -> None:
         if (run := self._running.pop(lane, None)) is not None and run.done > run.first:
-            self._took.append(self.now() - run.began)
+            self._took.append(run.before() + self.now() - run.began)
 
     def elapsed(self, lane: int) -> float:
         return self.now() - self._running[lane].began if lane in self._running else 0.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from idiolect.reports.comparison import certainty_of, intervals_data, newcomers_data, pairs_data, users_data
-from idiolect.reports.disturbances import disturbances_data
+from idiolect.reports.disturbances import disturbance_cells, disturbances_data, disturbances_note
 from idiolect.reports.figures.calibration_errors import (
     calibration_data,
     calibration_figure,
@@ -83,7 +83,9 @@ __all__ = [
     "curves_figure",
     "degradation_data",
     "degradation_figure",
+    "disturbance_cells",
     "disturbances_data",
+    "disturbances_note",
     "features_figure",
     "gather",
     "heat_figure",

@@ -69,7 +69,7 @@ NO_SECONDS = (
 
 
 def summarise(runs: Iterable[Run], reading: Reading = LAST) -> pd.DataFrame:
-    """Returns one row per method of a scene, with means over seeds, and SDs over seeds where there are several.
+    """Returns one row per method of a scene, the best first, with means over seeds and their SDs.
 
     Columns: `scene`, `method` (its label), `seeds` (how many), `design` (see `statistics.design_of`), `predictor` (the
     headline), `reading` (which evaluations count), `clients`, `never_trained` (clients that never trained, NaN where
@@ -102,6 +102,9 @@ def _scene_summary(scene: str, groups: Groups, metric: JudgedMetric, reading: Re
     )
     if any(diverged.values()):
         table[DIVERGED] = list(diverged.values())
+    table = table.sort_values(
+        f"personal_{metric.name}", ascending=not metric.higher_is_better, kind="stable", ignore_index=True
+    )
     table.insert(0, "scene", scene)
     groups = {label: group for label, group in groups.items() if not diverged[label]}
     if not comparable_seconds(run for group in groups.values() for run in group):
@@ -109,8 +112,7 @@ def _scene_summary(scene: str, groups: Groups, metric: JudgedMetric, reading: Re
     letters = dict.fromkeys(table["method"], "")
     if len(groups) > 1:
         pairs = statistics.paired_comparisons(groups, reading=reading)
-        best_first = table.sort_values(f"personal_{metric.name}", ascending=not metric.higher_is_better)
-        letters |= statistics.letters([name for name in best_first["method"] if name in groups], pairs)
+        letters |= statistics.letters([name for name in table["method"] if name in groups], pairs)
     table.insert(
         int(table.columns.get_indexer(["personal_high"])[0]) + 1, "groups", table["method"].map(letters)
     )

@@ -23,7 +23,7 @@ from typing import Any
 
 from idiolect.errors import UserError
 
-__all__ = ["ForkServer", "fork_server", "main"]
+__all__ = ["ForkServer", "end_fork_server", "fork_server", "main"]
 
 MESSAGE, FILES = 256, 16  # the most bytes and files of a request
 START = "import sys; sys.path[:] = {path!r}; from idiolect.engines.pool.fork_server import main; main({line})"
@@ -118,6 +118,12 @@ def fork_server() -> ForkServer:
         _running = ForkServer()
         atexit.register(_running.close)
     return _running
+
+
+def end_fork_server() -> None:
+    """Ends the fork server of this process, for one that leaves without its exit handlers."""
+    if _running is not None and _running.owner == os.getpid():
+        _running.close()
 
 
 def main(number: int) -> None:

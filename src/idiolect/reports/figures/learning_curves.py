@@ -26,7 +26,7 @@ from idiolect.reports.figures.style import (
 )
 from idiolect.reports.judged_metric import ACCURACY, JudgedMetric, judged_by
 from idiolect.reports.run_groups import group_runs
-from idiolect.statistics import columns_over_replicates, cost_to_target, curve, server_curve
+from idiolect.statistics import columns_over_replicates, cost_to_target, curve, over_replicates, server_curve
 
 __all__ = ["curves_data", "curves_figure", "targets_data", "targets_figure"]
 
@@ -174,17 +174,18 @@ def targets_data(runs: Iterable[Run], targets: Sequence[float] | None = None) ->
     """Returns rounds, bytes and operations to a target: `panel`, `line` (the method), `x` (the target), `value`.
 
     Operations have rows only where runs counted them.  Targets that are shares are in percent.  The headline's mean
-    over all clients has to reach the target, and values are means over seeds.  A target that a seed never reaches has
-    no row; a model that exists only at the end of the run costs the whole run.
+    over all clients has to reach the target, and values are means over seeds, of seeds nested in partitions within each
+    first.  A target that a seed never reaches has no row; a model that exists only at the end costs the whole run.
 
     Args:
         targets: shares in [0, 1] or other values; without them, equal steps from the lowest to the highest measured.
     """
     runs = list(runs)
     metric = judged_by(runs)
+    groups = group_runs(runs)
     curves = {
         label: [(_end_of_run(run).combine_first(curve(run)), run.rounds) for run in group]
-        for label, group in group_runs(runs).items()
+        for label, group in groups.items()
     }
     if targets is None:
         values = pd.concat([points for group in curves.values() for points, _ in group])
@@ -196,9 +197,9 @@ def targets_data(runs: Iterable[Run], targets: Sequence[float] | None = None) ->
             reached = [cost for cost in costs if cost is not None]
             if len(reached) < len(costs):
                 continue
-            found = np.mean(reached, axis=0)
+            found = [over_replicates(groups[label], one).mean for one in zip(*reached, strict=True)]
             lines += [
-                (panel, label, metric.factor * target, float(value))
+                (panel, label, metric.factor * target, value)
                 for panel, value in zip(COSTS, found, strict=True)
                 if not np.isnan(value)
             ]

@@ -43,7 +43,7 @@ function change() {
     found.querySelector("select").id = `change-${key}`;
     return found;
   };
-  const body = section("change", "Change of every client", "The method's value less that of the reference, client by client.", [pick("Method", "method"), pick("Reference", "reference")]);
+  const body = section("change", "Change of every client", `The method's value less that of the reference, client by client.${isRedrawn() ? " Each data seed draws clients of its own, which all count." : ""}`, [pick("Method", "method"), pick("Reference", "reference")]);
   drawn(body, (width) => {
     const found = changesOf(view.method, view.reference);
     if (!found) return [nothing("These two do not have the same seeds and clients and cannot be paired.")];
@@ -62,7 +62,7 @@ function change() {
     inspect(root, marks, "Histogram of changes");
     const worse = found.filter(([, value]) => (metric().higher ? value < 0 : value > 0)).length;
     const mean = found.reduce((sum, [, value]) => sum + value, 0) / found.length;
-    const text = `${worse} of ${found.length} clients are worse off with ${report.methods[view.method].label} than with ${report.methods[view.reference].label}; the mean change is ${points(mean)}.${verdict(view.method, view.reference)}`;
+    const text = `${worse} of ${found.length} ${isRedrawn() ? "clients, each of one data seed," : "clients"} are worse off with ${report.methods[view.method].label} than with ${report.methods[view.reference].label}; the mean change is ${points(mean)}.${verdict(view.method, view.reference)}`;
     return [html("p", { class: "summary-line" }, text), root, beside(`change-${state.metric}`, () => [["client", "change"], ...found])];
   });
 }

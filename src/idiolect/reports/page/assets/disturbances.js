@@ -9,7 +9,7 @@ function disturbances() {
       const heads = part.header.map((text, i) => html("th", { scope: "col", class: i ? null : "words" }, text));
       const lines = part.methods.map((method, row) => {
         const cells = part.text[row].map((text) => html("td", {}, text === "-" ? "–" : text));
-        return html("tr", {}, html("td", {}, swatch(method), method.label), ...cells);
+        return html("tr", {}, html("td", {}, named(method)), ...cells);
       });
       const table = html("table", {}, html("thead", {}, html("tr", {}, ...heads)), html("tbody", {}, ...lines));
       return [html("h3", {}, `${part.scene}: under ${part.under}`), html("div", { class: "wide" }, table)];

@@ -9,8 +9,12 @@ function heat(share) {
   return `rgb(${mix.join(",")})`;
 }
 
-// Where seeds redraw the clients, a name has the data seed before it.
+// Where seeds redraw the clients, a name has the data seed before it, and a client is one data seed's.
+const isRedrawn = () => measured().clients.clients.some((client) => String(client).startsWith("data seed "));
 const clientName = (client) => (isNumber(client) ? `client ${client}` : client);
+
+// `0/3` for client 3 of data seed 0.
+const shortName = (client) => String(client).replace(/^data seed (.*), client (.*)$/, "$1/$2").split(" ").at(-1);
 
 function clientOrder(by) {
   const { clients, values } = measured().clients;
@@ -27,7 +31,7 @@ function clientOrder(by) {
 function heatMap() {
   const view = { by: "number", first: 0 };
   const order = choice("Clients", [["number", "by number"], ["mean", "by their mean"]], (value) => { view.by = value; view.first = 0; redraw(); });
-  const body = section("heat-map", "Every client under every method", "The final value of each client. It is the mean over seeds where seeds share a partition; where each seed draws its own, every client of every seed has a column. An empty cell was not measured.", [order]);
+  const body = section("heat-map", "Every client under every method", `The final value of each client${isRedrawn() ? ". Each data seed draws clients of its own: a column is one data seed's client, 0/3 is client 3 of data seed 0, and not client 3 of another" : ", its mean over seeds"}. An empty cell was not measured.`, [order]);
   drawn(body, (width) => {
     const { clients, values } = measured().clients, places = shown();
     if (!clients.length || !places.length) return [nothing("No client was measured.")];
@@ -52,7 +56,7 @@ function heatMap() {
     });
     const every = Math.ceil(30 / cell);
     columns.forEach((client, column) => {
-      if (column % every === 0) root.append(svg("text", { x: left + cell * (column + .5), y: height - 8, "text-anchor": "middle" }, String(clients[client]).split(" ").at(-1)));
+      if (column % every === 0) root.append(svg("text", { x: left + cell * (column + .5), y: height - 8, "text-anchor": "middle" }, shortName(clients[client])));
     });
     inspect(root, marks, "Clients against methods", Math.max(6, cell / 2));
     const parts = [root, heatKey(range)];

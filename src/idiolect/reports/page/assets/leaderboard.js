@@ -49,7 +49,7 @@ function lettersCell(row, all) {
 function leaderboardCell(column, row, letters, leader) {
   const value = row[column.key];
   if (column.key === "label") {
-    return html("td", {}, swatch(report.methods[row.place]), value);
+    return html("td", {}, named(report.methods[row.place]));
   }
   if (column.letters) return lettersCell(row, letters);
   if (column.words) return html("td", { class: "words" }, value);

@@ -29,6 +29,9 @@ function swatch(look) {
   return svg("svg", { class: "swatch", viewBox: "0 0 34 14", "aria-hidden": "true" }, svg("line", line), sign(look, 17, 7));
 }
 
+// The mark of a method with its name beside it, also where the name takes several lines.
+const named = (method) => html("div", { class: "named" }, swatch(method), html("span", {}, method.label));
+
 // Of the methods that pass the filters, those that `has` holds of.
 function legend(has = () => true) {
   const items = listed().filter(has).map((place) => {

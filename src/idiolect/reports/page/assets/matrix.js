@@ -15,7 +15,7 @@ function matrix() {
         const tint = i < found.scenes.length ? `background:color-mix(in srgb, var(--accent) ${Math.round(34 * share)}%, transparent)` : null;
         return html("td", { style: tint, class: found.leading[row][i] ? "best" : null }, text === "-" ? "–" : text);
       });
-      const name = html("td", {}, swatch(method), method.label);
+      const name = html("td", {}, named(method));
       return html("tr", {}, name, ...cells);
     });
     const rows = () => [["method", "scene", "value", "rank", "leading"], ...found.methods.flatMap((method, row) => found.scenes.map((scene, i) => [method.label, scene, found.values[row][i], found.ranks[row][i], found.leading[row][i]]))];

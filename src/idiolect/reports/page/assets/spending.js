@@ -18,11 +18,11 @@ const otherMachines = (found) => (found.one_machine || report.runs.length === 1 
 function spending() {
   const found = report.spending;
   if (!found) return;
-  const body = section("spending", "Costs", "What a client does and sends in the whole run, mean and most over all clients, and what the run takes; means over seeds. A dash was not recorded." + otherMachines(found));
+  const body = section("spending", "Costs", "What a client does and sends in the whole run, mean and most over all clients, and what the run takes; means over seeds. Peak memory adds up the peaks of all processes of a run, and pages that they share count in each: with several processes it is an upper bound. A dash was not recorded." + otherMachines(found));
   drawn(body, () => {
     const places = shown(), kept = SPENDING.filter(([key]) => places.some((place) => isNumber(found.methods[place][key])));
     const head = html("tr", {}, html("th", { class: "words" }, "Method"), ...kept.map(([, title]) => html("th", {}, title)));
-    const rows = places.map((place) => html("tr", {}, html("td", {}, swatch(report.methods[place]), report.methods[place].label), ...kept.map(([key, , text]) => html("td", {}, text(found.methods[place][key])))));
+    const rows = places.map((place) => html("tr", {}, html("td", {}, named(report.methods[place])), ...kept.map(([key, , text]) => html("td", {}, text(found.methods[place][key])))));
     const keys = Object.keys(found.methods[0]);
     return [html("div", { class: "wide" }, html("table", {}, html("thead", {}, head), html("tbody", {}, ...rows))), beside("costs", () => [["method", ...keys], ...places.map((place) => [report.methods[place].label, ...keys.map((key) => found.methods[place][key])])], false)];
   });

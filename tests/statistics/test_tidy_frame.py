@@ -13,7 +13,8 @@ import pytest
 
 import idiolect
 from idiolect.errors import UserError
-from idiolect.records import file_digest, read_runs
+from idiolect.records import file_digest, read_manifest, read_runs
+from idiolect.records.manifest import write_manifest
 from idiolect.reports import gather
 from idiolect.statistics import client_scores
 from idiolect.statistics.tidy_frame import is_final
@@ -79,9 +80,9 @@ def test_final_headline_values_are_those_of_the_reports(runs):
 def _drop(folder: Path, file: str, columns: list[str]) -> None:
     """Takes columns out of a table, as in a record of an older version."""
     pq.write_table(pq.read_table(folder / file).drop_columns(columns), folder / file)
-    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest = read_manifest(folder)
     manifest["sha256"][file] = file_digest(folder / file)
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    write_manifest(folder, manifest)
 
 
 def test_run_that_lies_there_twice_counts_once_and_older_tables_are_read(tmp_path):
@@ -141,7 +142,7 @@ def _differing(place: Path) -> set[str]:
         (
             "manifest.json",
             '{"seed": "x"}',
-            "manifest.json is damaged: it does not describe a run, seed is 'x'",
+            "manifest.json is damaged: what it says does not match its checksum",
         ),
     ],
 )

@@ -15,6 +15,7 @@ from idiolect.errors import UserError
 from idiolect.experiments import campaign, side_by_side
 from idiolect.records import read_run
 from idiolect.records.manifest import write_manifest
+from idiolect.reports import gather, write_page, write_report
 from idiolect.reproduction import results
 from idiolect.reproduction.reproduce import reproduce
 from idiolect.reproduction.results import Results, collect
@@ -176,6 +177,17 @@ def test_collected_records_are_small_and_say_how_they_were_made(made, collected)
             )
     again = collect([made[0]], folder, lambda sentence: None)
     assert (again.added, again.known) == ([], 11)
+
+
+def test_results_are_records_that_reports_read(collected, tmp_path):
+    heard: list[str] = []
+    found = [
+        run for run in gather([collected[0]], heard.append) if "preset paper" not in run.manifest["notes"][-1]
+    ]
+    assert len(found) == 10 and not heard
+    page = write_page(found, tmp_path / "report.html").read_text()
+    assert "FedRS diverged (3 of 3 seeds" in page and "ScaMAP" not in page
+    assert write_report(found, tmp_path / "report")
 
 
 def test_what_is_no_result_is_left_out_by_name(made, tiny, tmp_path):

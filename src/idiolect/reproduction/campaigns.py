@@ -17,6 +17,7 @@ from typing import Any
 from idiolect.errors import unknown_name
 from idiolect.experiments.campaign import RunRequest, run_campaign
 from idiolect.experiments.execution import Execution
+from idiolect.experiments.progress_watcher import Silent
 from idiolect.reproduction.compared_number import ComparedNumber
 from idiolect.reproduction.figures import figure_requests, reproduce_figure
 from idiolect.reproduction.named_pairs import NamedPair, pairs_table
@@ -181,6 +182,7 @@ def run_named_campaign(
         run_campaign(list(campaign_requests(campaign)), execution)
     else:
         results = Results.open(from_results)
+    execution = replace(execution, watcher=Silent())  # what is read now was told when it was made
     done = [_shown(part, campaign, execution, results) for part in campaign.parts]
     if campaign.pairs:
         most = tuple(range(max(part.seeds for part in campaign.parts)))

@@ -1,19 +1,24 @@
-"""A program for `test_private_state`: kills a run at many moments, takes it up again, and says whether it is the same.
+"""A program for `test_kills`: kills a run at many moments, takes it up again, and says whether it is the same.
 
-    python kill_and_resume.py FOLDER METHOD STORE CACHE_MB EVERY
+    python kill_and_resume.py calls FOLDER METHOD STORE CACHE_MB EVERY
+    python kill_and_resume.py random FOLDER METHOD ENGINE KILLS
 
-The run is a child process which ends itself by SIGKILL before its n-th call of the system that changes the disk, or
-half-way through it where the call writes a row; n runs over the calls in steps of EVERY.  The one line of output
-holds the number of calls, and the moments after which the resumed run differs from one that nobody killed.
+With `calls` the run is a child process which ends itself by SIGKILL before its n-th call of the system that changes the
+disk, or half-way through it where the call writes a row; n runs over the calls in steps of EVERY.  With `random` the
+child is killed from outside after a random time, again and again, until it has been killed KILLS times; a run that is
+done is compared and another begins.  The one line of output holds the numbers of calls and kills, and the moments after
+which the resumed run differs from one that nobody killed.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,19 +31,19 @@ from idiolect.experiments.private_state_placement import open_private_state, pla
 from idiolect.experiments.setting import prepare
 from idiolect.records import load_checkpoint
 
-CALLS = ("pwrite", "fsync", "replace", "rename")
+CALLS = ("open", "pwrite", "fsync", "replace", "rename", "unlink")
 CLIENTS = 9
 ON_DISK = Execution(checkpoint_every=1, store="disk", store_cache=0)
 
 
-def experiment(method: str) -> Experiment:
+def experiment(method: str, rounds: int = 5) -> Experiment:
     return Experiment(
         method=method,
         dataset=f"synthetic(n_clients={CLIENTS}, samples_per_client=20, n_features=8, n_classes=3)",
         partition="by_id",
         clients=CLIENTS,
         model="mlpnet(hidden=8)",
-        rounds=5,
+        rounds=rounds,
         participation_rate=0.4,
         local_epochs=1,
         batch_size=8,
@@ -51,14 +56,14 @@ def watch_calls(kill_at: int | None) -> list[int]:
     count = [0]
 
     def watched(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any) -> Any:
+        def call(*arguments: Any, **options: Any) -> Any:
             count[0] += 1
             if count[0] == kill_at:
                 if name == "pwrite":
                     handle, content, at = arguments
                     original(handle, content[: len(content) // 2], at)
                 os.kill(os.getpid(), signal.SIGKILL)
-            return original(*arguments)
+            return original(*arguments, **options)
 
         return call
 
@@ -67,10 +72,11 @@ def watch_calls(kill_at: int | None) -> list[int]:
     return count
 
 
-def content(out: Path, method: str) -> tuple[Any, ...]:
+def content(out: Path, asked: Experiment) -> tuple[Any, ...]:
     """All that must be the same: both tables without the seconds, and every client's private state."""
     (folder,) = out.iterdir()
-    setting = prepare(experiment(method), EngineChoice("loop", "cpu", "as asked"))
+    assert not folder.name.endswith(".partial")
+    setting = prepare(asked, EngineChoice("loop", "cpu", "as asked"))
     found = load_checkpoint(folder)
     assert found is not None
     _, state, tables = found
@@ -82,14 +88,27 @@ def content(out: Path, method: str) -> tuple[Any, ...]:
     return tables["rows"].to_pylist(), rounds.to_pylist(), [leaf.numpy().tobytes() for leaf in leaves]
 
 
-def main(base: Path, method: str, store: str, cache_mb: float, every: int) -> None:
+def in_child(work: Callable[[], Any]) -> int:
+    """Forks a process that does something and ends; returns its number."""
+    if (child := os.fork()) == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    return child
+
+
+def kill_at_calls(base: Path, method: str, store: str, cache_mb: float, every: int) -> dict[str, Any]:
     options = {"engine": "loop", "checkpoint_every": 2, "store": store, "store_cache": cache_mb}
-    run(experiment(method), out=base / "whole", **options)
-    expected = content(base / "whole", method)
+    asked = experiment(method)
+    run(asked, out=base / "whole", **options)
+    expected = content(base / "whole", asked)
     count_file = base / "count"
     if (child := os.fork()) == 0:
         count = watch_calls(None)
-        run(experiment(method), out=base / "counted", **options)
+        run(asked, out=base / "counted", **options)
         count_file.write_text(str(count[0]))
         os._exit(0)
     os.waitpid(child, 0)
@@ -100,16 +119,79 @@ def main(base: Path, method: str, store: str, cache_mb: float, every: int) -> No
         shutil.rmtree(out, ignore_errors=True)
         if (child := os.fork()) == 0:
             watch_calls(moment)
-            run(experiment(method), out=out, **options)
+            run(asked, out=out, **options)
             os._exit(0)
         _, status = os.waitpid(child, 0)
         assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL, (moment, status)
-        run(experiment(method), out=out, resume=True, **options)
-        if content(out, method) != expected:
+        run(asked, out=out, resume=True, **options)
+        if content(out, asked) != expected:
             different.append(moment)
-    print(json.dumps({"calls": calls, "different": different}))
+    return {"calls": calls, "kills": len(range(1, calls + 1, every)), "different": different}
+
+
+def kill_at_random(base: Path, method: str, engine: str, kills: int) -> dict[str, Any]:
+    """Each kill comes at a random time after the run has opened its folder; the next process goes on at once."""
+    workers = {"workers": 2} if engine in ("pool", "ray") else {}
+    options = {
+        "engine": engine,
+        "device": "cpu",
+        "checkpoint_every": 2,
+        "store": "disk",
+        "store_cache": 0,
+        **workers,
+    }
+    asked, chance = experiment(method, rounds=24), random.Random(0)
+    began = time.monotonic()
+    assert os.waitpid(in_child(lambda: run(asked, out=base / "whole", **options)), 0)[1] == 0
+    whole = time.monotonic() - began  # with the preparation, which is less than half of it
+    expected = content(base / "whole", asked)
+    done, runs, different, since = 0, 0, [], 0
+    while done < kills:
+        out = base / f"killed-{runs}"
+        seen = stamp(out)
+        child = in_child(lambda out=out: run(asked, out=out, resume=True, **options))
+        over = wait_until(lambda seen=seen, out=out: stamp(out) != seen, child)
+        over = over or wait_until(lambda: False, child, chance.uniform(0, whole / 4))
+        if not over:
+            os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+        if os.WIFSIGNALED(status):
+            done, since = done + 1, since + 1
+        assert os.WIFSIGNALED(status) or status == 0, (runs, done, status)
+        if status == 0:
+            if content(out, asked) != expected:
+                different.append((runs, done))
+            shutil.rmtree(out)
+            runs, since = runs + 1, 0
+    if since:  # the last run is completed
+        run_again = in_child(lambda: run(asked, out=out, resume=True, **options))
+        assert os.waitpid(run_again, 0)[1] == 0
+        if content(out, asked) != expected:
+            different.append((runs, done))
+        runs += 1
+    return {"kills": done, "runs": runs, "different": different}
+
+
+def stamp(out: Path) -> list[int]:
+    """Changes when a process has opened a run there."""
+    return [path.stat().st_mtime_ns for path in out.glob("*.partial/manifest.json")]
+
+
+def wait_until(sign: Callable[[], bool], child: int, seconds: float = 300) -> bool:
+    """Waits for a sign, or some time; returns whether the process has ended meanwhile."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and not sign():
+        if os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+            return True
+        time.sleep(0.002)
+    return False
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3], float(sys.argv[4]), int(sys.argv[5]))
+    how, place, *words = sys.argv[1:]
+    if how == "calls":
+        found = kill_at_calls(Path(place), words[0], words[1], float(words[2]), int(words[3]))
+    else:
+        found = kill_at_random(Path(place), words[0], words[1], int(words[2]))
+    print(json.dumps(found))

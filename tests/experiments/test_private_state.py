@@ -220,29 +220,6 @@ def test_wrong_option_is_refused_before_anything_is_written(
     assert not (tmp_path / "out").exists()
 
 
-# ---- a kill at any moment
-
-
-@pytest.mark.parametrize(
-    ("method", "store", "cache", "every"),
-    [
-        ("fedper", "disk", 0.002, 29),
-        ("fedper", "host", 0, 61),
-        (PERSFL, "disk", 0.002, 83),
-        pytest.param("fedper", "disk", 0, 1, marks=pytest.mark.slow),
-        pytest.param("fedper", "host", 0, 1, marks=pytest.mark.slow),
-        pytest.param(PERSFL, "disk", 0.002, 1, marks=pytest.mark.slow),
-    ],
-)
-def test_run_killed_at_any_moment_goes_on_as_if_it_had_not_been(
-    method: str, store: str, cache: float, every: int, tmp_path: Path
-) -> None:
-    words = [str(tmp_path), method, store, str(cache), str(every)]
-    found = program("kill_and_resume.py", *words)
-    assert found["calls"] > 50
-    assert found["different"] == []
-
-
 # ---- memory
 
 

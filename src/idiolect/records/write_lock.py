@@ -1,6 +1,7 @@
 """A lock that lets only one process at a time write a run.
 
-The operating system locks the folder and releases the lock when the process ends, however it ends.
+The operating system locks the folder and releases the lock when the process ends, however it ends.  A process that is
+forked meanwhile lets go of the lock at once, so that it does not hold it when its parent is killed.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from pathlib import Path
 from idiolect.errors import UserError
 
 __all__ = ["WriteLock"]
+
+_HELD: weakref.WeakSet[WriteLock] = weakref.WeakSet()
 
 
 class WriteLock:
@@ -32,6 +35,17 @@ class WriteLock:
         if not _lock(handle):
             self.release()
             raise UserError(f"{folder} is being written by another process; let it end, or stop it first")
+        _HELD.add(self)
+
+
+def _let_go() -> None:
+    """Closes the locks that this process has inherited; its parent still holds them."""
+    for lock in list(_HELD):
+        lock.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)
 
 
 def _lock(handle: int) -> bool:

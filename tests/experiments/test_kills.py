@@ -1,0 +1,108 @@
+"""A run that is killed at any moment goes on as if it had not been, at once, on every engine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from idiolect.records import WriteLock
+
+from ..child_process import child_process, children_of, is_running
+from .test_private_state import PERSFL, program
+
+
+@pytest.mark.parametrize(
+    ("method", "store", "cache", "every"),
+    [
+        ("fedper", "disk", 0.002, 97),
+        ("fedper", "host", 0, 131),
+        (PERSFL, "disk", 0.002, 151),
+        pytest.param("fedper", "disk", 0, 1, marks=pytest.mark.slow),
+        pytest.param("fedper", "host", 0, 2, marks=pytest.mark.slow),
+        pytest.param(PERSFL, "disk", 0.002, 3, marks=pytest.mark.slow),
+    ],
+)
+def test_killed_before_any_call_of_the_system(
+    method: str, store: str, cache: float, every: int, tmp_path: Path
+) -> None:
+    found = program("kill_and_resume.py", "calls", str(tmp_path), method, store, str(cache), str(every))
+    assert found["calls"] > 100 and found["different"] == []
+    assert found["kills"] >= (2 if every > 90 else 100)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["loop", "cohort", "pool", "ray"])
+def test_killed_forty_times_at_random(engine: str, tmp_path: Path) -> None:
+    """Every process goes on at once, while workers of the one that was killed may still be there."""
+    if engine == "ray":
+        pytest.importorskip("ray")
+    found = program("kill_and_resume.py", "random", str(tmp_path), "fedper", engine, "40")
+    assert found["kills"] == 40 and found["different"] == []
+
+
+def test_killed_twice_at_random(tmp_path: Path) -> None:
+    found = program("kill_and_resume.py", "random", str(tmp_path), "fedper", "loop", "2")
+    assert found["kills"] == 2 and found["different"] == []
+
+
+# ---- the lock of a run is its process's alone
+
+FORKING = """
+import os, sys, time
+from pathlib import Path
+from idiolect.records import WriteLock
+lock = WriteLock(Path(sys.argv[1]))
+if os.fork() == 0:
+    print(os.getpid(), flush=True)
+    time.sleep(600)
+time.sleep(600)
+"""
+
+
+def test_a_fork_of_a_killed_process_does_not_hold_its_lock(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", FORKING, str(tmp_path)]
+    with child_process(words, stdout=subprocess.PIPE, text=True) as writer:
+        fork = int(writer.stdout.readline())
+        os.kill(writer.pid, signal.SIGKILL)
+        writer.wait()
+        assert is_running(fork)
+        WriteLock(tmp_path).release()
+
+
+def test_workers_of_a_killed_pool_do_not_hold_its_run(tmp_path: Path) -> None:
+    """They are stopped, so that they stay when the process that started them is gone."""
+    words = ["-m", "idiolect", "run", "--method", "fedavg", "--rounds", "100000", "--engine", "pool"]
+    words += ["--workers", "2", "--out", str(tmp_path), "--set", "evaluate_every=100000", "--quick"]
+    silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    family: list[int] = []
+    with child_process([sys.executable, *words], **silent) as run:
+        try:
+            server = _wait_for(lambda: [one for one in children_of(run.pid) if len(children_of(one)) == 2])[0]
+            family = [server, *children_of(server)]
+            (folder,) = _wait_for(lambda: list(tmp_path.glob("*.partial")))
+            for process in family:
+                os.kill(process, signal.SIGSTOP)
+            os.kill(run.pid, signal.SIGKILL)
+            run.wait()
+            assert all(is_running(process) for process in family)
+            WriteLock(folder).release()
+        finally:
+            for process in family:
+                os.kill(process, signal.SIGCONT)
+    _wait_for(lambda: not any(is_running(process) for process in family))
+
+
+def _wait_for(found: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + 100
+    while not (result := found()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return result

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from idiolect.errors import UserError
 from idiolect.records import WriteLock
 
 from ..child_process import child_process, children_of, is_running
@@ -58,6 +59,7 @@ def test_killed_twice_at_random(tmp_path: Path) -> None:
 FORKING = """
 import os, sys, time
 from pathlib import Path
+from idiolect.errors import UserError
 from idiolect.records import WriteLock
 lock = WriteLock(Path(sys.argv[1]))
 if os.fork() == 0:
@@ -78,26 +80,25 @@ def test_a_fork_of_a_killed_process_does_not_hold_its_lock(tmp_path: Path) -> No
 
 
 def test_workers_of_a_killed_pool_do_not_hold_its_run(tmp_path: Path) -> None:
-    """They are stopped, so that they stay when the process that started them is gone."""
+    """The lock goes with the open folder, which the run has open and no process that it has started."""
     words = ["-m", "idiolect", "run", "--method", "fedavg", "--rounds", "100000", "--engine", "pool"]
     words += ["--workers", "2", "--out", str(tmp_path), "--set", "evaluate_every=100000", "--quick"]
     silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    family: list[int] = []
     with child_process([sys.executable, *words], **silent) as run:
-        try:
-            server = _wait_for(lambda: [one for one in children_of(run.pid) if len(children_of(one)) == 2])[0]
-            family = [server, *children_of(server)]
-            (folder,) = _wait_for(lambda: list(tmp_path.glob("*.partial")))
-            for process in family:
-                os.kill(process, signal.SIGSTOP)
-            os.kill(run.pid, signal.SIGKILL)
-            run.wait()
-            assert all(is_running(process) for process in family)
-            WriteLock(folder).release()
-        finally:
-            for process in family:
-                os.kill(process, signal.SIGCONT)
-    _wait_for(lambda: not any(is_running(process) for process in family))
+        server = _wait_for(lambda: [one for one in children_of(run.pid) if len(children_of(one)) == 2])[0]
+        (folder,) = _wait_for(lambda: list(tmp_path.glob("*.partial")))
+        _wait_for(lambda: folder in open_in(run.pid))
+        with pytest.raises(UserError, match="being written by another process"):
+            WriteLock(folder)
+        assert all(folder not in open_in(process) for process in (server, *children_of(server)))
+        os.kill(run.pid, signal.SIGKILL)
+        run.wait()
+        WriteLock(folder).release()
+
+
+def open_in(process: int) -> set[Path]:
+    """The files and folders that a process has open."""
+    return {file.readlink() for file in Path(f"/proc/{process}/fd").iterdir() if file.is_symlink()}
 
 
 def _wait_for(found: Callable[[], Any]) -> Any:

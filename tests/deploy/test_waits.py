@@ -25,6 +25,7 @@ from idiolect.deploy.create_deployment import DeploymentOptions
 from idiolect.deploy.heartbeat import HANGS, beating, condition, server_answers
 from idiolect.deploy.processes import bring_up, free_port, running
 from idiolect.deploy.site_process import LostTask, SuperNode, bound_receiving, serve
+from idiolect.deploy.status import status
 from idiolect.errors import UserError
 
 from .conftest import Deploy
@@ -188,7 +189,7 @@ def test_site_that_hangs_is_seen_and_started_again(deploy: Deploy, monkeypatch: 
     wait_for(lambda: condition(folder, second) == "connected", "the new heartbeat")
     kill(deployment, "server")
     wait_for(lambda: condition(folder, second).startswith("not connected"), "the site to miss its server")
-    assert "not connected" in idiolect("deploy", "status", deployment.folder).stdout
+    assert status(deployment)["sites"]["site-0"]["here"].startswith("not connected")
 
 
 def test_refused_site_still_gives_up(monkeypatch: pytest.MonkeyPatch, config: SiteConfig) -> None:

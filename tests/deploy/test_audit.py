@@ -76,7 +76,10 @@ def test_run_says_who_joined_who_was_left_out_and_whom_each_round_used(deploy: D
     grid.change = change
     play(deployment, grid)
     lines: list[dict[str, Any]] = [line for line, fault in AuditLog(deployment.server).lines() if not fault]
-    assert [line["what"].split()[0] for line in lines if line["event"] == "run"] == ["begins", "finished"]
+    assert [(line["round"], line["what"]) for line in lines if line["event"] == "run"] == [
+        (0, "begins"),
+        (1, "finished"),
+    ]
     assert [(line["round"], line["used"]) for line in lines if line["event"] == "round"] == [
         (1, ["site-0"]),
     ]

@@ -58,13 +58,13 @@ class DeploymentProgress:
         """Notes that ``round`` rounds are completed, the last of them in ``seconds``."""
         self.round = round
         self.seconds.append(seconds)
-        used = [name for name, site in self.sites.items() if site.get("round") == round]
+        used = sorted(name for name, site in self.sites.items() if site.get("round") == round)
         self.audit("round", used=used)
         self.save()
 
     def audit(self, event: str, **facts: Any) -> None:
-        """Adds a line to the deployment's audit log; rounds are counted from 1."""
-        AuditLog(self.folder).append(event, {"round": self.round + (event != "round"), **facts})
+        """Adds a line to the deployment's audit log, with the round now, or for a run those completed."""
+        AuditLog(self.folder).append(event, {"round": self.round + (event in ("site", "server")), **facts})
 
     def save(self) -> None:
         written = {key: value for key, value in vars(self).items() if key != "folder"}

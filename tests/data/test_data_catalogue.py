@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -89,6 +90,25 @@ def test_load_refuses_a_sound_file_that_is_not_the_published_one(
     path.unlink()
     path.with_suffix("").write_bytes(other)
     assert load("mnist", tmp_path).train_y.tolist() == list(other[8:])
+
+
+def test_load_takes_files_packed_otherwise_that_their_owner_vouches_for_and_records_it(
+    tmp_path: Path, write_mnist: WriteMnist
+) -> None:
+    folder = write_mnist(tmp_path / "mnist")
+    published = load("mnist", tmp_path)
+    path = folder / "train-labels-idx1-ubyte.gz"
+    path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()), 1, mtime=7))
+    with pytest.raises(UserError, match=r"vouch for them with 'md5sum \* > MD5SUMS' in their folder"):
+        load("mnist", tmp_path)
+    sums = {one.name: hashlib.md5(one.read_bytes()).hexdigest() for one in folder.iterdir()}
+    (folder / "MD5SUMS").write_text("".join(f"{digest}  {name}\n" for name, digest in sums.items()))
+    found = load("mnist", tmp_path)
+    assert found.manifest["repackaged"] == [path.name] and "repackaged" not in published.manifest
+    assert found.train_y.tolist() == published.train_y.tolist()
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    with pytest.raises(UserError, match="is not the file that mnist is published as"):
+        load("mnist", tmp_path)
 
 
 def test_load_unknown_name_suggests_the_near_one() -> None:

@@ -22,6 +22,8 @@ from idiolect.errors import UserError
 
 __all__ = ["load_files", "reader_of"]
 
+OWN_SUMS = "MD5SUMS"  # beside the files of a dataset that a user has packed otherwise than they are published
+
 
 def _in_two_parts(read_part: Callable[..., Part]) -> Callable[..., ReaderResult]:
     def read(source: Source, root: Path) -> ReaderResult:
@@ -51,21 +53,40 @@ def reader_of(source: Source) -> Callable[..., ReaderResult]:
     return _READERS[source.layout]
 
 
-def _refuse_other_files(source: Source, root: Path) -> None:
-    """Refuses a file whose checksum is known and is another; an unpacked one has none."""
+def _repackaged_files(source: Source, root: Path) -> list[str]:
+    """Returns the files that are packed otherwise than the published ones, as the file MD5SUMS beside them says.
+
+    An unpacked file has no known checksum.
+
+    Raises:
+        UserError: a file is neither the published one nor vouched for.
+    """
     folder = destination(source, root)
+    vouched, repackaged = _vouched_sums(folder / OWN_SUMS), []
     for file in source.files:
         found = md5_of(folder / file.name) if file.md5 else None
-        if found not in (None, file.md5):
+        if found in (None, file.md5):
+            continue
+        if found != vouched.get(file.name):
             raise UserError(
                 f"{folder / file.name} is not the file that {source.name} is published as: expected md5 {file.md5}, "
-                f"found {found}; {fetch_again(source, root)}"
+                f"found {found}; {fetch_again(source, root)}, or, where the same data are packed otherwise, vouch for "
+                f"them with 'md5sum * > {OWN_SUMS}' in their folder"
             )
+        repackaged.append(file.name)
+    return repackaged
+
+
+def _vouched_sums(path: Path) -> dict[str, str]:
+    """Returns the md5 of each file of a folder, as ``md5sum`` writes them; nothing without such a file."""
+    lines = path.read_text("utf-8", errors="replace").splitlines() if path.is_file() else []
+    pairs = [line.split(maxsplit=1) for line in lines]
+    return {pair[1].lstrip("*"): pair[0] for pair in pairs if len(pair) == 2}
 
 
 def load_files(source: Source, root: Path, **options: Any) -> Dataset:
     """Reads a dataset from its files under the data folder `root`."""
-    _refuse_other_files(source, root)
+    repackaged = _repackaged_files(source, root)
     found = reader_of(source)(source, root, **options)
     manifest: dict[str, Any] = {
         "source": source.home,
@@ -75,6 +96,8 @@ def load_files(source: Source, root: Path, **options: Any) -> Dataset:
     }
     if found.owners:
         manifest["owners"] = list(found.owners)
+    if repackaged:
+        manifest["repackaged"] = repackaged
     if found.left_out:
         manifest["left_out"] = found.left_out
     return Dataset(

@@ -133,7 +133,10 @@ def kill_at_calls(base: Path, method: str, store: str, cache_mb: float, every: i
 
 
 def kill_at_random(base: Path, method: str, engine: str, kills: int) -> dict[str, Any]:
-    """Each kill comes at a random time after the run has opened its folder; the next process goes on at once."""
+    """Each kill comes a random time after the run opened its folder or wrote a checkpoint; the next goes on at once.
+
+    Two in three wait for a checkpoint, so that the run comes to its end however slow its start is.
+    """
     workers = {"workers": 2} if engine in ("pool", "ray") else {}
     options = {
         "engine": engine,
@@ -151,10 +154,11 @@ def kill_at_random(base: Path, method: str, engine: str, kills: int) -> dict[str
     done, runs, different, since = 0, 0, [], 0
     while done < kills:
         out = base / f"killed-{runs}"
-        seen = stamp(out)
+        sign = chance.choice([opened, checkpoints, checkpoints])
+        seen = sign(out)
         child = in_child(lambda out=out: run(asked, out=out, resume=True, **options))
-        over = wait_until(lambda seen=seen, out=out: stamp(out) != seen, child)
-        over = over or wait_until(lambda: False, child, chance.uniform(0, whole / 4))
+        over = wait_until(lambda seen=seen, out=out, sign=sign: sign(out) != seen, child)
+        over = over or wait_until(lambda: False, child, chance.uniform(0, whole / 8))
         if not over:
             os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
@@ -175,9 +179,14 @@ def kill_at_random(base: Path, method: str, engine: str, kills: int) -> dict[str
     return {"kills": done, "runs": runs, "different": different}
 
 
-def stamp(out: Path) -> list[int]:
+def opened(out: Path) -> Any:
     """Changes when a process has opened a run there."""
     return [path.stat().st_mtime_ns for path in out.glob("*.partial/manifest.json")]
+
+
+def checkpoints(out: Path) -> Any:
+    """Changes when a checkpoint is complete."""
+    return {path.name for path in out.glob("*.partial/checkpoint-*.safetensors")}
 
 
 def wait_until(sign: Callable[[], bool], child: int, seconds: float = 300) -> bool:

@@ -10,6 +10,7 @@ import pytest
 
 from idiolect.data import load
 from idiolect.engines import EngineChoice
+from idiolect.experiments.campaign import RunOutcome
 from idiolect.reproduction.compared_number import ComparedNumber
 from idiolect.reproduction.figures import figure_requests
 from idiolect.reproduction.listing import list_reproductions
@@ -40,7 +41,7 @@ def test_latex_holds_nothing_of_this_machine_and_markdown_says_how_to_get_data(t
     assert (
         "map-table2: Accuracy. Measured, and the paper's number in brackets. Preset paper, 1 seed." in latex
     )
-    assert "One note. -: not run." in latex
+    assert "One note." in latex and r"FedAvg & not run \\" in latex and r"MAP & refused \\" in latex
     assert "/home/me/data" in (tmp_path / "map-table2" / "map-table2.md").read_text()
 
 
@@ -95,7 +96,7 @@ def test_one_number_of_the_server_has_no_spread_over_clients():
         cell for cell in table("map-table1").cells if (cell.row, cell.column) == ("FedAvg", "fa-mlpnet")
     )
     asked = cell_requests(cell, QUICK)
-    outcome = type("Outcome", (), {"value": pd.Series([0.5]), "missing": "", "failed": ""})
+    outcome = RunOutcome(pd.Series([0.5]))
     number = cell_number(cell, QUICK, {one.key: outcome for one in asked})
     assert cell.spread is not None and number.value == 50.0 and number.spread is None
 

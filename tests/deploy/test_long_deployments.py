@@ -100,8 +100,6 @@ def test_server_and_sites_go_back_and_end_like_a_run_that_never_did(deploy: Depl
     up(deployment)
     with start_run(deployment) as run:
         wait_for(is_at(deployment, 3), "three rounds")
-        refused = idiolect("deploy", "rollback", deployment.folder, "--to", 1)
-        assert refused.returncode == 2 and "the run is on its way" in refused.stderr
         assert idiolect("deploy", "down", deployment.folder).returncode == 0
         run.communicate(timeout=120)
     done = idiolect("deploy", "rollback", deployment.folder, "--to", 1)

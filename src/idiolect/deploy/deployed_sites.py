@@ -22,7 +22,7 @@ from idiolect.deploy.private_store import END, JOIN, MERGED, TRAINED, Position
 from idiolect.deploy.progress import DeploymentProgress
 from idiolect.deploy.site_requests import Replies, SiteConnection
 from idiolect.deploy.tensor_names import OWN, UnexpectedTensors, flatten
-from idiolect.deploy.upload_limits import overlong, readable_upload
+from idiolect.deploy.upload_limits import overlong, overweight, readable_upload
 from idiolect.errors import UserError
 from idiolect.evaluation import Scores
 from idiolect.experiments.client_scoring import ClientScores, NewcomerScores, concatenate, scores_of_plain
@@ -198,15 +198,18 @@ class DeployedSites:
         by_samples = self.setting.experiment.weighting == "samples"
         uploads: dict[str, Messages] = {}
         for site in (one for one in asked if one.name in replies.messages):
-            most = float((MOST_ROWS if site.rows is None else site.rows) if by_samples else 1)
             try:
-                uploads[site.name] = readable_upload(replies.messages[site.name].tensors, forms, most)
+                uploads[site.name] = readable_upload(replies.messages[site.name].tensors, forms)
             except UnexpectedTensors as error:
                 self._leave_out(replies, site.name, str(error))
         shapes = {name: _shapes(upload) for name, upload in uploads.items()}
         self._leave_out_odd(replies, lambda header: shapes[header["site"]], "tensors")
         uploads = {name: upload for name, upload in uploads.items() if name in replies.messages}
-        for name, reason in overlong(uploads, sent.received_by_one(), self.deployment.norm_bound).items():
+        rows = {site.name: MOST_ROWS if site.rows is None else site.rows for site in asked}
+        most = {name: float(count if by_samples else 1) for name, count in rows.items()}
+        bound = self.deployment.norm_bound
+        outside = {**overlong(uploads, sent.received_by_one(), bound), **overweight(uploads, most, bound)}
+        for name, reason in outside.items():
             self._leave_out(replies, name, reason)
         return {name: upload for name, upload in uploads.items() if name in replies.messages}
 

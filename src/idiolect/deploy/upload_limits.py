@@ -18,28 +18,48 @@ from idiolect.core import Messages, ServerState, Tree
 from idiolect.core.trees import tree_leaves
 from idiolect.deploy.tensor_names import UnexpectedTensors, flatten, unflatten
 
-__all__ = ["overlong", "readable_upload"]
+__all__ = ["overlong", "overweight", "readable_upload"]
 
 
-def readable_upload(
-    tensors: Mapping[str, torch.Tensor], forms: Sequence[Messages], most_weight: float
-) -> Messages:
+def readable_upload(tensors: Mapping[str, torch.Tensor], forms: Sequence[Messages]) -> Messages:
     """Returns the upload that tensors are.
 
     Raises:
-        UnexpectedTensors: they have another form, are not finite, or a weight is out of its limits.
+        UnexpectedTensors: they have another form, are not finite, or a weight is not above 0.
     """
     upload = cast("Messages", unflatten(tensors, forms, "its upload"))
     for name, leaf in flatten(upload).items():
         if not bool(torch.isfinite(leaf).all()):
             raise UnexpectedTensors(f"its upload holds numbers that are not finite, the first in {name}")
     for part, (_, weight) in upload.items():
-        if not bool((weight > 0).all() and (weight <= most_weight).all()):
+        if not weight > 0:
             raise UnexpectedTensors(
-                f"the weight of {part} in its upload is {weight.max().item():.4g} where more than 0 and at most "
-                f"{most_weight:.4g} is expected"
+                f"the weight of {part} in its upload is {float(weight):.4g} where more than 0 is expected"
             )
     return upload
+
+
+def overweight(uploads: Mapping[str, Messages], most: Mapping[str, float], bound: float) -> dict[str, str]:
+    """Returns by site why its upload weighs too much.
+
+    The weights of a run are whole numbers, 1 or samples.  Where those of the other sites are not, the part makes its
+    own weights, and they are bounded as norms are.
+
+    Args:
+        most: by site, its weight in the run at most.
+    """
+    found: dict[str, str] = {}
+    for part in {part: None for upload in uploads.values() for part in upload}:
+        weights = {site: float(upload[part][1]) for site, upload in uploads.items() if part in upload}
+        for site, weight in weights.items():
+            usual = median_low([other for name, other in weights.items() if name != site] or [most[site]])
+            limit = most[site] if usual.is_integer() else bound * usual
+            if weight > limit:
+                found.setdefault(
+                    site,
+                    f"the weight of {part} in its upload is {weight:.4g} where at most {limit:.4g} is expected",
+                )
+    return found
 
 
 def overlong(uploads: Mapping[str, Messages], sent: ServerState, bound: float) -> dict[str, str]:

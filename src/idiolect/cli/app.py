@@ -34,6 +34,7 @@ ORDER = [
     "datasets",
     "scenarios",
     "reproduce",
+    "collect",
     "bench",
     "deploy",
 ]

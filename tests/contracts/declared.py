@@ -34,6 +34,12 @@ def _last(count: int) -> Callable[[int, int], bool]:
     return lambda unit, units: unit >= units - count
 
 
+def _valve(structure: Structure) -> int:
+    """An embedding of each class, and two linear layers from features to features with a normalisation each."""
+    width = structure.n_features
+    return structure.n_classes * width + 2 * (width**2 + 3 * width)
+
+
 _VARIATES = Declared(up=lambda w, _: w, down=lambda w, _: w)
 _DECLARED = {
     "local": Declared(private=lambda unit, units: True),
@@ -54,6 +60,13 @@ _DECLARED = {
     ),
     "feddbe": Declared(
         up=lambda w, s: s.n_features, down=lambda w, s: s.n_features + 1, names=frozenset({"mean"})
+    ),
+    "gpfl": Declared(
+        private=_last(1),
+        up=lambda w, s: _valve(s),
+        down=lambda w, s: _valve(s),
+        names=frozenset({"classes"})
+        | {f"{m}.{n}" for m in ("gamma", "beta") for n in ("weight", "bias", "scale", "shift")},
     ),
     "fedproto": Declared(
         private=lambda unit, units: True,

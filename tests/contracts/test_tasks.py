@@ -44,6 +44,7 @@ NEEDING = {
     "persfl": "optimal_teacher",
     "persfl_gd": "optimal_teacher",
     "fedas": "feature_alignment",
+    "gpfl": "conditional_features",
     "fedlc": "calibrated_softmax",
     "fedntd": "not_true_distillation",
     "feddf": "ensemble_distillation",

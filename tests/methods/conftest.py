@@ -64,7 +64,11 @@ def _initial(make: Callable[[], Net], seed: int, like: Tensor) -> Callable[[int]
         def draw(purpose: str, own: bool) -> Model:
             return drawn(purpose, client) if own else drawn(purpose)
 
-        return Initial(*drawn("shared"), draw=draw, structure=structure_of(make()))
+        def spread(purpose: str, shape: tuple[int, ...]) -> Tensor:
+            generator = torch.Generator().manual_seed(derive(seed, "spread", purpose))
+            return (2 * torch.rand(shape, generator=generator, dtype=torch.float64) - 1).to(like)
+
+        return Initial(*drawn("shared"), draw=draw, structure=structure_of(make()), spread=spread)
 
     return initial
 

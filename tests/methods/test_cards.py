@@ -32,6 +32,7 @@ TRAFFIC = {
     "fedper": ("P_B", "P_B"),
     "fedrep": ("P_B", "P_B"),
     "fedbabu": ("P_B", "P_B"),
+    "gpfl": ("P_B + K d + 2d d + 6d", "P_B + K d + 2d d + 6d"),
     "fedas": ("P_B", "P_B"),
     "feddbe": ("P + d + 1", "P + d"),
     "lg_fedavg": ("P_H", "P_H"),
@@ -51,6 +52,7 @@ SERVER = {
     "fedyogi": "2P",
     "fedproto": "K d",
     "fedfu": "d",
+    "gpfl": "K d + 2d d + 6d",
     "feddbe": "d + 1",
 }
 CLIENT = {
@@ -64,6 +66,7 @@ CLIENT = {
     "fedper": "P_H",
     "fedrep": "P_H",
     "fedbabu": "P_H",
+    "gpfl": "P_H",
     "fedas": "P_H, K d + 1",
     "feddbe": "d",
     "fedala": "2P_H + 1",
@@ -85,7 +88,7 @@ CLIENT = {
 }
 
 PERSONALISES = {
-    "layers": {"fedper", "fedrep", "lg_fedavg", "fedrod", "fedas", "feddbe", "fedbn", "fedala"},
+    "layers": {"fedper", "fedrep", "lg_fedavg", "fedrod", "gpfl", "fedas", "feddbe", "fedbn", "fedala"},
     "everything": {"local", "fedproto"},
     "companion": {"ditto", "dittors", "feddml", "fedphp", "map", "scamap", "pfedme"},
     "mixture": {"apfl", "flda", "superfed_mm", "superfed_lm"},
@@ -109,7 +112,7 @@ def counts(kept: dict[str, str]) -> str:
 
 def value(symbols: str, **sizes: int) -> int:
     """What a sum of symbols is on a network of these sizes."""
-    spelt = re.sub(r"(?<=[\w)]) (?=[(\w])", " * ", re.sub(r"(\d)(?=[A-Z])", r"\1 * ", symbols))
+    spelt = re.sub(r"(?<=[\w)]) (?=[(\w])", " * ", re.sub(r"(\d)(?=[A-Za-z])", r"\1 * ", symbols))
     return eval(spelt, {}, sizes)
 
 

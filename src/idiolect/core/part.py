@@ -176,6 +176,8 @@ class Initial(NamedTuple):
         [str, bool], Model
     ]  # (purpose, whether from this client's own seed) -> a new initialisation
     structure: Structure
+    # (purpose, shape) -> numbers from U(-1, 1), the same for everyone, for tensors that are no layers of the network
+    spread: Callable[[str, tuple[int, ...]], Tensor]
 
 
 @dataclass(frozen=True)

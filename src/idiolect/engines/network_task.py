@@ -216,12 +216,16 @@ def initialiser(
         initialise(net, initialisation, derived)
         return values(net)
 
+    def spread(purpose: str, shape: tuple[int, ...]) -> Tensor:
+        generator = torch.Generator().manual_seed(derive(seed, "initialisation", purpose))
+        return torch.empty(shape, dtype=torch.float64).uniform_(-1, 1, generator=generator).to(like)
+
     first, for_all = values(net), cache(drawn)
 
     def initial(client: int) -> Initial:
         def draw(purpose: str, own: bool) -> Model:
             return drawn(purpose, client) if own else for_all(purpose)
 
-        return Initial(*first, draw, structure)
+        return Initial(*first, draw, structure, spread)
 
     return initial

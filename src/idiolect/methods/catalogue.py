@@ -38,6 +38,7 @@ from idiolect.methods import (
     fedrod,
     fedrs,
     flda,
+    gpfl,
     lg_fedavg,
     local,
     map,
@@ -122,6 +123,7 @@ METHODS: dict[str, Entry] = {
     "fedala": Entry("FedALA", fedala.fedala, fedala.presets),
     "fedas": Entry("FedAS", fedas.fedas),
     "feddbe": Entry("FedDBE", feddbe.feddbe, feddbe.presets),
+    "gpfl": Entry("GPFL", gpfl.gpfl, gpfl.presets),
     "fedlc": Entry("FedLC", fedlc.fedlc),
     "fedntd": Entry("FedNTD", fedntd.fedntd, fedntd.presets),
 }

@@ -5,6 +5,7 @@ from idiolect.parts.alternating_layers import alternating_layers
 from idiolect.parts.average import average
 from idiolect.parts.calibrated_softmax import calibrated_softmax
 from idiolect.parts.class_prototypes import class_prototypes
+from idiolect.parts.conditional_features import conditional_features
 from idiolect.parts.contrastive import contrastive
 from idiolect.parts.control_variates import control_variates
 from idiolect.parts.curvature import curvature
@@ -43,6 +44,7 @@ __all__ = [
     "average",
     "calibrated_softmax",
     "class_prototypes",
+    "conditional_features",
     "contrastive",
     "control_variates",
     "curvature",

@@ -86,7 +86,9 @@ def travels(made: Method) -> Travels:
     """Counts what one client keeps and sends in a round whose stages make no step; only measures read a batch."""
     task, scene = probe(), Scene()
     params = {"body": torch.ones(N_FEATURES, N_INPUTS), "head": torch.ones(N_CLASSES, N_FEATURES)}
-    initial = Initial(params, {}, lambda purpose, own: Model(params, {}), task.structure)
+    initial = Initial(
+        params, {}, lambda purpose, own: Model(params, {}), task.structure, lambda purpose, shape: torch.ones(shape)
+    )
     server = init_server(made, initial, task.structure)
     private = init_private(made, initial, task.structure, scene.buffers)
     sent = broadcast(made, server)

@@ -124,6 +124,7 @@ LOOKS: dict[str, tuple[str, int, str]] = {
     "fedala": ("sky", 1, "D"),
     "fedas": ("sky", 3, "v"),
     "feddbe": ("sky", 2, "P"),
+    "gpfl": ("sky", 4, "X"),
     "fedlc": ("orange", 1, "d"),
     "fedntd": ("orange", 2, "v"),
 }

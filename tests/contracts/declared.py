@@ -61,6 +61,11 @@ _DECLARED = {
     "feddbe": Declared(
         up=lambda w, s: s.n_features, down=lambda w, s: s.n_features + 1, names=frozenset({"mean"})
     ),
+    "fedcp": Declared(
+        up=lambda w, s: 2 * (s.n_features**2 + 3 * s.n_features),
+        down=lambda w, s: 2 * (s.n_features**2 + 3 * s.n_features),
+        names=frozenset(f"{m}.{n}" for m in ("shared", "own") for n in ("weight", "bias", "scale", "shift")),
+    ),
     "gpfl": Declared(
         private=_last(1),
         up=lambda w, s: _valve(s),

@@ -32,6 +32,7 @@ TRAFFIC = {
     "fedper": ("P_B", "P_B"),
     "fedrep": ("P_B", "P_B"),
     "fedbabu": ("P_B", "P_B"),
+    "fedcp": ("P + 2d d + 6d", "P + 2d d + 6d"),
     "gpfl": ("P_B + K d + 2d d + 6d", "P_B + K d + 2d d + 6d"),
     "fedas": ("P_B", "P_B"),
     "feddbe": ("P + d + 1", "P + d"),
@@ -52,6 +53,7 @@ SERVER = {
     "fedyogi": "2P",
     "fedproto": "K d",
     "fedfu": "d",
+    "fedcp": "2d d + 6d",
     "gpfl": "K d + 2d d + 6d",
     "feddbe": "d + 1",
 }
@@ -66,6 +68,7 @@ CLIENT = {
     "fedper": "P_H",
     "fedrep": "P_H",
     "fedbabu": "P_H",
+    "fedcp": "P_H",
     "gpfl": "P_H",
     "fedas": "P_H, K d + 1",
     "feddbe": "d",
@@ -88,7 +91,18 @@ CLIENT = {
 }
 
 PERSONALISES = {
-    "layers": {"fedper", "fedrep", "lg_fedavg", "fedrod", "gpfl", "fedas", "feddbe", "fedbn", "fedala"},
+    "layers": {
+        "fedper",
+        "fedrep",
+        "lg_fedavg",
+        "fedrod",
+        "fedcp",
+        "gpfl",
+        "fedas",
+        "feddbe",
+        "fedbn",
+        "fedala",
+    },
     "everything": {"local", "fedproto"},
     "companion": {"ditto", "dittors", "feddml", "fedphp", "map", "scamap", "pfedme"},
     "mixture": {"apfl", "flda", "superfed_mm", "superfed_lm"},

@@ -72,7 +72,9 @@ def test_reference_of_two_rounds_agrees(lab, plain, weight, decay, engine):
             total = total + weight * torch.linalg.vector_norm(shared - tree["classes"][y], dim=1).mean()
             return total + decay / 2 * sum((p**2).sum() for p in now.values())
 
-        trained = check.sgd({**w, HEAD: heads[client]}, check.batches(client, t, check.steps(client, 1)), loss)
+        trained = check.sgd(
+            {**w, HEAD: heads[client]}, check.batches(client, t, check.steps(client, 1)), loss
+        )
         heads[client] = trained[HEAD]
         return {n: trained[n] for n in w}
 
@@ -80,7 +82,10 @@ def test_reference_of_two_rounds_agrees(lab, plain, weight, decay, engine):
     path = check.federated(first, local)
     for t in range(3):
         lab.close({n: path[t][n] for n in trace.params[t]}, trace.params[t])
-        lab.close({n: path[t][f"valve {n}"] for n in trace.servers[t]["slots"][PART]}, trace.servers[t]["slots"][PART])
+        lab.close(
+            {n: path[t][f"valve {n}"] for n in trace.servers[t]["slots"][PART]},
+            trace.servers[t]["slots"][PART],
+        )
     for client, found in enumerate(trace.logits()):
         lab.close(trace.slot(PART, client, 2)[HEAD], heads[client])
         tree = trace.servers[2]["slots"][PART]

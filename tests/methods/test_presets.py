@@ -62,6 +62,7 @@ PAPER = {
     "fedala": {"count": 1, "share": 0.8, "rate": 1.0},
     "feddbe": {"weight": 50.0, "momentum": 1.0},
     "gpfl": {"weight": 0.01, "decay": 0.1},
+    "fedcp": {"weight": 5.0},
     "fedntd": {"weight": 1.0, "temperature": 1.0},
     "ditto": {"weight": 1.0, "form": "sq_half"},
     "fedrod": {"gamma": 1.0, "prior": "additive"},

@@ -19,6 +19,7 @@ from idiolect.methods import (
     fedaws,
     fedbabu,
     fedbn,
+    fedcp,
     fedcurv,
     feddbe,
     feddf,
@@ -124,6 +125,7 @@ METHODS: dict[str, Entry] = {
     "fedas": Entry("FedAS", fedas.fedas),
     "feddbe": Entry("FedDBE", feddbe.feddbe, feddbe.presets),
     "gpfl": Entry("GPFL", gpfl.gpfl, gpfl.presets),
+    "fedcp": Entry("FedCP", fedcp.fedcp, fedcp.presets),
     "fedlc": Entry("FedLC", fedlc.fedlc),
     "fedntd": Entry("FedNTD", fedntd.fedntd, fedntd.presets),
 }

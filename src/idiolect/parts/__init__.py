@@ -6,6 +6,7 @@ from idiolect.parts.average import average
 from idiolect.parts.calibrated_softmax import calibrated_softmax
 from idiolect.parts.class_prototypes import class_prototypes
 from idiolect.parts.conditional_features import conditional_features
+from idiolect.parts.conditional_policy import conditional_policy
 from idiolect.parts.contrastive import contrastive
 from idiolect.parts.control_variates import control_variates
 from idiolect.parts.curvature import curvature
@@ -45,6 +46,7 @@ __all__ = [
     "calibrated_softmax",
     "class_prototypes",
     "conditional_features",
+    "conditional_policy",
     "contrastive",
     "control_variates",
     "curvature",

@@ -140,10 +140,8 @@ def conditional_features(weight: float = 0.01, decay: float = 0.0, head_init: st
         return forward
 
     def predictors(view: View, results: Results | None) -> dict[str, Predictor]:
-        tree = results[UPLOAD].params[NAME] if results else view.server
-        params, buffers = {"model": view.current.params, NAME: tree}, {"model": view.current.buffers}
-        found = {"composed": Predictor(params, buffers, predicting(view))}
-        return {**found, "after-local": found["composed"]} if results else found
+        params = {"model": view.current.params, NAME: view.server}
+        return {"composed": Predictor(params, {"model": view.current.buffers}, predicting(view))}
 
     return kept._replace(
         name=NAME,

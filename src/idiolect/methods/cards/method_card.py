@@ -44,6 +44,7 @@ KEPT = {  # by part, in words: what the server keeps, and what a client keeps
     "alternating_layers": ("", "the private layers"),
     "class_prototypes": ("the prototype of every class", ""),
     "conditional_features": ("the embeddings of the classes and the valve", "the private head"),
+    "conditional_policy": ("the policy", "its own head"),
     "contrastive": ("", "the last local model, and how often it took part"),
     "control_variates": ("the control c", "the control c_k"),
     "curvature": ("the sums U and V", "its own share of U and V, and the round it is from"),

@@ -87,7 +87,11 @@ def travels(made: Method) -> Travels:
     task, scene = probe(), Scene()
     params = {"body": torch.ones(N_FEATURES, N_INPUTS), "head": torch.ones(N_CLASSES, N_FEATURES)}
     initial = Initial(
-        params, {}, lambda purpose, own: Model(params, {}), task.structure, lambda purpose, shape: torch.ones(shape)
+        params,
+        {},
+        lambda purpose, own: Model(params, {}),
+        task.structure,
+        lambda purpose, shape: torch.ones(shape),
     )
     server = init_server(made, initial, task.structure)
     private = init_private(made, initial, task.structure, scene.buffers)

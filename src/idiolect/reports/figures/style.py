@@ -125,6 +125,7 @@ LOOKS: dict[str, tuple[str, int, str]] = {
     "fedas": ("sky", 3, "v"),
     "feddbe": ("sky", 2, "P"),
     "gpfl": ("sky", 4, "X"),
+    "fedcp": ("sky", 5, "<"),
     "fedlc": ("orange", 1, "d"),
     "fedntd": ("orange", 2, "v"),
 }

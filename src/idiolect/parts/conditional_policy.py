@@ -79,15 +79,16 @@ def shared_share(policy: Flat, inputs: Tensor) -> Tensor:
 
 
 @keeps_options
-def conditional_policy(weight: float = 5.0) -> Part:
+def conditional_policy(weight: float = 0.1) -> Part:
     """Splits every feature by a policy that all clients learn, between the received head and one of the client's own.
 
     Args:
         weight: lambda >= 0 of the discrepancy between the features and those of the received model.
 
-    Deviations: the MMD estimator is the one of FedPHP and MAP (five kernels, bandwidth from the batch).  The policy
-    is the softmax itself, in training and evaluation.  The part updates the server, because what is uploaded of the
-    head is half the received one.
+    Deviations: the MMD estimator is the one of FedPHP and MAP (five kernels, bandwidth from the batch), whose size
+    does not depend on that of the features, so that a lambda of 5 outweighs the labels.  The policy is the softmax
+    itself, in training and evaluation.  The part updates the server, because what is uploaded of the head is half
+    the received one.
     """
     refuse_outside("weight (lambda)", weight, 0)
     plain = average()

@@ -15,7 +15,7 @@ __all__ = ["Composition", "Method", "Placed", "chain", "compose"]
 
 ROLES = {  # a method has at most one part with each of these; the text says why
     "server update": "each sets the shared model from the uploads",
-    "uploaded models": "one reads the clients' models on the server, the other sends directions in their place",
+    "uploaded models": "one reads the clients' models on the server, the other sends something else in their place",
     "logit map": "each sets what the one head gives while it trains",
     "companion training": "each trains a second model or head in the steps of the main one",
     "gradient rule": "each decides what a local step is, or counts its steps",

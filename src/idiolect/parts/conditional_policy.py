@@ -169,7 +169,7 @@ def conditional_policy(weight: float = 0.1) -> Part:
         broadcasts=True,
         needs_head=True,
         needs_whole=True,
-        roles=("server update", "main predictor", "logit map", "composed predictor"),
+        roles=("server update", "uploaded models", "main predictor", "logit map", "composed predictor"),
         headline="composed",
         gives_way=False,
     )

@@ -65,7 +65,7 @@ Parts and whole methods are put together with `+`, as in `--method "map + fedada
 - Server update: a method has one.  The plain average, which most methods bring, gives way to any other one:
   `ditto + fedadam` has Adam on the server.  An average with a step other than 1, such as that of
   `scaffold(step=0.5)`, does not give way.  FedDF's distillation and FedAwS's spread-out classifier follow whichever
-  update there is; FedDF needs one that uploads models, and FedNova uploads directions.
+  update there is; FedDF needs one that uploads models; FedNova uploads directions, and FedCP half of a head.
 - The same part: methods that bring the same part with the same options share it, at its first place.  With different
   options they are refused.
 - Scene: what a part does otherwise than the scene says, such as SCAFFOLD's momentum 0, it does in a composition too.

@@ -156,3 +156,13 @@ def test_pairs_are_tested_by_students_t_and_corrected_over_themselves():
     (few,) = named_pairs.tested([PairResult.of(replace(PAIR, smaller=True), [0.5, 0.6])])
     assert few.endswith("better by 0.55; 2 seeds, no verdict below 3") and " below FedAvg" in few
     assert named_pairs.tested([PairResult.of(PAIR, [])])[0].endswith(": not run")
+
+
+def test_holm_counts_every_pair_that_was_named_also_those_without_a_verdict():
+    differences = [1.0, 1.3, 1.1]
+    p = PairResult.of(PAIR, differences).p
+    waiting = [PairResult.of(PAIR, []) for _ in range(15)] + [PairResult.of(PAIR, [0.5, 0.6])]
+    first, *others = named_pairs.tested([PairResult.of(PAIR, differences), *waiting])
+    assert p < 0.05 < 17 * p and first.endswith(f"p = {p:.2g}, Holm {17 * p:.2g}: not shown")
+    assert others[0].endswith(": not run") and others[-1].endswith("no verdict below 3")
+    assert named_pairs.tested([PairResult.of(PAIR, differences)])[0].endswith(": shown")

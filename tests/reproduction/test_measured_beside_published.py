@@ -37,9 +37,13 @@ def test_card_shows_every_cell_of_its_method_beside_the_paper(recorded):
     folder, made = recorded
     text = measured_section("map", folder)
     half = (made["MAP"].interval[1] - made["MAP"].interval[0]) / 2
-    assert f"| `map-table2` | MAP, fa-lenet | {made['MAP'].value:.2f} ± {half:.2f} | 3 | 91.80 |" in text
+    cell = "| `map-table2` | MAP, fa-lenet | preset reproduction, float32"
+    assert f"{cell} | {made['MAP'].value:.2f} ± {half:.2f} | 3 | 91.80 |" in text
     assert "`map-table1`" in text and "FedAvg" not in text and text.startswith("\nMeasured\n--------\n")
-    assert "| `map-table2` | FedRS, fa-lenet | diverged | 1 |" in measured_section("fedrs", folder)
+    assert (
+        "| `map-table2` | FedRS, fa-lenet | preset reproduction, float32 | diverged | 1 |"
+        in measured_section("fedrs", folder)
+    )
     assert measured_section("moon", folder) == ""
 
 
@@ -48,8 +52,25 @@ def test_front_table_has_measured_and_published_numbers(recorded):
     text = front_table("map-table2", folder)
     half = (made["FedAvg"].interval[1] - made["FedAvg"].interval[0]) / 2
     assert f"| FedAvg | {made['FedAvg'].value:.2f} ± {half:.2f} (91.30) |" in text
-    assert "1 to 3 seeds" in text and "| FedRS | diverged (" in text and "MOON" not in text
+    assert "1 to 3 seeds; preset reproduction, float32." in text.splitlines()[0]
+    assert "| FedRS | diverged (" in text and "MOON" not in text
     assert front_table("persfl-table2", folder) == "" and searches(folder) == ""
+
+
+def test_caption_names_the_columns_where_they_ran_under_different_presets(recorded, tiny_scenes, tmp_path):
+    out = tmp_path / "runs"
+    reproduce("map-table2", columns=["c10-tfcnn"], methods=["map"], preset="paper", seeds=1, out=out, **LOOP)
+    shutil.copytree(recorded[0], tmp_path / "results")
+    collect([out], tmp_path / "results", print)
+    caption = front_table("map-table2", tmp_path / "results").splitlines()[0]
+    assert "; fa-lenet: preset reproduction, float32; " in caption and "c10-tfcnn" in caption
+    assert caption.endswith(": preset paper, float32.")
+
+
+def test_document_without_the_mark_at_its_end_is_refused():
+    text = "a\n<!-- measured beside published -->\nb\n"
+    with pytest.raises(ValueError, match="without <!-- end of measured beside published"):
+        between_marks(text, "c")
 
 
 def test_without_results_nothing_is_written(tmp_path):

@@ -107,7 +107,7 @@ class Campaign:
 
     Args:
         precision: number format of all runs; None leaves the scenarios'.
-        pairs: comparisons that the campaign tests, with Holm's correction over them alone.
+        pairs: comparisons that the campaign tests, with Holm's correction over all of them, run or not.
     """
 
     name: str

@@ -5,10 +5,12 @@ Everything is read from records; where there are none, there is no text.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 from idiolect.errors import UserError
 from idiolect.experiments.execution import Execution
@@ -27,42 +29,50 @@ __all__ = ["between_marks", "front_table", "measured_section", "recorded_tables"
 BEGIN, END = "<!-- measured beside published -->", "<!-- end of measured beside published -->"
 
 
+class RunCell(NamedTuple):
+    """A cell that was run: its method, the preset and number format that it ran under, and its number."""
+
+    method: str
+    use: str
+    number: ComparedNumber
+
+
 @cache
-def recorded_tables(folder: Path) -> dict[str, list[tuple[str, ComparedNumber]]]:
-    """Returns by table the method and the number of every cell that was run; empty where there are no results."""
+def recorded_tables(folder: Path) -> dict[str, list[RunCell]]:
+    """Returns by table every cell that was run; empty where there are no results."""
     try:
         results = Results.open(folder)
     except UserError:
         return {}
     found = {}
     for one in tables():
-        numbers = _run_cells(one, results)
-        if numbers:
-            found[one.id] = numbers
+        cells = _run_cells(one, results)
+        if cells:
+            found[one.id] = cells
     return found
 
 
-def _run_cells(table: PaperTable, results: Results) -> list[tuple[str, ComparedNumber]]:
+def _run_cells(table: PaperTable, results: Results) -> list[RunCell]:
     run = replace(table, cells=tuple(cell for cell in table.cells if cell.reading.source in FROM_RUNS))
-    numbers, _ = recorded_numbers(run, RecordedUse(results), ReproductionRequest(), Execution())
+    numbers, uses = recorded_numbers(run, RecordedUse(results), ReproductionRequest(), Execution())
     methods = {(cell.row, cell.column): cell.method for cell in run.cells}
     shown = [one for one in numbers if one.value is not None or one.diverged]
-    return [((one.ran_as or methods[one.row, one.column]).partition("(")[0], one) for one in shown]
+    return [
+        RunCell((one.ran_as or methods[one.row, one.column]).partition("(")[0], uses[one.column], one)
+        for one in shown
+    ]
 
 
 def measured_section(method: str, folder: Path) -> str:
-    """Returns the section of a method's card: measured beside published, each cell with its seeds and the command."""
-    cells = {
-        id: [one for name, one in numbers if name == method]
-        for id, numbers in recorded_tables(folder).items()
-    }
-    rows = [["Table", "Cell", "Measured", "Seeds", "Published"]]
-    for id, numbers in cells.items():
-        rows += [[f"`{id}`", f"{one.row}, {one.column}", *_texts(one)] for one in numbers]
+    """Returns the section of a method's card: measured beside published, cell by cell, and what was run."""
+    rows = [["Table", "Cell", "Run under", "Measured", "Seeds", "Published"]]
+    for id, cells in recorded_tables(folder).items():
+        own = [cell for cell in cells if cell.method == method]
+        rows += [[f"`{id}`", f"{one.row}, {one.column}", use, *_texts(one)] for _, use, one in own]
     if len(rows) == 1:
         return ""
     told = "Measured from the records in `results/`; `idiolect reproduce TABLE --from results` prints the whole table."
-    return f"\nMeasured\n--------\n\n{told}\n\n{to_markdown(rows, 'lllrr')}"
+    return f"\nMeasured\n--------\n\n{told}\n\n{to_markdown(rows, 'llllrr')}"
 
 
 def _texts(one: ComparedNumber) -> list[str]:
@@ -75,10 +85,11 @@ def _texts(one: ComparedNumber) -> list[str]:
 
 
 def front_table(id: str, folder: Path) -> str:
-    """Returns a table with a row for each method, the paper's numbers in brackets; maybe nothing."""
-    numbers = [one for _, one in recorded_tables(folder).get(id, [])]
-    if not numbers:
+    """Returns a table with a row for each method, the paper's numbers in brackets, and what ran; maybe nothing."""
+    cells = recorded_tables(folder).get(id, [])
+    if not cells:
         return ""
+    numbers = [cell.number for cell in cells]
     columns = list(dict.fromkeys(one.column for one in numbers))
     rows = [["Method", *columns]]
     for row in dict.fromkeys(one.row for one in numbers):
@@ -87,9 +98,22 @@ def front_table(id: str, folder: Path) -> str:
     seeds = sorted({one.seeds for one in numbers})
     counted = " to ".join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))
     caption = (
-        f"`{id}` measured, the paper's number in brackets; {counted} seed{'s' if seeds[-1] > 1 else ''}."
+        f"`{id}` measured, the paper's number in brackets; {counted} seed{'s' if seeds[-1] > 1 else ''}; "
+        f"{_uses(cells)}."
     )
     return f"{caption}\n\n{to_markdown(rows, 'l' + 'r' * len(columns))}"
+
+
+def _uses(cells: Sequence[RunCell]) -> str:
+    """Returns what the columns ran under: once if that is the same for all, otherwise with their names."""
+    columns: dict[str, list[str]] = {}
+    for cell in cells:
+        named = columns.setdefault(cell.use, [])
+        if cell.number.column not in named:
+            named.append(cell.number.column)
+    if len(columns) == 1:
+        return next(iter(columns))
+    return "; ".join(f"{', '.join(named)}: {use}" for use, named in columns.items())
 
 
 def searches(folder: Path) -> str:
@@ -122,8 +146,15 @@ def _cell(one: ComparedNumber) -> str:
 
 
 def between_marks(text: str, content: str) -> str:
-    """Returns a document with new content between its marks; a document without marks stays as it is."""
+    """Returns a document with new content between its marks; a document without marks stays as it is.
+
+    Raises:
+        ValueError: the mark at the end is missing.
+    """
     if BEGIN not in text:
         return text
-    before, after = text.split(BEGIN, maxsplit=1)[0], text.split(END)[1]
+    before, _, rest = text.partition(BEGIN)
+    if END not in rest:
+        raise ValueError(f"the document has {BEGIN} without {END} after it")
+    after = rest.partition(END)[2]
     return f"{before}{BEGIN}\n{content}{END}{after}"

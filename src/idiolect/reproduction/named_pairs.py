@@ -102,8 +102,12 @@ def _p_value(differences: Sequence[float]) -> float:
 
 
 def tested(results: Sequence[PairResult]) -> list[str]:
-    """Returns for each pair a sentence: the difference, its interval, and the verdict with Holm's correction."""
-    corrected = holm([one.p for one in results])
+    """Returns for each pair a sentence: the difference, its interval, and the verdict with Holm's correction.
+
+    Args:
+        results: of all pairs that were named in advance; those without a verdict yet count in Holm's with p = 1.
+    """
+    corrected = holm([1.0 if math.isnan(one.p) else one.p for one in results])
     return [_sentence(one, float(p)) for one, p in zip(results, corrected, strict=True)]
 
 
@@ -145,7 +149,9 @@ def pairs_table(
         )
         for one in found
     ]
-    caption = "by how much the row is better than the column, in pairs named in advance; Holm over these pairs alone"
+    caption = (
+        "by how much the row is better than the column, in pairs named in advance; Holm over all, run or not"
+    )
     request = replace(request, results=results, settings={}, grid={}, preset="as each pair says")
     return write_reproduction(id, caption, numbers, tested(found), request, execution.out)[0]
 

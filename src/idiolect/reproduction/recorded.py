@@ -63,21 +63,21 @@ def recorded_request(
 
 def recorded_numbers(
     table: PaperTable, asked: RecordedUse, request: ReproductionRequest, execution: Execution
-) -> tuple[list[ComparedNumber], list[str]]:
-    """Returns the numbers of a table by column, and a note for each column that says what was read."""
+) -> tuple[list[ComparedNumber], dict[str, str]]:
+    """Returns the numbers of a table, and the preset and number format of each column that was run."""
     refuse_unknown_cells(table, request)
     wanted = [column.id for column in table.columns if not request.columns or column.id in request.columns]
     found: list[ComparedNumber] = []
-    notes = []
+    read = {}
     for column in wanted:
         scenarios = {name for cell in table.cells if cell.column == column for name in cell.scenarios}
         own = recorded_request(asked, sorted(scenarios), replace(request, columns=(column,)))
         numbers = table_numbers(table, own, execution)
         if any(one.value is not None or one.diverged for one in numbers):
-            notes.append(f"{column}: preset {own.preset}, {own.precision or 'float32'}")
+            read[column] = f"preset {own.preset}, {own.precision or 'float32'}"
         found += numbers
     order = list(dict.fromkeys(cell.row for cell in table.cells))
-    return sorted(found, key=lambda one: order.index(one.row)), notes
+    return sorted(found, key=lambda one: order.index(one.row)), read
 
 
 def recorded_table(
@@ -85,7 +85,11 @@ def recorded_table(
 ) -> Reproduction:
     """Writes a table of recorded numbers."""
     numbers, read = recorded_numbers(table, asked, request, execution)
-    notes = [*read, *table.notes, *choice_notes(table, request)]
+    notes = [
+        *(f"{column}: {use}" for column, use in read.items()),
+        *table.notes,
+        *choice_notes(table, request),
+    ]
     request = replace(request, results=asked.results, precision=None)
     return write_reproduction(table.id, table.caption, numbers, notes, request, execution.out)[0]
 

@@ -64,7 +64,7 @@ def remembering(scored: bool = True) -> Part:
         return {"times": view.download["times"].clone()}
 
     def predictors(view: View, results: Results | None) -> dict[str, Predictor]:
-        return {"mine": Predictor.of(view.current)}
+        return {"mine": Predictor.of(view.current), "received": Predictor.of(view.origin)}
 
     return average()._replace(
         name=NAME,

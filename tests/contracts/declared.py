@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from idiolect.core import Structure
 
-__all__ = ["Declared", "declared", "kept_names"]
+__all__ = ["Declared", "declared", "kept_names", "secret_names"]
 
 
 class Declared(NamedTuple):
@@ -19,6 +19,7 @@ class Declared(NamedTuple):
     layers: a word in the names of layers that never leave the client.
     up, down: scalars beyond the shared model, of (W, structure).
     names: tensors sent up that are not named after the model's.
+    revealed: the layers that the client keeps are in its message all the same.
     wire: scalars of one upload that travel, of (classes the client holds, structure); None is all of them.
     """
 
@@ -27,6 +28,7 @@ class Declared(NamedTuple):
     up: Callable[[int, Structure], int] = lambda parameters, structure: 0
     down: Callable[[int, Structure], int] = lambda parameters, structure: 0
     names: frozenset[str] = frozenset()
+    revealed: bool = False
     wire: Callable[[int, Structure], int] | None = None
 
 
@@ -73,6 +75,13 @@ _DECLARED = {
         names=frozenset({"classes"})
         | {f"{m}.{n}" for m in ("gamma", "beta") for n in ("weight", "bias", "scale", "shift")},
     ),
+    "fedfomo": Declared(
+        private=lambda unit, units: True,
+        up=lambda w, _: w + 2 * 5,
+        down=lambda w, _: 5 * w + 5,
+        names=frozenset({"weights", "from"}),
+        revealed=True,
+    ),
     "fedproto": Declared(
         private=lambda unit, units: True,
         up=lambda w, s: s.n_classes * (s.n_features + 1),
@@ -97,3 +106,8 @@ def kept_names(method: str, structure: Structure) -> frozenset[str]:
         for name, unit in structure.unit_of.items()
         if promise.private(unit, structure.n_units) or (promise.layers is not None and promise.layers in name)
     )
+
+
+def secret_names(method: str, structure: Structure) -> frozenset[str]:
+    """Parameters and statistics that no message holds."""
+    return frozenset() if declared(method).revealed else kept_names(method, structure)

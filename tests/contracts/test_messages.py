@@ -11,7 +11,7 @@ from torch import Tensor
 from idiolect.experiments.simulated_clients import Simulation
 from idiolect.testing.recorder import Passed, Recorder
 
-from .declared import declared, kept_names
+from .declared import declared, kept_names, secret_names
 from .sameness import leaves
 from .tiny import finished_run, make_engine, play, setting_of
 
@@ -31,7 +31,7 @@ def values(passed: Passed, client: int) -> dict[tuple[str, ...], Tensor]:
 def test_no_message_holds_a_private_tensor(method: str) -> None:
     run, rounds = recorded(method)
     structure = run.setting.task.structure
-    kept = kept_names(method, structure)
+    kept = secret_names(method, structure)
     public = ({*structure.params, *structure.buffers} - kept) | declared(method).names
     for passed in rounds:
         for client in passed.outcomes:
@@ -44,8 +44,9 @@ def test_no_message_holds_the_contents_of_a_slot(method: str) -> None:
     _, rounds = recorded(method)
     for passed in rounds:
         for client, private in passed.privates.items():
-            sent = list(leaves(passed.sent).values())
-            slots = [leaf for leaf in leaves(private).values() if leaf.numel() > 1]
+            sent = list(leaves([passed.sent, private.get("download", {})]).values())
+            held = {key: tree for key, tree in private.items() if key != "download"}
+            slots = [leaf for leaf in leaves(held).values() if leaf.numel() > 1]
             own = {_bytes(leaf) for leaf in slots if not _is_one_of(leaf, sent)}
             assert not any(_bytes(leaf) in own for leaf in values(passed, client).values())
 
@@ -58,7 +59,7 @@ def _is_one_of(leaf: Tensor, known: list[Tensor]) -> bool:
 
 def test_server_sends_and_keeps_no_private_tensor(method: str) -> None:
     run, rounds = recorded(method)
-    kept = kept_names(method, run.setting.task.structure)
+    kept = secret_names(method, run.setting.task.structure)
     for tree in (run.server, *(passed.sent for passed in rounds)):
         assert not any(kept & set(path) for path in leaves(tree))
 

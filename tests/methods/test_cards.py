@@ -39,6 +39,7 @@ TRAFFIC = {
     "lg_fedavg": ("P_H", "P_H"),
     "fedfu": ("P + d", "P + d"),
     "fedproto": ("K d", "n_obs (d + 1)"),
+    "fedfomo": ("5P + 5", "P + 10"),
 }  # all others P down and P up
 
 SERVER = {
@@ -60,6 +61,8 @@ SERVER = {
 CLIENT = {
     "local": "P",
     "fedproto": "P",
+    "fedamp": "P",
+    "fedfomo": "P",
     "scaffold": "P",
     "scars": "P",
     "feddyn": "P",
@@ -103,7 +106,8 @@ PERSONALISES = {
         "fedbn",
         "fedala",
     },
-    "everything": {"local", "fedproto"},
+    "everything": {"local", "fedproto", "fedfomo"},
+    "download": {"fedamp"},
     "companion": {"ditto", "dittors", "feddml", "fedphp", "map", "scamap", "pfedme"},
     "mixture": {"apfl", "flda", "superfed_mm", "superfed_lm"},
     "after-training": {

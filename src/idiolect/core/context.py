@@ -10,7 +10,16 @@ from idiolect.core.part import Facts
 from idiolect.core.stage import Result
 from idiolect.core.trees import Flat, Flats, Slot
 
-__all__ = ["UPLOAD", "Context", "Messages", "PrivateState", "ServerState", "State"]
+__all__ = [
+    "UPLOAD",
+    "Context",
+    "Messages",
+    "PrivateState",
+    "ServerState",
+    "State",
+    "with_download",
+    "without_download",
+]
 
 UPLOAD = "upload"  # the name, among the results of stages, of the result that is uploaded
 Messages: TypeAlias = dict[str, tuple[Slot, Tensor]]  # by part, and "buffers": (value, weight)
@@ -30,6 +39,16 @@ class PrivateState(TypedDict):
     buffers: Flat
     slots: dict[str, Slot]  # by part
     download: NotRequired[dict[str, Slot]]  # by part; it is not kept
+
+
+def with_download(private: PrivateState, download: dict[str, Slot]) -> PrivateState:
+    """Returns private state with what the server sent to this client alone, where there is something."""
+    return {**private, "download": download} if download else private
+
+
+def without_download(private: PrivateState) -> PrivateState:
+    """Returns what a client keeps of its private state after local work."""
+    return {"buffers": private["buffers"], "slots": private["slots"]}
 
 
 class Context(NamedTuple):

@@ -30,6 +30,7 @@ from idiolect.core import (
     server_round,
     without_replaced,
 )
+from idiolect.core.context import with_download, without_download
 from idiolect.core.trees import flatten, stack, tree_map
 from idiolect.engines.client_packing import SINGLE, Feed
 from idiolect.engines.stages import run_round, run_settling, serve_on
@@ -167,11 +168,11 @@ def _attempt(program: Program, initial: Initial, x: Tensor, n_classes: int, devi
     server, context, batch, one, feed = dry_client(program, initial, x, n_classes, device=device)
     sent, own = context.server, context.private.get("download", {})
     context = context._replace(server=without_replaced(sent, own))
-    held: list[PrivateState] = [{"buffers": context.private["buffers"], "slots": context.private["slots"]}]
+    held = [without_download(context.private)]
     names = [tuple(program.predictors(context))]
     context, messages = run_round(program, SINGLE, context, feed)
-    held.append(context.private)
-    names.append(_predict(program, context._replace(private=_with(context.private, own)), batch))
+    held.append(without_download(context.private))
+    names.append(_predict(program, context, batch))
     stacked = {part: (stack([value, value]), one.new_ones(2)) for part, (value, _) in messages.items()}
     server = server_round(method, server, stacked, program.clock)
     if method.plan(program.scene, program.clock).server:
@@ -184,19 +185,15 @@ def _attempt(program: Program, initial: Initial, x: Tensor, n_classes: int, devi
         program.predict(program.shared_model(server), batch)
     later = broadcast(method, server)
     for phase in ("merged", "end"):
-        context = context._replace(server=later, private=_with(context.private, own), results={})
+        context = context._replace(server=later, private=with_download(context.private, own), results={})
         private = run_settling(program, SINGLE, phase, context, feed)
         held.append(private)
-        scored = _with(private, own) if method.scored_with_download else private
+        scored = with_download(private, own) if method.scored_with_download else private
         context = context._replace(private=private)
         names.append(_predict(program, context._replace(private=scored), batch))
     untrained, trained, merged, end = names
     reported = ReportedNames(untrained, trained, merged, end, tuple(program.remarks(context)))
     return Forms(held, [sent, later], messages, reported, own, kept)
-
-
-def _with(private: PrivateState, download: dict[str, Slot]) -> PrivateState:
-    return {**private, "download": download} if download else private
 
 
 def _second_download(

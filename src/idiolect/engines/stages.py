@@ -24,6 +24,7 @@ from idiolect.core import (
     Stage,
     Tree,
 )
+from idiolect.core.context import with_download, without_download
 from idiolect.core.trees import Rows, tree_map
 from idiolect.engines.client_packing import SINGLE, Feed, Packing
 from idiolect.engines.contract import Outcome, StagesDone, nobody
@@ -76,14 +77,18 @@ def run_round(
     feed: Callable[[Stage], Any],
     planned: Planned = nothing_planned,
 ) -> tuple[Context, Messages]:
-    """Runs the stages before and after the upload; returns the context with new private state, and the messages."""
+    """Runs the stages before and after the upload; returns the context with new private state, and the messages.
+
+    The context still has the client's own download, which the client does not keep.
+    """
     plan = program.method.plan(program.scene, program.clock)
     context, last = run_stages(program, packing, plan.before, context, feed, planned=planned)
     trained = [context.results[stage.name] for stage in plan.before if stage.measure is None]
     context = context._replace(results={**context.results, UPLOAD: trained[-1]})
     messages = packing.call(program, "upload", None, context)
     context, _ = run_stages(program, packing, plan.after, context, feed, last, planned)
-    return context._replace(private=packing.call(program, "finish", None, context)), messages
+    kept: PrivateState = packing.call(program, "finish", None, context)
+    return context._replace(private=with_download(kept, context.private.get("download", {}))), messages
 
 
 def run_settling(
@@ -129,7 +134,9 @@ def round_of_group(
     after = evaluate_context(program, work, packing, context, clients, "test") if observe else None
     chooses = observe and _newcomers_choose(program, work, clients)
     valid = evaluate_context(program, work, packing, context, clients, "valid") if chooses else None
-    rows = packing.unpack((context.private, messages, context.results[UPLOAD].loss), len(clients))
+    rows = packing.unpack(
+        (without_download(context.private), messages, context.results[UPLOAD].loss), len(clients)
+    )
     if isinstance(rows, Rows) and not observe:
         private, sent, loss = rows.stacked
         return Rows(Outcome(private, sent, loss, {}, {}), len(clients))

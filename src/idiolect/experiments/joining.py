@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from idiolect.core import Clock, Context, Flat, Part, Plan, Scene, Stage
+from idiolect.core.context import with_download
 from idiolect.data import Dataset
 from idiolect.engines import LoopEngine
 from idiolect.engines.client_packing import SINGLE
@@ -204,7 +205,8 @@ def _trained(
     sent = run.downloads(setting).send(program, server, new)
     joined = join_newcomers(setting, engine, sent, rounds)
     for number, private in joined.privates.items():
-        contexts[number] = contexts[number]._replace(private=private)  # type: ignore[arg-type]
+        own = contexts[number].private.get("download", {})
+        contexts[number] = contexts[number]._replace(private=with_download(private, own))  # type: ignore[arg-type]
     rows = RowBuffer()
     picks = ResultRecorder(setting, rows, rounds, server).newcomers(score_newcomers(setting, joined))
     return joined, contexts, rows, picks

@@ -14,6 +14,7 @@ from idiolect.methods import (
     apfl,
     ditto,
     fedala,
+    fedamp,
     fedas,
     fedavg,
     fedaws,
@@ -25,6 +26,7 @@ from idiolect.methods import (
     feddf,
     feddml,
     feddyn,
+    fedfomo,
     fedfu,
     fedlc,
     fedmmd,
@@ -128,6 +130,8 @@ METHODS: dict[str, Entry] = {
     "fedcp": Entry("FedCP", fedcp.fedcp, fedcp.presets),
     "fedlc": Entry("FedLC", fedlc.fedlc),
     "fedntd": Entry("FedNTD", fedntd.fedntd, fedntd.presets),
+    "fedamp": Entry("FedAMP", fedamp.fedamp, fedamp.presets),
+    "fedfomo": Entry("FedFomo", fedfomo.fedfomo),
 }
 
 ALIASES = {"fml": "feddml"}  # other names of methods, and what they are listed under

@@ -2,6 +2,7 @@
 
 from idiolect.parts.adaptive_aggregation import adaptive_aggregation
 from idiolect.parts.alternating_layers import alternating_layers
+from idiolect.parts.attentive_mixture import attentive_mixture
 from idiolect.parts.average import average
 from idiolect.parts.calibrated_softmax import calibrated_softmax
 from idiolect.parts.class_prototypes import class_prototypes
@@ -15,6 +16,7 @@ from idiolect.parts.ensemble_distillation import ensemble_distillation
 from idiolect.parts.feature_alignment import feature_alignment
 from idiolect.parts.feature_fusion import feature_fusion
 from idiolect.parts.fine_tune import fine_tune
+from idiolect.parts.first_order_mixture import first_order_mixture
 from idiolect.parts.fixed_head import fixed_head
 from idiolect.parts.gated_companion import gated_companion
 from idiolect.parts.informed_average import informed_average
@@ -42,6 +44,7 @@ from idiolect.parts.spread_out import spread_out
 __all__ = [
     "adaptive_aggregation",
     "alternating_layers",
+    "attentive_mixture",
     "average",
     "calibrated_softmax",
     "class_prototypes",
@@ -55,6 +58,7 @@ __all__ = [
     "feature_alignment",
     "feature_fusion",
     "fine_tune",
+    "first_order_mixture",
     "fixed_head",
     "gated_companion",
     "informed_average",

@@ -28,6 +28,7 @@ PERSONALISES = {
     "nothing": "one shared model serves every client",
     "layers": "some layers, or a head beside the shared one, are the client's own",
     "everything": "every client keeps its whole model",
+    "download": "every client keeps its whole model, near the one that the server makes for it",
     "companion": "every client keeps a private model beside the shared one",
     "mixture": "a private and the shared model are mixed",
     "after-training": "the final shared model is adapted once, after the last round",
@@ -42,6 +43,7 @@ PAPERS = {  # where the method's own docstring names none
 KEPT = {  # by part, in words: what the server keeps, and what a client keeps
     "adaptive_aggregation": ("", "its last model's mixed units, their weights, and how often it took part"),
     "alternating_layers": ("", "the private layers"),
+    "attentive_mixture": ("", "its model"),
     "class_prototypes": ("the prototype of every class", ""),
     "conditional_features": ("the embeddings of the classes and the valve", "the private head"),
     "conditional_policy": ("the policy", "its own head"),
@@ -180,6 +182,8 @@ def _personalises(made: Method) -> str:
         return "after-training"
     if made.headline.startswith("mix("):
         return "mixture"
+    if made.downloads and not any(private):
+        return "download"
     if made.headline == "composed":
         mixed = "companion training" in last.roles and "logit map" not in last.roles
         return "everything" if all(private) else "mixture" if mixed else "layers"

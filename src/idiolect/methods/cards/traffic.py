@@ -47,7 +47,7 @@ SYMBOLS = (
 )
 
 CLOCK = Clock(round=0, rounds=1, participation_rate=1.0, cohort_size=1, population=1, learning_rate=0.1)
-N_FEATURES, N_CLASSES, N_INPUTS, N_OBSERVED = 5, 4, 3, 2
+N_FEATURES, N_CLASSES, N_INPUTS, N_OBSERVED = 7, 4, 3, 2
 LAYERS = {"body": N_FEATURES * N_INPUTS, "head": N_CLASSES * N_FEATURES}
 NAMED = {N_FEATURES: "d", N_CLASSES: "K"}
 PARTIAL = {N_OBSERVED * (N_FEATURES + 1): "n_obs (d + 1)"}  # messages that travel in part
@@ -129,14 +129,15 @@ def travels(made: Method) -> Travels:
 def _sum(tree: Tree, more: list[str] | None = None) -> str:
     """Writes the number of scalars of a tree in symbols.
 
-    >>> _sum({"body": torch.ones(5, 3), "head": torch.ones(4, 5), "seen": torch.ones(())})
+    >>> _sum({"body": torch.ones(7, 3), "head": torch.ones(4, 7), "seen": torch.ones(())})
     'P + 1'
     """
     terms: dict[str, int] = {}
     for name, leaf in _leaves(tree):
-        sizes = " ".join(NAMED.get(n, str(n)) for n in leaf.shape) or "1"
+        plain = not any(n in NAMED for n in leaf.shape)
+        sizes = "1" if plain else " ".join(NAMED.get(n, str(n)) for n in leaf.shape)
         term = {"body": "P_B", "head": "P_H"}.get(name, sizes)
-        times = leaf.numel() // LAYERS[name] if name in LAYERS else 1
+        times = leaf.numel() // LAYERS[name] if name in LAYERS else leaf.numel() if plain else 1
         terms[term] = terms.get(term, 0) + times
     whole = min(terms.get("P_B", 0), terms.get("P_H", 0))
     counts = {"P": whole} | {term: n - whole * (term in ("P_B", "P_H")) for term, n in terms.items()}

@@ -127,6 +127,8 @@ LOOKS: dict[str, tuple[str, int, str]] = {
     "gpfl": ("sky", 4, "X"),
     "fedcp": ("sky", 5, "<"),
     "fedlc": ("orange", 1, "d"),
+    "fedamp": ("purple", 3, "o"),
+    "fedfomo": ("purple", 4, "s"),
     "fedntd": ("orange", 2, "v"),
 }
 _BY_LETTERS = {re.sub(r"[^a-z0-9]", "", name): look for name, look in LOOKS.items()}

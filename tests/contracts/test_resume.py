@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import idiolect
+from idiolect.experiments.personal_downloads import kept_of_finished
 from idiolect.experiments.private_state_placement import open_private_state, place_private_state
 from idiolect.experiments.progress_watcher import Silent
 from idiolect.records import ROUND_SCHEMA, ROW_SCHEMA, RunWriter, load_checkpoint
@@ -68,6 +69,13 @@ def assert_same_record(found: Run, out: Path, method: str) -> None:
     checkpoint = load_checkpoint(folder)
     assert checkpoint is not None and checkpoint[0] == TINY.rounds
     mark = checkpoint[1].pop("private")
+    kept = kept_of_finished(expected.setting, folder, TINY.clients, checkpoint[1])
+    assert (checkpoint[1].pop("kept", None) is not None) == expected.setting.method.keeps
+    if kept is not None:
+        uploads = expected.participants.downloads.kept
+        assert kept.heard == uploads.heard and uploads.heard
+        assert_exact(kept.together(list(kept.heard)), uploads.together(list(kept.heard)))
+        kept.store.close()
     del checkpoint[1]["resources"]  # what it took of the machine is its own
     assert_exact(checkpoint[1], expected.state())
     placement = place_private_state(expected.setting, folder, ON_DISK)

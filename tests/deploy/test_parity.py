@@ -14,7 +14,7 @@ from ..told_apart import told_apart
 from .conftest import PERSFL, Deploy
 from .played import assert_parity, play
 
-METHODS = ["fedper", "map", "scamap", PERSFL, "superfed_mm", "ditto", "fedbabu", "fedaws"]
+METHODS = ["fedper", "map", "scamap", PERSFL, "superfed_mm", "ditto", "fedbabu", "fedaws", "fedfomo"]
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -197,8 +197,8 @@ def test_uploads_that_the_server_keeps_are_bounded_by_the_cohort(tmp_path: Path)
     grown = [(bytes_ - found["ready"]) / MB for bytes_ in found["resident"]]
     peak = (found["peak"] - found["ready"]) / MB
     print(
-        f"{found['said']}: {statistics.median(found['seconds'][:-1]):.2f} s a round, {grown[9]:.0f} MB more after round "
-        f"10, {grown[-2]:.0f} after round {rounds - 1}, {peak:.0f} at most"
+        f"{found['said']}: {statistics.median(found['seconds'][:-1]):.2f} s a round, {grown[9]:.0f} MB more after "
+        f"round 10, {grown[-2]:.0f} after round {rounds - 1}, {peak:.0f} at most"
     )
     assert any("what the server keeps of clients: 1.3 MB x 10,000 clients" in said for said in found["said"])
     # two caches, a round as without downloads, mixtures and models of the cohort, and a block of 64 MB while it is read

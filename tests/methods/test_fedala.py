@@ -7,7 +7,7 @@ PART = "adaptive_aggregation"
 HEAD = ["units.2.linear.weight"]
 BLOCK = ["units.1.linear.weight", "units.1.linear.bias"]
 ENGINES = pytest.mark.parametrize("engine", ["loop", "cohort"])
-NEUTRAL = pytest.mark.parametrize("method", ["fedala(count=0)", "fedala(rate=0)", "fedala(share=0)"])
+NEUTRAL = pytest.mark.parametrize("method", ["fedala(count=0)", "fedala(rate=0)"])
 TRAINING = {"participation_rate": 0.7, "rounds": 3, "weight_decay": 0.01, "weighting": "samples"}
 
 

@@ -32,8 +32,7 @@ def share(policy, h, own_head):
     return torch.softmax(torch.stack([shared, own]), 0)[0]
 
 
-@ENGINES
-@pytest.mark.parametrize("net", ["mlp", "bn"])
+@pytest.mark.parametrize(("net", "engine"), [("mlp", "cohort"), ("bn", "loop")])
 def test_every_client_has_a_head_of_its_own_beside_the_shared_one(lab, net, engine):
     trace = lab.run("fedcp", net=net, engine=engine, rounds=2)
     assert lab.differ(trace.slot(PART, 0, 2)[HEAD], trace.slot(PART, 1, 2)[HEAD])

@@ -32,8 +32,7 @@ def conditions(check, classes, client):
     return sum(classes) / len(classes), sum(share * v for share, v in zip(shares, classes, strict=True))
 
 
-@ENGINES
-@pytest.mark.parametrize("net", ["mlp", "bn"])
+@pytest.mark.parametrize(("net", "engine"), [("mlp", "cohort"), ("bn", "loop")])
 def test_heads_stay_and_valve_and_embeddings_are_shared(lab, net, engine):
     trace = lab.run("gpfl", net=net, engine=engine, rounds=2)
     assert all(HEAD not in server["params"] for server in trace.servers)

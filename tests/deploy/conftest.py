@@ -37,6 +37,13 @@ Deploy = Callable[..., "Deployment"]
 
 
 @pytest.fixture
+def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets a server and sites in this process wait neither for each other nor for the disk."""
+    monkeypatch.setattr("idiolect.deploy.site_requests.POLL_SECONDS", 0.0)
+    monkeypatch.setattr("os.fsync", lambda handle: None)  # the disk is slow when others work
+
+
+@pytest.fixture
 def deploy(tmp_path: Path) -> Iterator[Deploy]:
     """Writes a deployment; whatever it started is ended, and must have ended, when the test is over."""
     from idiolect.deploy.create_deployment import DeploymentOptions, create_deployment  # noqa: PLC0415

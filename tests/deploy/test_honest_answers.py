@@ -14,14 +14,10 @@ from idiolect.methods.catalogue import METHODS
 from .conftest import Deploy
 from .played import play
 
+pytestmark = pytest.mark.usefixtures("without_pauses")
+
 PATIENT = DeploymentOptions(plain=True, wait=5, grace=20, deadline=60, min_sites=2)
 ON_PUBLIC_DATA = "feddf"  # trains in tests/deploy/test_parity.py
-
-
-@pytest.fixture(autouse=True)
-def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("idiolect.deploy.site_requests.POLL_SECONDS", 0.0)
-    monkeypatch.setattr("os.fsync", lambda handle: None)  # the disk is slow when others work
 
 
 def assert_nobody_is_left_out(found: dict[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -26,6 +26,8 @@ from .conftest import Deploy
 from .fake_grid import FakeGrid
 from .played import assert_close, folder_of, grid_of, play, server_of
 from .test_life import Killed, kill_in_round
+
+pytestmark = pytest.mark.usefixtures("without_pauses")
 
 Header = dict[str, Any]
 Tensors = dict[str, Tensor]
@@ -234,14 +236,6 @@ class HostileGrid(FakeGrid):
         change = attack.change if isinstance(attack, Attack) and in_turn else put(GONE, "base")
         change(header, tensors)
         return sign(header, tensors, self.keys[site])
-
-
-@pytest.fixture(scope="module", autouse=True)
-def without_pauses() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("idiolect.deploy.site_requests.POLL_SECONDS", 0.0)
-        patch.setattr("os.fsync", lambda handle: None)  # the disk is slow when others work
-        yield
 
 
 def rows_of(deployment: Deployment) -> pd.DataFrame:

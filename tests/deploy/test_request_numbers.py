@@ -27,14 +27,10 @@ from .played import assert_parity, grid_of, play
 from .server_requests import Server
 from .test_life import Killed, kill_in_round
 
+pytestmark = pytest.mark.usefixtures("without_pauses")
+
 TWO = DeploymentOptions(plain=True, wait=0.3, grace=0.2, min_sites=2)
 FAR = 2_000_000_000_000_000_000  # nanoseconds from 1970: the year 2033
-
-
-@pytest.fixture(autouse=True)
-def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("idiolect.deploy.site_requests.POLL_SECONDS", 0.0)
-    monkeypatch.setattr("os.fsync", lambda handle: None)  # the disk is slow when others work
 
 
 def requests(grid: FakeGrid, kind: str) -> list[SignedMessage]:

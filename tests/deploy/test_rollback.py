@@ -26,14 +26,10 @@ from .fake_grid import FakeGrid
 from .played import assert_close, assert_parity, grid_of, play, server_of
 from .test_life import Killed, kill_in_round
 
+pytestmark = pytest.mark.usefixtures("without_pauses")
+
 TWO = DeploymentOptions(plain=True, wait=0.3, grace=0.2, min_sites=2)
 POISONED = 3  # the round, from 0, in which site-2 uploads what is within the bounds and useless
-
-
-@pytest.fixture(autouse=True)
-def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("idiolect.deploy.site_requests.POLL_SECONDS", 0.0)
-    monkeypatch.setattr("os.fsync", lambda handle: None)  # the disk is slow when others work
 
 
 def quiet(sentence: str) -> None:

@@ -110,6 +110,13 @@ class Method:
         return any(p.individual or p.keep or p.personal_download for p in self.parts)
 
     @property
+    def own_weights(self) -> frozenset[str]:
+        """Which messages have weights that a part makes itself: the part's, and buffers beside a server update."""
+        weighing = [p for p in self.parts if p.weighs]
+        buffers = ["buffers"] if any("server update" in p.roles for p in weighing) else []
+        return frozenset([*(p.name for p in weighing), *buffers])
+
+    @property
     def needs_validation(self) -> bool:
         """Whether the method cannot run without validation data."""
         return any(p.needs_validation for p in self.parts)

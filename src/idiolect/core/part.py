@@ -335,6 +335,7 @@ class Part(NamedTuple):
     scored_with_download: bool = (
         False  # predictors read the personal download: all are given theirs before scoring
     )
+    weighs: bool = False  # makes the weights of its uploads itself: neither those of the run nor 1
     reveals: bool = False  # its message may hold layers that the client keeps, which the server then sees
     needs_validation: bool = False  # cannot work without a validation split
     needs_public: bool = False  # trains on unlabelled public data on the server

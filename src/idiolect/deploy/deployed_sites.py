@@ -208,7 +208,11 @@ class DeployedSites:
         rows = {site.name: MOST_ROWS if site.rows is None else site.rows for site in asked}
         most = {name: float(count if by_samples else 1) for name, count in rows.items()}
         bound = self.deployment.norm_bound
-        outside = {**overlong(uploads, sent.received_by_one(), bound), **overweight(uploads, most, bound)}
+        own = self.setting.method.own_weights
+        outside = {
+            **overlong(uploads, sent.received_by_one(), bound),
+            **overweight(uploads, most, own, bound),
+        }
         for name, reason in outside.items():
             self._leave_out(replies, name, reason)
         return {name: upload for name, upload in uploads.items() if name in replies.messages}

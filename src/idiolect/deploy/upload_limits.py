@@ -1,15 +1,17 @@
 """The limits of uploads: what a site may send to the mean beside tensors of the right form.
 
 An upload is one number among many only while its weight and its length are of the size of the others'.  A weight lies
-above 0 and is at most what the site has; a part's values are at most ``norm_bound`` times as long as those of the other
-sites in the middle, or as the model that was sent if that is longer.  The site itself has no say in its own limit, and
-none in lowering another's below that of the model sent.
+above 0 and is at most what the site has.  A part's values are at most ``norm_bound`` times as long as those of the
+other sites in the middle, or as the model that was sent if that is longer; weights that a part makes itself are
+bounded likewise, with 1 in the place of the model.  The method says which rule applies, and no site.  A site has no
+say in its own limit, and fewer than half of the sites none in that of an honest one: of two in the middle, the
+larger counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from statistics import median_low
+from collections.abc import Collection, Mapping, Sequence
+from statistics import median_high
 from typing import cast
 
 import torch
@@ -19,6 +21,11 @@ from idiolect.core.trees import tree_leaves
 from idiolect.deploy.tensor_names import UnexpectedTensors, flatten, unflatten
 
 __all__ = ["overlong", "overweight", "readable_upload"]
+
+USUAL_WEIGHT = 1.0  # of weights that a part makes itself, at least
+FEWEST = (
+    3  # uploads that bound each other where nothing else does: of two, one would choose the other's limit
+)
 
 
 def readable_upload(tensors: Mapping[str, torch.Tensor], forms: Sequence[Messages]) -> Messages:
@@ -39,21 +46,20 @@ def readable_upload(tensors: Mapping[str, torch.Tensor], forms: Sequence[Message
     return upload
 
 
-def overweight(uploads: Mapping[str, Messages], most: Mapping[str, float], bound: float) -> dict[str, str]:
+def overweight(
+    uploads: Mapping[str, Messages], most: Mapping[str, float], own: Collection[str], bound: float
+) -> dict[str, str]:
     """Returns by site why its upload weighs too much.
-
-    The weights of a run are whole numbers, 1 or samples.  Where those of the other sites are not, the part makes its
-    own weights, and they are bounded as norms are.
 
     Args:
         most: by site, its weight in the run at most.
+        own: the messages whose weights a part makes itself.
     """
     found: dict[str, str] = {}
-    for part in {part: None for upload in uploads.values() for part in upload}:
+    for part in _parts(uploads):
         weights = {site: float(upload[part][1]) for site, upload in uploads.items() if part in upload}
         for site, weight in weights.items():
-            usual = median_low([other for name, other in weights.items() if name != site] or [most[site]])
-            limit = most[site] if usual.is_integer() else bound * usual
+            limit = bound * max(USUAL_WEIGHT, _middle_of_others(weights, site)) if part in own else most[site]
             if weight > limit:
                 found.setdefault(
                     site,
@@ -66,17 +72,27 @@ def overlong(uploads: Mapping[str, Messages], sent: ServerState, bound: float) -
     """Returns by site why its upload is too long; empty where all are within ``bound``."""
     found: dict[str, str] = {}
     floor = _norm(sent["params"])
-    for part in {part: None for upload in uploads.values() for part in upload}:
+    for part in _parts(uploads):
         norms = {site: _norm(upload[part][0]) for site, upload in uploads.items() if part in upload}
+        if not floor and len(norms) < FEWEST:
+            continue
         for site, norm in norms.items():
-            others = [other for name, other in norms.items() if name != site]
-            usual = max(floor, median_low(others)) if others else floor
+            usual = max(floor, _middle_of_others(norms, site))
             if usual and norm > bound * usual:
                 found.setdefault(
                     site,
                     f"its upload of {part} has the norm {norm:.3g}, and {usual:.3g} is usual (norm_bound is {bound:g})",
                 )
     return found
+
+
+def _parts(uploads: Mapping[str, Messages]) -> list[str]:
+    return list({part: None for upload in uploads.values() for part in upload})
+
+
+def _middle_of_others(numbers: Mapping[str, float], site: str) -> float:
+    """Returns the number of the other sites in the middle, 0 where there is no other."""
+    return median_high([number for name, number in numbers.items() if name != site] or [0.0])
 
 
 def _norm(tree: Tree) -> float:

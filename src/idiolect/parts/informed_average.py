@@ -41,4 +41,4 @@ def informed_average() -> Part:
         value, _ = plain.upload(results, view)
         return Message(value, (trace / squares["rows"].clamp(min=1)).clamp(min=LEAST))
 
-    return plain._replace(name=NAME, stages=stages, upload=upload, gives_way=False)
+    return plain._replace(name=NAME, stages=stages, upload=upload, weighs=True, gives_way=False)

@@ -94,6 +94,30 @@ def test_commands_are_in_the_audit_log_with_the_account_that_gave_them(
     assert noted[0]["options"]["sites"] == 4 and noted[2]["options"]["site"] == "nobody"
 
 
+def test_audit_log_holds_all_that_was_given_to_a_command(idiolect, tmp_path: Path) -> None:
+    """Also of a command that is then refused."""
+    idiolect("deploy", "init", "work", *INIT)
+    site = tmp_path / "work" / "sites" / "site-2"
+    given = [
+        (("rollback", "work", "--to", 0), {"to": 0}),
+        (("exclude", "work", "site-2"), {"site": "site-2"}),
+        (("exclude", "work", "folder"), {"site": "folder"}),
+        (("include", "work", "site-2"), {"site": "site-2"}),
+        (("restore", site), {}),
+        (("restore", site, "--fresh"), {"fresh": True}),
+    ]
+    for words, _ in given:
+        idiolect("deploy", *words)
+    noted = [
+        json.loads(line)
+        for folder in ("work", site)
+        for line in idiolect("deploy", "log", folder, "--json").out.splitlines()
+    ]
+    assert [(line["command"], line["options"]) for line in noted[1:]] == [
+        (str(words[0]), options) for words, options in given
+    ]
+
+
 def test_audit_log_is_shown_safely_and_a_changed_one_is_refused(idiolect, refused, tmp_path: Path) -> None:
     from idiolect.deploy.audit import AuditLog  # noqa: PLC0415 - needs the extra
 

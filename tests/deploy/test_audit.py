@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("flwr", reason="deployment needs the extra flower")
 
-from idiolect.deploy.audit import AuditLog
+from idiolect.deploy.audit import BLOCK, AuditLog
 from idiolect.deploy.create_deployment import DeploymentOptions
 from idiolect.deploy.signed_messages import SignedMessage
 
@@ -61,6 +61,23 @@ def test_long_text_of_a_site_is_cut(log: AuditLog) -> None:
     log.append("site", {"what": "next"})
     assert [len(line["what"]) for line, _ in log.lines()][-2:] == [500, 4]
     assert faults(log) == []
+
+
+def test_line_longer_than_what_is_read_at_once_is_followed(log: AuditLog) -> None:
+    used = [f"site-{number}" for number in range(8_000)]
+    log.append("round", {"used": used})
+    log.append("site", {"what": "next"})
+    assert log.path.stat().st_size > BLOCK
+    assert faults(log) == []
+    log.path.write_text(log.path.read_text().replace("site-7999", "site-7998"))
+    assert len(faults(log)) == 1
+
+
+def test_text_with_ends_of_lines_of_other_kinds_is_one_line(log: AuditLog) -> None:
+    log.path.write_bytes(log.path.read_bytes() + b'{"torn\r\x0b')
+    log.append("site", {"what": "a\rb\x0bc\u2028d"})
+    log.append("site", {"what": "next"})
+    assert len(faults(log)) == 1 and "line 5" in faults(log)[0]
 
 
 def test_run_says_who_joined_who_was_left_out_and_whom_each_round_used(deploy: Deploy) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -133,6 +134,40 @@ def test_a_process_is_not_taken_for_a_connection(
     (tmp_path / "heartbeat.json").write_text(json.dumps(found))
     assert condition(tmp_path, 7) == words
     assert condition(tmp_path, 8) == "starts"
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        "",
+        "[]",
+        "7",
+        '{"pid": 7}',
+        '{"pid": 7, "at": "now", "answered": 1}',
+        '{"pid": 7, "at": 1.0, "answered": []}',
+        "\xff",
+    ],
+)
+def test_damaged_heartbeat_is_none(tmp_path: Path, damaged: str) -> None:
+    (tmp_path / "heartbeat.json").write_bytes(damaged.encode("latin-1"))
+    assert condition(tmp_path, 7) == "starts"
+
+
+def test_heartbeat_goes_on_after_a_write_that_failed(
+    monkeypatch: pytest.MonkeyPatch, config: SiteConfig
+) -> None:
+    monkeypatch.setattr(heartbeat, "BEAT_SECONDS", 0.01)
+    full = [OSError(errno.ENOSPC, "No space left on device")] * 3
+
+    def write(path: Path, text: str) -> None:
+        if full:
+            raise full.pop()
+        path.write_text(text)
+
+    monkeypatch.setattr(heartbeat, "write_atomically", write)
+    with beating(config.folder, lambda: True):
+        wait_for(lambda: condition(config.folder, os.getpid()) == "connected", "a beat", 5)
+    assert not full
 
 
 def test_heartbeat_says_when_the_server_answered(monkeypatch: pytest.MonkeyPatch, config: SiteConfig) -> None:

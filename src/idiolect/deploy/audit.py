@@ -20,7 +20,7 @@ from typing import Any
 __all__ = ["AuditLog", "audit_log_of"]
 
 FILE = "audit.jsonl"
-MOST_BYTES = 1 << 16  # of a line
+BLOCK = 1 << 16  # bytes that are read at a time from the end
 MOST_CHARACTERS = 500  # of a text in it, which may come from a site
 BEGINNING = "0" * 64  # in the place of a line before the first
 
@@ -40,10 +40,9 @@ class AuditLog:
         file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
-            size = os.fstat(file).st_size
-            end = os.pread(file, MOST_BYTES, max(0, size - MOST_BYTES))
+            end = _last_line(file)
             torn = b"" if end.endswith(b"\n") or not end else b"\n"  # a process was killed as it wrote
-            last = end.splitlines()[-1] if end else None
+            last = end.removesuffix(b"\n") if end else None
             at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
             short = {
                 key: fact[:MOST_CHARACTERS] if isinstance(fact, str) else fact for key, fact in facts.items()
@@ -61,14 +60,14 @@ class AuditLog:
             account = pwd.getpwuid(user).pw_name
         except KeyError:
             account = ""
-        given = {key: value for key, value in options.items() if value not in (None, False, "folder")}
+        given = {key: value for key, value in options.items() if value is not None and value is not False}
         facts = {"command": name, "account": account, "user": user, "options": given}
         self.append("command", json.loads(json.dumps(facts, default=str)))
 
     def lines(self) -> Iterator[tuple[dict[str, Any], str]]:
         """Yields the lines, the oldest first, each with a sentence where something is wrong with it, else with none."""
         last = None
-        written = self.path.read_bytes().splitlines() if self.path.exists() else []
+        written = self.path.read_bytes().removesuffix(b"\n").split(b"\n") if self.path.exists() else []
         for number, content in enumerate(written, 1):
             where = f"line {number} of {self.path}"
             try:
@@ -89,6 +88,16 @@ def audit_log_of(folder: Path) -> AuditLog | None:
     if (folder / "deployment.toml").exists():
         return AuditLog(folder / "server")
     return AuditLog(folder) if (folder / "site.toml").exists() else None
+
+
+def _last_line(file: int) -> bytes:
+    """Returns the last line of an open file, with its end where it has one; nothing of an empty file."""
+    start, found = os.fstat(file).st_size, b""
+    while start > 0 and b"\n" not in found[:-1]:
+        before = max(0, start - BLOCK)
+        found = os.pread(file, start - before, before) + found
+        start = before
+    return found[found.rfind(b"\n", 0, -1) + 1 :]
 
 
 def _digest(line: bytes | None) -> str:

@@ -8,12 +8,13 @@ clock that is set makes nobody late.
 from __future__ import annotations
 
 import json
+import math
 import os
 import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,8 @@ def beating(folder: Path, answers: Callable[[], bool]) -> Iterator[None]:
             if answers():
                 answered = time.monotonic()
             found = {"pid": os.getpid(), "at": time.monotonic(), "answered": answered}
-            write_atomically(folder / HEARTBEAT, json.dumps(found))
+            with suppress(OSError):  # a full disk costs this beat, and the next one is tried
+                write_atomically(folder / HEARTBEAT, json.dumps(found))
             over.wait(BEAT_SECONDS)
 
     thread = threading.Thread(target=beat, daemon=True)
@@ -77,15 +79,16 @@ def condition(folder: Path, process: int) -> str:
     """Returns in words how the process of a site is: connected, not connected, starting, or hanging."""
     try:
         found: dict[str, Any] = json.loads((folder / HEARTBEAT).read_text())
-    except (OSError, ValueError):
+        pid, at, answered = found["pid"], float(found["at"]), found["answered"]
+        silent = math.inf if answered is None else time.monotonic() - float(answered)
+    except (OSError, ValueError, TypeError, KeyError):  # there is none yet, or it is damaged
         return "starts"
-    if found["pid"] != process:
+    if pid != process:
         return "starts"
-    now = time.monotonic()
-    if now - found["at"] > LATE_SECONDS:
+    if time.monotonic() - at > LATE_SECONDS:
         return HANGS
-    if found["answered"] is None:
+    if math.isinf(silent):
         return "not connected: the server has not answered yet"
-    if now - found["answered"] > LATE_SECONDS:
-        return f"not connected: the server has not answered for {now - found['answered']:.0f} s"
+    if silent > LATE_SECONDS:
+        return f"not connected: the server has not answered for {silent:.0f} s"
     return "connected"

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from idiolect.errors import UserError
-from idiolect.experiments import Experiment, Silent, run
+from idiolect.experiments import Experiment, run
 from idiolect.records import find_checkpoint
 from idiolect.records.tensor_files import read_metadata
 
+from .conftest import Listener
 from .test_private_state import PERSFL, content
 
 OPTIONS = {"engine": "loop", "device": "cpu", "checkpoint_every": 1, "store": "disk", "store_cache": 0}
@@ -48,21 +49,6 @@ DAMAGES: dict[str, Callable[[bytes], bytes] | None] = {
     "emptied": emptied,
     "flipped often": flipped_often,
 }
-
-
-class Listener(Silent):
-    """Keeps what it is told, and interrupts a run when so many rounds are done."""
-
-    def __init__(self, stop_after: int | None = None) -> None:
-        self.stop_after = stop_after
-        self.heard: list[str] = []
-
-    def advance(self, rounds_done: int, numbers: dict[str, float]) -> None:
-        if rounds_done == self.stop_after:
-            raise KeyboardInterrupt
-
-    def say(self, sentence: str) -> None:
-        self.heard.append(sentence)
 
 
 @dataclass

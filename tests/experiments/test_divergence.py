@@ -63,7 +63,8 @@ def test_comparison_goes_on_and_its_table_says_where_a_method_diverged(compared)
     assert frame.loc[["FedAvg", "FedPer"], "personal_accuracy"].notna().all()
     alone = summarise([run for run in done.runs if run.manifest["label"] != "FedAvg-LU"]).set_index("method")
     same = ["personal_accuracy", "groups", "sd_clients", "worst_tenth", "bytes_up"]
-    assert frame.loc[["FedAvg", "FedPer"], same].equals(alone[same])
+    both = ["FedAvg", "FedPer"]
+    assert frame.loc[both, same].equals(alone.loc[both, same])
     for name in ("curves.csv", "clients.csv", "pairs.csv", "intervals.csv"):
         text = (done.folder / name).read_text()
         assert "FedPer" in text and "FedAvg-LU" not in text, name

@@ -14,35 +14,22 @@ import pytest
 
 import idiolect
 from idiolect.errors import UserError
-from idiolect.experiments import Experiment, Silent, run, run_binding
+from idiolect.experiments import Experiment, run, run_binding
 from idiolect.experiments.setting import _dataset
 from idiolect.own_code import LoadedCode
 from idiolect.records import find_checkpoint
 from idiolect.records.manifest import read_manifest, write_manifest
 from idiolect.records.tensor_files import read_tensors, write_tensors
 
+from .conftest import Listener
+
 LOOP = {"engine": "loop", "device": "cpu", "checkpoint_every": 1}
 TODAY = run_binding.versions()
 
 
-class Listener(Silent):
-    """Keeps what it is told, and interrupts a run when so many rounds are done."""
-
-    def __init__(self, stop_after: int | None = None) -> None:
-        self.stop_after = stop_after
-        self.heard: list[str] = []
-
-    def advance(self, rounds_done: int, numbers: dict[str, float]) -> None:
-        if rounds_done == self.stop_after:
-            raise KeyboardInterrupt
-
-    def say(self, sentence: str) -> None:
-        self.heard.append(sentence)
-
-
-def interrupt(asked: Any, out: Path, **options: Any) -> Path:
+def interrupt(asked: Any, out: Path, after: int = 2, **options: Any) -> Path:
     with pytest.raises(KeyboardInterrupt):
-        run(asked, out=out, watcher=Listener(2), **LOOP, **options)
+        run(asked, out=out, watcher=Listener(after), **LOOP, **options)
     (folder,) = out.iterdir()
     return folder
 
@@ -198,6 +185,22 @@ def test_what_was_accepted_is_not_asked_again_and_stays_in_the_record(
     with pytest.raises(KeyboardInterrupt):
         run(asked, out=tmp_path, resume=True, accept_changes=True, watcher=Listener(3), **LOOP)
     done = run(asked, out=tmp_path, resume=True, **LOOP)
+    assert done.manifest["accepted"] == [{"round": 1, "changed": [said]}]
+
+
+def test_a_change_counts_from_the_checkpoint_that_the_run_goes_on_from(
+    short: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newest checkpoint is sound and the rows that it needs are not, so that the one before is taken."""
+    asked = replace(short, method="fedper", rounds=4)
+    folder = interrupt(asked, tmp_path, after=3)
+    found = find_checkpoint(folder)
+    assert found is not None and found.round == 2
+    rows = folder / "private" / "ab"[int(found.tree["private"]["generation"])] / "rows"
+    rows.write_bytes(b"")
+    said, listener = other_torch(monkeypatch), Listener()
+    done = run(asked, out=tmp_path, resume=True, accept_changes=True, watcher=listener, **LOOP)
+    assert any("going on from round 1" in sentence for sentence in listener.heard)
     assert done.manifest["accepted"] == [{"round": 1, "changed": [said]}]
 
 

@@ -73,9 +73,6 @@ class PrivateRows(Protocol):
     def saved(self) -> None:
         """Is told that the checkpoint of the last ``save`` is on disk."""
 
-    def check(self, state: dict[str, Tensor]) -> None:
-        """Reads all rows as they were when ``save`` returned ``state``; raises ``UserError`` where one is damaged."""
-
     def restore(self, state: dict[str, Tensor]) -> None:
         """Makes all rows what they were when ``save`` returned ``state``."""
 

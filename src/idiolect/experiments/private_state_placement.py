@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from idiolect.experiments.execution import Execution
 from idiolect.experiments.progress_watcher import Watcher
@@ -17,9 +20,18 @@ from idiolect.federation import (
     choose_store,
     cohort_size,
     open_store,
+    stored_rows,
 )
 
-__all__ = ["announce", "demand_of", "open_kept", "open_private_state", "place_kept", "place_private_state"]
+__all__ = [
+    "announce",
+    "check_rows",
+    "demand_of",
+    "open_kept",
+    "open_private_state",
+    "place_kept",
+    "place_private_state",
+]
 
 PHASES = 4  # shapes per round in ``private_shapes``: at first, after training, after the merge, at the end
 
@@ -100,3 +112,23 @@ def open_kept(setting: Setting, placement: Placement | None, folder: Path) -> Ke
     first = setting.first_kept
     store = open_store(placement, lambda client: first, [first], folder, KEPT_ROWS)
     return KeptUploads(store, first, setting.federation.population)
+
+
+def check_rows(setting: Setting, folder: Path, tree: Mapping[str, Any]) -> None:
+    """Reads all rows that a checkpoint knows and changes none.
+
+    Args:
+        folder: of the run.
+        tree: of the checkpoint.
+
+    Raises:
+        UserError: one is damaged.
+    """
+    population, own = setting.federation.population, tree["private"]
+    first, shapes = setting.first_private, setting.private_shapes
+    with closing(stored_rows(folder, first, shapes, population, own)) as store:
+        store.check(own)
+    if "kept" in tree:
+        kept, rows = setting.first_kept, tree["kept"]["rows"]
+        with closing(stored_rows(folder, lambda client: kept, [kept], population, rows, KEPT_ROWS)) as store:
+            store.check(rows)

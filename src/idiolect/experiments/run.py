@@ -26,6 +26,7 @@ from idiolect.experiments.manifest import describe_run, notes_of
 from idiolect.experiments.own_data import with_own_data
 from idiolect.experiments.private_state_placement import (
     announce,
+    check_rows,
     open_kept,
     open_private_state,
     place_kept,
@@ -50,6 +51,7 @@ from idiolect.records import (
     CheckpointName,
     Divergence,
     RunWriter,
+    SavedCheckpoint,
     WriteLock,
     checkpoint_tables,
     divergence_of,
@@ -130,18 +132,21 @@ def make_run(experiment: Experiment, execution: Execution, judge: Judge | None =
     )
     described = describe_run(setting, engine_choice) | _placed(*placements)
     described["notes"] = [*described["notes"], *execution.notes]
-    if changes := changes_on_resume(out, name, described, execution.accept_changes):
+    found = _checkpoint_to_resume(setting, unfinished, watcher)
+    if found is not None and (
+        changes := changes_on_resume(unfinished, found, described, execution.accept_changes)
+    ):
         described["accepted"] = changes
-    if execution.resume and not partial_folder(out, name).exists():
+    if execution.resume and not unfinished.exists():
         refuse_data_of_another_name(experiment, out, described)
         watcher.hint(f"nothing to resume in {out}: {name} begins")
     try:
         with RunWriter(out, name, described) as writer, log.closing():
-            folder = _carry_out(setting, engine_choice, execution, placements, writer, log, judge)
+            folder = _carry_out(setting, engine_choice, execution, placements, found, writer, log, judge)
             done = open_run(folder, data_dir=execution.data_dir)
             log.keep(done)
     except StoppedEarly:
-        shutil.rmtree(partial_folder(out, name), ignore_errors=True)
+        shutil.rmtree(unfinished, ignore_errors=True)
         raise
     return done
 
@@ -178,11 +183,19 @@ def with_public_samples(experiment: Experiment, methods: Sequence[str]) -> Exper
 
 
 def _check_interrupted(execution: Execution, name: str) -> None:
-    """Refuses a run of which a part lies in ``out`` already, unless it is to be resumed."""
+    """Refuses a run that another process writes, or that was interrupted, unless it is to be resumed."""
     partial = partial_folder(execution.out, name)
-    if partial.exists() and not execution.resume:
+    if partial.exists():
         WriteLock(partial).release()
-        raise UserError(f"{partial} holds an interrupted run; continue it with --resume, or remove it")
+        if not execution.resume:
+            raise UserError(f"{partial} holds an interrupted run; continue it with --resume, or remove it")
+
+
+def _checkpoint_to_resume(setting: Setting, unfinished: Path, watcher: Watcher) -> SavedCheckpoint | None:
+    """Returns the newest checkpoint of an interrupted run of which also all rows are sound; None where none is."""
+    if not unfinished.exists():
+        return None
+    return find_checkpoint(unfinished, watcher.say, partial(check_rows, setting, unfinished))
 
 
 def _carry_out(
@@ -190,11 +203,16 @@ def _carry_out(
     engine_choice: EngineChoice,
     execution: Execution,
     placements: tuple[Placement, Placement | None],
+    found: SavedCheckpoint | None,
     writer: RunWriter,
     log: Log,
     judge: Judge | None,
 ) -> Path:
-    """Runs the rounds that are not done yet and writes the record; returns its folder."""
+    """Runs the rounds that are not done yet and writes the record; returns its folder.
+
+    Args:
+        found: the checkpoint that the run continues from.
+    """
     began, watcher = time.perf_counter(), execution.watcher
     meter = ResourceMeter(engine_choice.device == "cuda")
     engine = choose_engine(engine_choice, setting.work, watcher.say)
@@ -208,7 +226,6 @@ def _carry_out(
             announce(each, watcher)
         ending = _foreseen_end(setting, watcher)
         simulation = Simulation.start(setting, engine, store, kept)
-        found = find_checkpoint(writer.folder, watcher.say, simulation.check_rows)
         if found is not None:
             simulation.restore(found.round, found.tree)
             began -= _seconds_until(writer.folder, found.name)
@@ -232,11 +249,24 @@ def _carry_out(
         watcher.end()
     seconds = time.perf_counter() - began
     outcome = _outcome(simulation, seconds, execution.notes, diverged) | {"resources": meter.facts(seconds)}
+    folder = _write_record(simulation, writer, last, outcome)
+    _keep_models(folder, watcher, diverged)
+    return folder
+
+
+def _write_record(
+    simulation: Simulation, writer: RunWriter, last: CheckpointName | None, outcome: dict[str, Any]
+) -> Path:
+    """Writes the tables and the manifest of a run whose rounds are done; returns its folder."""
     tables = _tables_until_now(simulation, writer.folder, last)
     final = {**tables, "costs": simulation.costs.table()}
-    folder = writer.finish(tables["rounds"], tables["rows"], outcome, final)
+    return writer.finish(tables["rounds"], tables["rows"], outcome, final)
+
+
+def _keep_models(folder: Path, watcher: Watcher, diverged: Divergence | None) -> None:
+    """Keeps of a finished run's checkpoints what its models are read from; nothing of one that diverged."""
     if diverged is not None:
-        watcher.say(f"{writer.final.name} {diverged.text} and is recorded so; it has no models")
+        watcher.say(f"{folder.name} {diverged.text} and is recorded so; it has no models")
         remove_checkpoints(folder)
         for rows in (PRIVATE_ROWS, KEPT_ROWS):
             shutil.rmtree(folder / rows, ignore_errors=True)
@@ -245,7 +275,6 @@ def _carry_out(
         drop_older_generation(folder, found.tree["private"])
         if "kept" in found.tree:
             drop_older_generation(folder, found.tree["kept"]["rows"], KEPT_ROWS)
-    return folder
 
 
 def _tables_until_now(

@@ -25,7 +25,7 @@ from idiolect.errors import UserError
 from idiolect.experiments.setting import read_dataset
 from idiolect.experiments.spec import Experiment
 from idiolect.own_code import loaded_code
-from idiolect.records import find_checkpoint, finished_folder, partial_folder, read_manifest
+from idiolect.records import SavedCheckpoint, finished_folder, read_manifest
 from idiolect.records.run_naming import PARTIAL_SUFFIX
 
 __all__ = [
@@ -83,21 +83,19 @@ def bound(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def changes_on_resume(
-    out: str | Path, name: str, now: Mapping[str, Any], accept: bool
+    folder: Path, found: SavedCheckpoint, now: Mapping[str, Any], accept: bool
 ) -> list[dict[str, Any]]:
     """Returns the changes of code and versions that a run has gone through, with those of today.
 
     Args:
+        folder: of the interrupted run.
+        found: the checkpoint that it goes on from.
         now: the manifest of the run as it would begin today.
         accept: whether other code or versions are accepted.
 
     Raises:
         UserError: an interrupted run began with other data, or, unless they are accepted, with other code or versions.
     """
-    folder = partial_folder(out, name)
-    found = find_checkpoint(folder, lambda sentence: None) if folder.exists() else None
-    if found is None:
-        return []
     _refuse_other_data(str(folder), found.bound, now)
     accepted, changed = list(found.bound.get("accepted", ())), _other_code(found.bound, now)
     if changed and not accept:

@@ -300,12 +300,6 @@ class Simulation(FederatedRun[SimulatedClients]):
         downloads = PersonalDownloads.of(setting, kept)
         return cls(SimulatedClients(setting, engine, home, downloads), setting.first_server())
 
-    def check_rows(self, tree: Mapping[str, Any]) -> None:
-        """Reads all rows that a checkpoint knows; raises ``UserError`` where one is damaged."""
-        self.store.check(tree["private"])
-        if "kept" in tree:
-            self.participants.downloads.kept.store.check(tree["kept"]["rows"])
-
     @property
     def engine(self) -> Engine:
         return self.participants.engine

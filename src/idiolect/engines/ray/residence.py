@@ -71,9 +71,6 @@ class ResidentRows:
     def saved(self) -> None:
         self._home.saved()
 
-    def check(self, state: dict[str, Tensor]) -> None:
-        self._home.check(state)
-
     def restore(self, state: dict[str, Tensor]) -> None:
         self._engine.release(self._away.values())
         self._away.clear()

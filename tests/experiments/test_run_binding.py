@@ -218,6 +218,17 @@ def test_a_finished_run_is_read_with_a_note_of_other_code(
     ]
 
 
+def test_a_finished_run_with_a_damaged_manifest_is_called_damaged(short: Experiment, tmp_path: Path) -> None:
+    first = run(short, out=tmp_path, **LOOP)
+    path = first.folder / "manifest.json"
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(
+        UserError, match=r"manifest\.json is damaged: .*; move .*-s0 away to make the run again"
+    ):
+        run(short, out=tmp_path, **LOOP)
+    assert list(tmp_path.iterdir()) == [first.folder]
+
+
 # ---- runs of older versions
 
 

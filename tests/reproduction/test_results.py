@@ -156,6 +156,35 @@ def test_renamed_record_and_altered_numbers_fill_no_cell(collected, untrained, t
     assert "clients.parquet does not match its checksum" in cells(failed)["FedProx", "fa-lenet"].failed
 
 
+def cut(text):
+    return text[: len(text) // 2]
+
+
+def unsealed(text):
+    return text.replace('"seed":1', '"seed":2').replace('"seed": 1', '"seed": 2')
+
+
+@pytest.mark.parametrize("damage", [cut, unsealed])
+def test_damaged_manifest_is_left_out_by_name_and_fills_no_cell(damage, collected, untrained, tmp_path):
+    folder, heard = collected[0], []
+    path = next(
+        path
+        for path in folder.glob("runs/*-s1/manifest.json")
+        if json.loads(path.read_text())["label"] == "MAP"
+    )
+    before = path.read_text()
+    path.write_text(damage(before))
+    assert path.read_text() != before
+    found = Results.open(folder, heard.append)
+    (sentence,) = heard
+    assert sentence.startswith(f"{path} is damaged: ") and sentence.endswith("; it is left out")
+    assert path.parent.name not in found.manifests and len(found.manifests) == 10
+    asked = {"columns": ["fa-lenet"], "preset": "reproduction", "out": tmp_path, **LOOP}
+    shown = cells(reproduce("map-table1", from_results=folder, **asked))
+    assert f"{path} is damaged" in shown["MAP", "fa-lenet"].failed
+    assert shown["FedAvg", "fa-lenet"].seeds == 3
+
+
 def preset_of(folder):
     return results.use_of(json.loads((folder / "manifest.json").read_text())).preset
 

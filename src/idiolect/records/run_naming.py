@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from idiolect.errors import UserError
-from idiolect.records.manifest import read_manifest
+from idiolect.records.manifest import MANIFEST, read_manifest
 
 __all__ = ["PARTIAL_SUFFIX", "finished", "finished_folder", "partial_folder", "run_name", "spec_hash"]
 
@@ -54,8 +54,15 @@ def partial_folder(out_dir: str | Path, name: str) -> Path:
 
 
 def finished(out_dir: str | Path, name: str) -> bool:
-    """Returns whether the run is finished, so that a caller may skip it."""
-    try:
-        return bool(read_manifest(finished_folder(out_dir, name))["status"] == "finished")
-    except UserError:
+    """Returns whether the run is finished, so that a caller may skip it.
+
+    Raises:
+        UserError: its folder is there with a manifest that is damaged.
+    """
+    folder = finished_folder(out_dir, name)
+    if not (folder / MANIFEST).is_file():
         return False
+    try:
+        return bool(read_manifest(folder)["status"] == "finished")
+    except UserError as error:
+        raise UserError(f"{error}; move {folder} away to make the run again") from error

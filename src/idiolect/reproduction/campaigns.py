@@ -181,7 +181,7 @@ def run_named_campaign(
     if from_results is None:
         run_campaign(list(campaign_requests(campaign)), execution)
     else:
-        results = Results.open(from_results)
+        results = Results.open(from_results, execution.watcher.say)
     execution = replace(execution, watcher=Silent())  # what is read now was told when it was made
     done = [_shown(part, campaign, execution, results) for part in campaign.parts]
     if campaign.pairs:

@@ -79,7 +79,8 @@ def reproduce(
         if quick:
             raise UserError("quick runs are no results; leave quick or from_results out")
         given = None if seeds is None else tuple(range(seeds))
-        recorded = RecordedUse(Results.open(from_results), asked.get("preset"), asked.get("precision"), given)
+        results = Results.open(from_results, execution.watcher.say)
+        recorded = RecordedUse(results, asked.get("preset"), asked.get("precision"), given)
     asked = {key: value for key, value in asked.items() if key != "preset" or value is not None}
     if seeds is None:
         seeds = 1 if quick else papers()[id.partition("-")[0]].seeds

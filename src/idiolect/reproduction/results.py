@@ -7,6 +7,7 @@ earlier ones those of the metric that the run is judged by, and a manifest witho
 from __future__ import annotations
 
 import json
+import logging
 import re
 import shutil
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -26,13 +27,14 @@ from idiolect.experiments.recorded_setting import experiment_of
 from idiolect.experiments.run import with_public_samples
 from idiolect.experiments.spec import Experiment
 from idiolect.records import Run, file_digest, find_runs, read_run
-from idiolect.records.manifest import write_manifest
+from idiolect.records.manifest import MANIFEST, read_manifest, write_manifest
 from idiolect.records.tables import CLIENTS_FILE, FRONT_SCHEMA, ROUNDS_FILE, SCHEMAS
 from idiolect.reproduction.quick_experiment import QUICK_NOTE
 from idiolect.statistics import primary_metric
 
 __all__ = ["LARGEST", "RUNS", "Collected", "Results", "Use", "collect"]
 
+LOGGER = logging.getLogger(__name__)
 RUNS = "runs"
 LARGEST = 20_000_000  # bytes of all results together
 SCENARIO_NOTE = re.compile(r"scenario (\S+), preset (\w+)(, with .*)?$")
@@ -172,20 +174,35 @@ class Results:
 
     Args:
         manifests: of all runs, by the folder's name.
+        damaged: what is wrong with the manifests that cannot be read, by the folder's name.
     """
 
     folder: Path
     manifests: Mapping[str, Mapping[str, Any]]
+    damaged: Mapping[str, str]
 
     @classmethod
-    def open(cls, folder: str | Path) -> Results:
-        """Raises a UserError where the folder holds no results."""
-        found = sorted(Path(folder).glob(f"{RUNS}/*/manifest.json"))
-        if not found:
+    def open(cls, folder: str | Path, say: Callable[[str], None] = LOGGER.warning) -> Results:
+        """Opens a folder of results.
+
+        Args:
+            say: gets one sentence for each record whose manifest is damaged, which is left out.
+
+        Raises:
+            UserError: the folder holds no results.
+        """
+        manifests, damaged = {}, {}
+        for place in sorted(path.parent for path in Path(folder).glob(f"{RUNS}/*/{MANIFEST}")):
+            try:
+                manifests[place.name] = read_manifest(place)
+            except UserError as error:
+                damaged[place.name] = str(error)
+                say(f"{error}; it is left out")
+        if not manifests:
             raise UserError(
                 f"{folder} holds no results; idiolect collect RUNS --into {folder} puts finished runs there"
             )
-        return cls(Path(folder), {path.parent.name: json.loads(path.read_text("utf-8")) for path in found})
+        return cls(Path(folder), manifests, damaged)
 
     def uses(self) -> dict[Use, set[int]]:
         """Returns what the runs were made for, and the seeds of each use."""
@@ -202,6 +219,8 @@ class Results:
     def _outcome(self, request: RunRequest) -> RunOutcome:
         experiment = with_public_samples(request.experiment, [request.experiment.method])
         name = _name_of(experiment)
+        if name in self.damaged:
+            return RunOutcome(failed=self.damaged[name])
         if name not in self.manifests:
             return RunOutcome(missing=NOT_RUN)
         try:

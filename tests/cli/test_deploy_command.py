@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from importlib.metadata import PackageNotFoundError
@@ -116,6 +117,20 @@ def test_audit_log_holds_all_that_was_given_to_a_command(idiolect, tmp_path: Pat
     assert [(line["command"], line["options"]) for line in noted[1:]] == [
         (str(words[0]), options) for words, options in given
     ]
+
+
+def test_down_works_where_nothing_can_be_written(idiolect, monkeypatch: pytest.MonkeyPatch) -> None:
+    from idiolect.deploy.audit import AuditLog  # noqa: PLC0415 - needs the extra
+
+    def full(*arguments: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    idiolect("deploy", "init", "work", *INIT)
+    monkeypatch.setattr(AuditLog, "append", full)
+    answer = idiolect("deploy", "down", "work")
+    assert answer.code == 0 and "nothing was running" in answer.out
+    assert "audit.jsonl cannot be written (No space left on device); down goes on" in answer.err
+    assert idiolect("deploy", "exclude", "work", "site-2").code == 2, "only the end of all must work"
 
 
 def test_audit_log_is_shown_safely_and_a_changed_one_is_refused(idiolect, refused, tmp_path: Path) -> None:

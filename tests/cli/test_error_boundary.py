@@ -58,11 +58,11 @@ USERS: dict[str, tuple[Callable[[Path], object], str]] = {
     "folder for file": (lambda folder: folder.read_bytes(), "Is a directory; check the path"),
     "full disk": (
         lambda folder: Path("/dev/full").write_bytes(bytes(99999)),
-        "No space left on device; free some space",
+        "No space left on device; free some space, or choose another place\n",
     ),
     "full disk, Arrow": (
         lambda folder: pa.OSFile("/dev/full", "wb").write(bytes(10**6)),
-        "No space left on device; free some space",
+        "No space left on device; free some space, or choose another place\n",
     ),
     "no rights": (
         raising(PermissionError(errno.EACCES, "Permission denied", "/secret")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,12 @@ pytest.importorskip("flwr", reason="deployment needs the extra flower")
 
 from idiolect.deploy.audit import BLOCK, AuditLog
 from idiolect.deploy.create_deployment import DeploymentOptions
+from idiolect.deploy.progress import read_progress
+from idiolect.deploy.server import run_server
 from idiolect.deploy.signed_messages import SignedMessage
 
 from .conftest import Deploy
+from .fake_grid import FakeGrid
 from .played import grid_of, play
 
 
@@ -78,6 +82,26 @@ def test_text_with_ends_of_lines_of_other_kinds_is_one_line(log: AuditLog) -> No
     log.append("site", {"what": "a\rb\x0bc\u2028d"})
     log.append("site", {"what": "next"})
     assert len(faults(log)) == 1 and "line 5" in faults(log)[0]
+
+
+def test_status_says_that_a_run_ended_where_the_log_cannot_be_written(
+    deploy: Deploy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployment = deploy(
+        DeploymentOptions(plain=True, wait=0.0, grace=0.0, deadline=0.1, min_sites=1), rounds=1
+    )
+    append = AuditLog.append
+
+    def full(log: AuditLog, event: str, facts: dict[str, Any]) -> None:
+        if event == "run" and facts["what"] != "begins":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        append(log, event, facts)
+
+    monkeypatch.setattr(AuditLog, "append", full)
+    with pytest.raises(OSError, match="No space left"):
+        run_server(FakeGrid({}), deployment.folder)
+    found = read_progress(deployment.server)
+    assert found is not None and found["status"] == "stopped" and "needs 1 sites" in found["message"]
 
 
 def test_run_says_who_joined_who_was_left_out_and_whom_each_round_used(deploy: Deploy) -> None:

@@ -107,6 +107,9 @@ HEADERS = [
     followed("examined[1].composed.loss[0] is nan", [float("nan")], *TEST, "loss"),
     # out of range
     trained("scores.before.composed.accuracy[0] is 7", [7], *BEFORE, "accuracy"),
+    trained("loss is 1.7e+308 where a finite number from -1e+30 to 1e+30", 1.7e308, "loss"),
+    trained("scores.before.composed.loss[0] is 1.7e+308", [1.7e308], *BEFORE, "loss"),
+    followed("examined[1].composed.loss[0] is 1.7e+308", [1.7e308], *TEST, "loss"),
     trained("scores.before.composed.accuracy[0] is -0.1", [-0.1], *BEFORE, "accuracy"),
     trained("work[0] is -1", [-1, 1.0], "work"),
     trained("base[0] is 1000000", [10**6, 0], "base"),

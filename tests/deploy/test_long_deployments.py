@@ -16,6 +16,7 @@ from idiolect.deploy.create_deployment import DeploymentOptions
 from idiolect.deploy.keys import write_certificates, write_key_pair
 from idiolect.deploy.private_store import PrivateStore
 from idiolect.deploy.processes import deployment_processes
+from idiolect.deploy.rollback import roll_back
 from idiolect.deploy.site import Site
 from idiolect.deploy.status import status
 from idiolect.deploy.tensor_names import flatten
@@ -100,6 +101,10 @@ def test_server_and_sites_go_back_and_end_like_a_run_that_never_did(deploy: Depl
     up(deployment)
     with start_run(deployment) as run:
         wait_for(is_at(deployment, 3), "three rounds")
+        with pytest.raises(
+            UserError, match="the run is on its way"
+        ):  # in this process: a command takes a round
+            roll_back(deployment, 1, print)
         assert idiolect("deploy", "down", deployment.folder).returncode == 0
         run.communicate(timeout=120)
     done = idiolect("deploy", "rollback", deployment.folder, "--to", 1)

@@ -16,9 +16,9 @@ from idiolect.deploy.keys import private_key
 from idiolect.deploy.private_store import SEEN
 from idiolect.deploy.server import run_server, server_setting
 from idiolect.deploy.server_memory import MEMORY
-from idiolect.deploy.signed_messages import SignedMessage
+from idiolect.deploy.signed_messages import SignedMessage, sign
 from idiolect.deploy.site import Site
-from idiolect.deploy.site_requests import ConnectedSites, SiteConnection
+from idiolect.deploy.site_requests import REFUSED_SECONDS, ConnectedSites, SiteConnection
 from idiolect.deploy.tensor_names import flatten
 
 from .conftest import Deploy
@@ -175,3 +175,28 @@ def test_lost_site_costs_its_grace_once(
     grid.away = {102}
     clock.sleep(2)
     assert 30 < seconds() < 35
+
+
+def test_site_that_refused_its_greeting_is_greeted_again_after_a_while(
+    connection: tuple[SiteConnection, FakeGrid, Clock], deploy: Deploy
+) -> None:
+    made, grid, clock = connection
+    said: list[str] = []
+    made.heard = lambda site, what: said.append(f"{site} {what}")
+    site = grid.sites[102]
+    answer, refusals = site.reply, ["busy", "busy"]
+
+    def reply(message: SignedMessage) -> SignedMessage:
+        found = answer(message)
+        if not refusals:
+            return found
+        header = {**json.loads(found.header), "refused": refusals.pop()}
+        return sign(header, {}, private_key(site.config.folder / "key"))
+
+    object.__setattr__(site, "reply", reply)
+    made.wait_for(["site-2"], 200)
+    assert "site-2" in made.connected.sessions()
+    assert 2 * REFUSED_SECONDS <= clock.at < 3 * REFUSED_SECONDS
+    assert said.count("site-2 refused: busy") == 1
+    assert said[-1] == "site-2 is connected"
+    assert len(requests(grid, "hello")) == 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,14 +11,16 @@ import torch
 
 pytest.importorskip("flwr", reason="deployment needs the extra flower")
 
+from idiolect.deploy import status
 from idiolect.deploy.checkpoint_history import rounds_kept
 from idiolect.deploy.configuration import Deployment, read_deployment
 from idiolect.deploy.create_deployment import DeploymentOptions
 from idiolect.deploy.keys import private_key
 from idiolect.deploy.private_store import MERGED, Position
-from idiolect.deploy.progress import read_progress
+from idiolect.deploy.progress import PROGRESS_FILE, read_progress
 from idiolect.deploy.rollback import exclude_site, include_site, roll_back
 from idiolect.deploy.server import run_server
+from idiolect.deploy.server_memory import MEMORY
 from idiolect.deploy.signed_messages import SignedMessage, load, sign
 from idiolect.errors import UserError
 
@@ -69,11 +72,26 @@ def test_run_that_went_back_ends_like_one_without_the_poison(
     train_to(deployment, grid, 5, monkeypatch)
     assert float(max(tensor.abs().max() for tensor in server_of(deployment, done=False).values())) > 1e3
     roll_back(deployment, to, quiet)
-    status = read_progress(deployment.server)
-    assert status is not None and status["round"] == to and f"went back to round {to}" in status["message"]
+    stands = read_progress(deployment.server)
+    assert stands is not None and stands["round"] == to and f"went back to round {to}" in stands["message"]
     grid.change = lambda message: message
     found = play(deployment, grid)
     assert found["status"] == "finished"
+    assert not [event for event in found["events"] if "goes on from" in event or "refused" in event]
+    assert_parity(deployment)
+
+
+def test_sites_go_back_also_where_the_memory_of_it_was_damaged(
+    deploy: Deploy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployment = deploy(TWO, method="map", rounds=6)
+    grid = poisoner(deployment)
+    train_to(deployment, grid, 5, monkeypatch)
+    roll_back(deployment, 0, quiet)  # where nothing but the era tells sites to start afresh
+    (deployment.server / MEMORY).write_text("{")
+    grid.change = lambda message: message
+    found = play(deployment, grid)
+    assert any("starts are counted anew" in event for event in found["events"])
     assert not [event for event in found["events"] if "goes on from" in event or "refused" in event]
     assert_parity(deployment)
 
@@ -146,6 +164,31 @@ def test_rollback_needs_a_run_that_stands_still(deploy: Deploy) -> None:
     grid.change = change
     assert play(deployment, grid)["status"] == "finished"
     assert refusals and all("the run is on its way" in sentence for sentence in refusals)
+
+
+def test_rollback_is_refused_from_the_moment_in_which_a_run_is_asked_for(
+    deploy: Deploy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployment = deploy(TWO, rounds=1)
+    play(deployment)
+    refusals: list[str] = []
+
+    def take(*words: object) -> Any:
+        with pytest.raises(UserError) as refused:
+            roll_back(deployment, 0, quiet)
+        refusals.append(str(refused.value))
+        return SimpleNamespace(returncode=len(refusals) - 1)
+
+    monkeypatch.setattr(status, "is_served", lambda deployment: True)
+    monkeypatch.setattr(status, "use_flower", take)
+    assert status.start_run(deployment)
+    assert status.status(deployment)["status"] == "starting"
+    assert not status.start_run(deployment), "the same run was asked for twice"
+    (deployment.server / PROGRESS_FILE).unlink()
+    with pytest.raises(UserError, match="did not take the run"):
+        status.start_run(deployment)
+    assert len(refusals) == 2 and all("the run is on its way" in sentence for sentence in refusals)
+    roll_back(deployment, 0, quiet)
 
 
 def test_excluded_site_is_asked_nothing_and_comes_back_when_it_is_included(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Hashable, Iterable
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from idiolect.deploy.configuration import Deployment
 from idiolect.deploy.create_deployment import DeploymentOptions
 from idiolect.deploy.keys import private_key
 from idiolect.deploy.signed_messages import SignedMessage, load, sign
-from idiolect.deploy.upload_limits import overlong, overweight
+from idiolect.deploy.upload_limits import odd_ones, overlong, overweight
 from idiolect.methods import method
 
 from .conftest import Deploy
@@ -36,7 +37,7 @@ def uploads(*numbers: float, weight: float | None = None) -> dict[str, Messages]
     }
 
 
-def sites_out(found: dict[str, str]) -> list[int]:
+def sites_out(found: Iterable[str]) -> list[int]:
     return sorted(int(site.removeprefix("site-")) for site in found)
 
 
@@ -80,6 +81,23 @@ def test_weights(own: bool, weights: list[float], out: list[int]) -> None:
 def test_norms(floor: float, norms: list[float], out: list[int]) -> None:
     model = {"params": {"w": torch.tensor([floor]).double()} if floor else {}, "buffers": {}, "slots": {}}
     assert sites_out(overlong(uploads(*norms, weight=1.0), model, BOUND)) == out
+
+
+@pytest.mark.parametrize(
+    ("kinds", "out"),
+    [
+        ("", []),
+        ("a", []),
+        ("aa", []),
+        ("aba", [1]),
+        ("ab", [0, 1]),
+        ("ba", [0, 1]),
+        ("aabbc", [0, 1, 2, 3, 4]),
+    ],
+)
+def test_first_answer_does_not_decide_which_kind_is_usual(kinds: str, out: list[int]) -> None:
+    answers: dict[str, Hashable] = {f"site-{site}": kind for site, kind in enumerate(kinds)}
+    assert sites_out(odd_ones(answers)) == out
 
 
 def test_parts_that_make_their_weights_say_so() -> None:

@@ -44,6 +44,7 @@ __all__ = ["deploy_app"]
 
 FLOWER = "1.41."
 READING = ("status", "log")  # commands that change nothing
+ENDING = ("down",)  # commands that must work where nothing can be written
 HEADINGS = ("Site", "Now", "Round", "Loss")  # and what the sites are judged by
 
 
@@ -72,8 +73,17 @@ class NeedsFlower(TyperCommand):
 
     def _note(self, log: AuditLog, ctx: click.Context) -> None:
         name = str(ctx.command.name)
-        if name not in READING:
+        if name in READING:
+            return
+        try:
             log.command(name, {key: value for key, value in ctx.params.items() if key != "folder"})
+        except OSError as error:
+            if name not in ENDING:
+                raise
+            message = (
+                f"idiolect: {log.path} cannot be written ({error.strerror}); {name} goes on and is not in it"
+            )
+            Console(stderr=True, soft_wrap=True).print(message, highlight=False, markup=False)
 
 
 deploy_app = FlowerApplication(no_args_is_help=True)

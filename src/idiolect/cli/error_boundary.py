@@ -24,7 +24,7 @@ from idiolect.errors import UserError
 __all__ = ["sentence_of"]
 
 PACKAGE = Path(idiolect.__file__).resolve().parent
-SPACE = "free some space, or choose another place with --out"
+SPACE = "free some space, or choose another place"
 RIGHTS = "give yourself the right to it, or choose another place"
 AGAIN = "check that the file is whole, or write it again"
 ADVICE = {

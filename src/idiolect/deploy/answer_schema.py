@@ -31,6 +31,7 @@ __all__ = [
 
 MOST_ROWS = 10**9  # of one site's data
 MOST_STEPS = 10**12  # of an optimiser, for one request
+MOST_VALUE = 1e30  # of a loss, a score or a remark, so that sums and means of them stay finite
 MOST_FLOPS = 1e30  # for one request
 MOST_COUNT = 2**62  # of requests
 NO_NAMES: list[tuple[str, ...]] = [()]
@@ -132,8 +133,8 @@ def _client_scores(
 
 
 def _value(name: str, metric: Metric) -> Check:
-    low = -math.inf if metric.low is None else metric.low - ROUNDING
-    high = math.inf if metric.high is None else metric.high + ROUNDING
+    low = -MOST_VALUE if metric.low is None else metric.low - ROUNDING
+    high = MOST_VALUE if metric.high is None else metric.high + ROUNDING
     return number(low, high, undefined=name not in ALWAYS_DEFINED)
 
 
@@ -157,15 +158,14 @@ def nothing() -> Check:
     return check
 
 
-def number(low: float = -math.inf, high: float = math.inf, *, undefined: bool = False) -> Check:
+def number(low: float = -MOST_VALUE, high: float = MOST_VALUE, *, undefined: bool = False) -> Check:
     """Accepts a finite number in a range, and NaN where a value may be ``undefined``."""
-    bounds = "" if math.isinf(low) and math.isinf(high) else f" from {low:.4g} to {high:.4g}"
 
     def check(value: Any, name: str) -> None:
         is_number = isinstance(value, float) or (_is_whole(value) and abs(value) <= MOST_FLOPS)
         is_fit = is_number and math.isfinite(value) and low <= value <= high
         is_undefined = undefined and isinstance(value, float) and math.isnan(value)
-        _refuse_unless(is_fit or is_undefined, value, name, f"a finite number{bounds}")
+        _refuse_unless(is_fit or is_undefined, value, name, f"a finite number from {low:.4g} to {high:.4g}")
 
     return check
 

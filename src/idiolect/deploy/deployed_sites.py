@@ -7,7 +7,6 @@ happens when a site is away, refuses, or comes back.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -22,7 +21,7 @@ from idiolect.deploy.private_store import END, JOIN, MERGED, TRAINED, Position
 from idiolect.deploy.progress import DeploymentProgress
 from idiolect.deploy.site_requests import Replies, SiteConnection
 from idiolect.deploy.tensor_names import OWN, UnexpectedTensors, flatten
-from idiolect.deploy.upload_limits import overlong, overweight, readable_upload
+from idiolect.deploy.upload_limits import odd_ones, overlong, overweight, readable_upload
 from idiolect.errors import UserError
 from idiolect.evaluation import Scores
 from idiolect.experiments.client_scoring import ClientScores, NewcomerScores, concatenate, scores_of_plain
@@ -226,10 +225,8 @@ class DeployedSites:
     def _leave_out_odd(self, replies: Replies, kind: Callable[[Header], Hashable], what: str) -> None:
         """Leaves out replies that are fit alone and not beside the others, because ``what`` they hold differs."""
         kinds = {name: kind(message.header) for name, message in replies.messages.items()}
-        usual = Counter(kinds.values()).most_common(1)
-        for name, found in kinds.items():
-            if found != usual[0][0]:
-                self._leave_out(replies, name, f"its answer has other {what} than those of the other sites")
+        for name in odd_ones(kinds):
+            self._leave_out(replies, name, f"its answer has other {what} than those of the other sites")
 
     def _refuse_too_few(self, round: int, answered: int, asked: int, replies: Replies) -> None:
         needed = min(self.deployment.min_sites, asked)

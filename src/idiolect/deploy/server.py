@@ -64,8 +64,8 @@ def run_server(grid: Grid, folder: Path) -> None:
         progress.status, progress.message = "failed", f"{type(error).__name__}: {error}"
         raise
     finally:
+        progress.save()  # first: where the log cannot be written, the status says all the same that the run ended
         progress.audit("run", what=f"{progress.status} {progress.message}".strip())
-        progress.save()
 
 
 def _run(grid: Grid, deployment: Deployment, plan: DeploymentPlan, progress: DeploymentProgress) -> None:

@@ -18,7 +18,7 @@ MEMORY = "memory.json"
 class ServerMemory(NamedTuple):
     """Args:
     start: the number of this start; requests are numbered within it, so that none is ever repeated.
-    era: names the last rollback; empty before the first.
+    era: names the last rollback, or damage to this file; empty before the first.
     """
 
     start: int = 0
@@ -29,7 +29,8 @@ def count_start(folder: Path, say: Callable[[str], None]) -> ServerMemory:
     """Counts a start of the server in its folder.
 
     Args:
-        say: is told of a damaged file, which costs nothing: sites say what they have accepted when they are greeted.
+        say: is told of a damaged file, which costs nothing: sites say what they have accepted when they are greeted,
+            and a new era begins, so that none keeps what came before a rollback that the file named.
     """
     found = _read(folder, say)
     return _write(folder, found._replace(start=found.start + 1))
@@ -37,7 +38,7 @@ def count_start(folder: Path, say: Callable[[str], None]) -> ServerMemory:
 
 def begin_era(folder: Path, say: Callable[[str], None]) -> ServerMemory:
     """Notes a rollback, which sites follow when they are asked next."""
-    return _write(folder, _read(folder, say)._replace(era=secrets.token_hex(8)))
+    return _write(folder, _read(folder, say)._replace(era=_new_era()))
 
 
 def _read(folder: Path, say: Callable[[str], None]) -> ServerMemory:
@@ -50,7 +51,11 @@ def _read(folder: Path, say: Callable[[str], None]) -> ServerMemory:
     except (OSError, ValueError, KeyError, TypeError):
         path.replace(path.with_suffix(".damaged"))
         say(f"{path} was damaged and is kept as {path.with_suffix('.damaged').name}; starts are counted anew")
-        return ServerMemory()
+        return ServerMemory(era=_new_era())
+
+
+def _new_era() -> str:
+    return secrets.token_hex(8)
 
 
 def _write(folder: Path, memory: ServerMemory) -> ServerMemory:

@@ -30,6 +30,7 @@ POLL_SECONDS = 0.1  # between looks at the grid for replies
 RESEND_SECONDS = 2.0  # after which a request that was not delivered goes again
 NODES_SECONDS = 1.0  # between looks at which nodes are connected
 GREETING_TTL = 120.0
+REFUSED_SECONDS = 30.0  # before a site that refused its greeting is greeted again
 GREETING = greeting_answer()
 MOST_LETTERS = 500  # of a sentence that a site sent
 
@@ -120,6 +121,10 @@ class SiteConnection:
         default_factory=dict
     )  # of sites that have accepted a higher one than ours
     _greeted: set[NodeSession] = field(default_factory=set)  # those that answered, as a site of ours or not
+
+    _refused: dict[NodeSession, tuple[float, str]] = field(
+        default_factory=dict
+    )  # when, and in which sentence
 
     def wait_for(self, names: list[str], seconds: float) -> None:
         """Waits until these sites are connected, or until the time is over."""
@@ -234,7 +239,8 @@ class SiteConnection:
         greeted = {pending.session for pending in self._pending.values() if not pending.site} | self._greeted
         for node in self.connected.unknown_nodes():
             session = NodeSession(node, self.connected.online[node])
-            if session not in greeted:
+            refused, _ = self._refused.get(session, (float("-inf"), ""))
+            if session not in greeted and self.now() - refused >= REFUSED_SECONDS:
                 self._send("", session, {"kind": "hello"}, {}, GREETING_TTL)
 
     def _take_greeting(self, message: Message, pending: PendingRequest) -> None:
@@ -252,7 +258,11 @@ class SiteConnection:
             self.heard("", str(error))
             return
         if (refusal := _refusal(reply)) is not None:
-            self.heard(name, f"refused: {refusal}")
+            self._greeted.remove(pending.session)
+            _, before = self._refused.get(pending.session, (0.0, ""))
+            self._refused[pending.session] = (self.now(), refusal)
+            if refusal != before:
+                self.heard(name, f"refused: {refusal}")
             return
         try:
             GREETING(reply.header, "")

@@ -7,23 +7,25 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from idiolect.deploy.configuration import Deployment
+from idiolect.deploy.configuration import Deployment, read_plan
 from idiolect.deploy.heartbeat import condition
 from idiolect.deploy.processes import PROFILE, is_served, running, use_flower
-from idiolect.deploy.progress import PROGRESS_FILE, read_progress
+from idiolect.deploy.progress import PROGRESS_FILE, DeploymentProgress, read_progress
 from idiolect.errors import UserError
 
 __all__ = ["is_running", "start_run", "status", "watch"]
 
 POLL_SECONDS = 0.3  # between looks at the status
 START_SECONDS = 90.0  # that a run may take to begin
+STARTING = "starting"  # until the server's loop writes its own progress, in the name of whoever started it
+UNDER_WAY = (STARTING, "running")
 
 
 def status(deployment: Deployment) -> dict[str, Any]:
     """Returns the processes on this machine, the rounds completed, and what each site did last."""
     processes, found = running(deployment), read_progress(deployment.server) or {}
     state = found.get("status", "not started")
-    if state == "running" and not _alive(found):
+    if state in UNDER_WAY and not _alive(found):
         state = "interrupted"
     sites = {
         site.name: {
@@ -48,9 +50,9 @@ def status(deployment: Deployment) -> dict[str, Any]:
 
 
 def is_running(deployment: Deployment) -> bool:
-    """Returns whether the server's loop is on its way."""
+    """Returns whether the server's loop is on its way, or was just asked for."""
     found = read_progress(deployment.server)
-    return found is not None and found["status"] == "running" and _alive(found)
+    return found is not None and found["status"] in UNDER_WAY and _alive(found)
 
 
 def start_run(deployment: Deployment) -> bool:
@@ -65,9 +67,11 @@ def start_run(deployment: Deployment) -> bool:
         raise UserError(
             f"no server answers at {deployment.local_address}; start it with idiolect deploy up {deployment.folder}"
         )
-    (deployment.server / PROGRESS_FILE).unlink(missing_ok=True)
+    rounds = read_plan(deployment.server).experiment.rounds
+    DeploymentProgress(deployment.server, rounds, status=STARTING).save()
     done = use_flower(deployment, "run", str(deployment.folder / "app"), PROFILE)
     if done.returncode:
+        (deployment.server / PROGRESS_FILE).unlink()
         raise UserError(
             f"the server at {deployment.local_address} did not take the run; see {deployment.server / 'superlink.log'}"
         )
@@ -94,7 +98,7 @@ def watch(deployment: Deployment, show: Callable[[dict[str, Any]], None]) -> dic
             raise UserError(
                 f"the server's loop ended after round {found['round']}; go on with idiolect deploy run"
             )
-        if found["status"] == "not started" and time.monotonic() - began > START_SECONDS:
+        if found["status"] in ("not started", STARTING) and time.monotonic() - began > START_SECONDS:
             raise UserError(f"the run did not begin; see {deployment.server / 'superlink.log'}")
         time.sleep(POLL_SECONDS)
 

@@ -10,7 +10,8 @@ larger counts.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from statistics import median_high
 from typing import cast
 
@@ -20,7 +21,7 @@ from idiolect.core import Messages, ServerState, Tree
 from idiolect.core.trees import tree_leaves
 from idiolect.deploy.tensor_names import UnexpectedTensors, flatten, unflatten
 
-__all__ = ["overlong", "overweight", "readable_upload"]
+__all__ = ["odd_ones", "overlong", "overweight", "readable_upload"]
 
 USUAL_WEIGHT = 1.0  # of weights that a part makes itself, at least
 FEWEST = (
@@ -44,6 +45,17 @@ def readable_upload(tensors: Mapping[str, torch.Tensor], forms: Sequence[Message
                 f"the weight of {part} in its upload is {float(weight):.4g} where more than 0 is expected"
             )
     return upload
+
+
+def odd_ones(kinds: Mapping[str, Hashable]) -> list[str]:
+    """Returns the sites whose answers are of another kind than most; all of them where no kind leads.
+
+    Args:
+        kinds: by site, the kind of its answer, which is one of those that the dry rounds know.
+    """
+    leading = Counter(kinds.values()).most_common(2)
+    tied = len(leading) == 2 and leading[0][1] == leading[1][1]
+    return [site for site, kind in kinds.items() if tied or kind != leading[0][0]]
 
 
 def overweight(

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
-
-import pyarrow as pa
 
 from idiolect.data import is_registered
 from idiolect.engines import EngineChoice, choose_engine, start_early
 from idiolect.errors import UserError
 from idiolect.experiments.divergence import Diverged
 from idiolect.experiments.early_stopping import Judge, StoppedEarly, validation_value
+from idiolect.experiments.end_of_run import keep_models, outcome_of, write_record
 from idiolect.experiments.end_stages import EndStages, end_stages
 from idiolect.experiments.execution import Execution, split_keywords
 from idiolect.experiments.finished_run import FinishedRun, open_run
 from idiolect.experiments.identity import name_of
-from idiolect.experiments.manifest import describe_run, notes_of
+from idiolect.experiments.manifest import describe_run
 from idiolect.experiments.own_data import with_own_data
 from idiolect.experiments.private_state_placement import (
     announce,
@@ -44,7 +42,7 @@ from idiolect.experiments.setting import Setting, prepare
 from idiolect.experiments.simulated_clients import Simulation
 from idiolect.experiments.spec import Experiment, with_settings
 from idiolect.experiments.tracking import Log, open_log
-from idiolect.federation import KEPT_ROWS, PRIVATE_ROWS, Placement, drop_older_generation
+from idiolect.federation import Placement
 from idiolect.methods import label
 from idiolect.methods import method as read_method
 from idiolect.records import (
@@ -55,12 +53,10 @@ from idiolect.records import (
     WriteLock,
     checkpoint_tables,
     divergence_of,
-    drop_older_checkpoint,
     find_checkpoint,
     finished,
     finished_folder,
     partial_folder,
-    remove_checkpoints,
     save_checkpoint,
 )
 
@@ -248,43 +244,10 @@ def _carry_out(
             kept.store.close()
         watcher.end()
     seconds = time.perf_counter() - began
-    outcome = _outcome(simulation, seconds, execution.notes, diverged) | {"resources": meter.facts(seconds)}
-    folder = _write_record(simulation, writer, last, outcome)
-    _keep_models(folder, watcher, diverged)
+    outcome = outcome_of(simulation, seconds, execution.notes, diverged) | {"resources": meter.facts(seconds)}
+    folder = write_record(simulation, writer, last, outcome)
+    keep_models(folder, watcher, diverged)
     return folder
-
-
-def _write_record(
-    simulation: Simulation, writer: RunWriter, last: CheckpointName | None, outcome: dict[str, Any]
-) -> Path:
-    """Writes the tables and the manifest of a run whose rounds are done; returns its folder."""
-    tables = _tables_until_now(simulation, writer.folder, last)
-    final = {**tables, "costs": simulation.costs.table()}
-    return writer.finish(tables["rounds"], tables["rows"], outcome, final)
-
-
-def _keep_models(folder: Path, watcher: Watcher, diverged: Divergence | None) -> None:
-    """Keeps of a finished run's checkpoints what its models are read from; nothing of one that diverged."""
-    if diverged is not None:
-        watcher.say(f"{folder.name} {diverged.text} and is recorded so; it has no models")
-        remove_checkpoints(folder)
-        for rows in (PRIVATE_ROWS, KEPT_ROWS):
-            shutil.rmtree(folder / rows, ignore_errors=True)
-    elif (found := find_checkpoint(folder, watcher.say)) is not None:
-        drop_older_checkpoint(folder)
-        drop_older_generation(folder, found.tree["private"])
-        if "kept" in found.tree:
-            drop_older_generation(folder, found.tree["kept"]["rows"], KEPT_ROWS)
-
-
-def _tables_until_now(
-    simulation: Simulation, folder: Path, last: CheckpointName | None
-) -> dict[str, Iterator[pa.Table]]:
-    """Returns the tables of the checkpoint ``last``, followed by what was measured since."""
-    since = {"rows": simulation.rows.take(), "rounds": simulation.rounds.take(), **simulation.counts.take()}
-    grown = {name: [table] if table.num_rows else [] for name, table in since.items()}
-    saved = {} if last is None else checkpoint_tables(folder, last)
-    return {name: chain(saved.get(name, ()), grown.get(name, ())) for name in {**saved, **grown}}
 
 
 def _foreseen_end(setting: Setting, watcher: Watcher) -> EndStages | None:
@@ -392,25 +355,3 @@ def _checkpoint(
     simulation.store.saved()
     simulation.participants.downloads.saved()
     return name
-
-
-def _outcome(
-    simulation: Simulation, seconds: float, given: Sequence[str], diverged: Divergence | None
-) -> dict[str, Any]:
-    """Returns what the manifest can say only at the end of a run."""
-    setting = simulation.setting
-    notes = [*notes_of(setting.experiment), *given]
-    notes += [f"{name} is {member}" for name, member in simulation.picks.items()]
-    if setting.headline != setting.method.headline:
-        notes.append(f"{setting.headline} is picked on test data: valid=0 leaves no validation data for it")
-    idle = setting.federation.population - len(simulation.selected)
-    if idle:
-        who = "1 client" if idle == 1 else f"{idle} clients"
-        notes.append(f"{who} never trained; private state is scored as it was at first")
-    if waiting := len(simulation.late.waiting):
-        what = "1 upload was" if waiting == 1 else f"{waiting} uploads were"
-        notes.append(f"{what} still on the way after the last round and not merged")
-    if problem := simulation.participants.counter.problem:
-        notes.append(f"floating-point operations could not be counted on this network: {problem}")
-    found = {"seconds": seconds, "notes": notes, "choices": simulation.picks, "never_selected": idle}
-    return found if diverged is None else {**found, "diverged": diverged._asdict()}

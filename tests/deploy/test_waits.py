@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +26,10 @@ from idiolect.deploy.configuration import SiteConfig, read_site, write_site
 from idiolect.deploy.create_deployment import DeploymentOptions
 from idiolect.deploy.heartbeat import HANGS, beating, condition, server_answers
 from idiolect.deploy.processes import free_port, running
+from idiolect.deploy.progress import DeploymentProgress
 from idiolect.deploy.site_process import LostTask, SuperNode, bound_receiving, serve
+from idiolect.deploy.status import start_run as ask_for_run
+from idiolect.deploy.status import status
 from idiolect.errors import UserError
 
 from .conftest import Deploy
@@ -175,7 +179,18 @@ def test_heartbeat_says_when_the_server_answered(monkeypatch: pytest.MonkeyPatch
     answers = [True, False]
     with beating(config.folder, lambda: answers.pop() if answers else True):
         wait_for(lambda: condition(config.folder, os.getpid()) == "connected", "an answer", 5)
-    assert not server_answers(config)(), "nobody listens there"
+    assert not server_answers(config.address, None)(), "nobody listens there"
+
+
+def test_run_is_not_asked_of_a_server_that_hangs(deploy: Deploy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its port still takes connections, and what is known of the run before must not be lost over it."""
+    monkeypatch.setattr(heartbeat, "PROBE_SECONDS", 0.05)
+    deployment = deploy()
+    DeploymentProgress(deployment.server, 3, status="finished").save()
+    host, _, port = deployment.local_address.rpartition(":")
+    with socket.create_server((host, int(port))), pytest.raises(UserError, match="runs and does not answer"):
+        ask_for_run(deployment)
+    assert status(deployment)["status"] == "finished"
 
 
 def test_configuration_of_before_has_a_patience(config: SiteConfig) -> None:

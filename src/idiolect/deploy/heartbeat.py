@@ -20,7 +20,6 @@ from typing import Any
 
 import httpx
 
-from idiolect.deploy.configuration import SiteConfig
 from idiolect.records.atomic_files import write_atomically
 
 __all__ = ["HANGS", "beating", "condition", "server_answers"]
@@ -60,14 +59,18 @@ def beating(folder: Path, answers: Callable[[], bool]) -> Iterator[None]:
         thread.join(PROBE_SECONDS + BEAT_SECONDS)
 
 
-def server_answers(config: SiteConfig) -> Callable[[], bool]:
-    """Returns a function that asks a site's server for any answer at the sites' interface."""
-    trust = True if config.plain else ssl.create_default_context(cafile=str(config.folder / "ca.crt"))
-    address = f"{'http' if config.plain else 'https'}://{config.address}/v1/fleet/"
+def server_answers(address: str, authority: Path | None) -> Callable[[], bool]:
+    """Returns a function that asks the server at ``address`` for any answer at the sites' interface.
+
+    Args:
+        authority: the certificate of the deployment's authority; none where connections are plain.
+    """
+    trust = ssl.create_default_context(cafile=str(authority)) if authority else True
+    url = f"{'https' if authority else 'http'}://{address}/v1/fleet/"
 
     def ask() -> bool:
         try:
-            httpx.get(address, verify=trust, timeout=PROBE_SECONDS)
+            httpx.get(url, verify=trust, timeout=PROBE_SECONDS)
         except (httpx.HTTPError, OSError):
             return False
         return True

@@ -84,7 +84,8 @@ def run_site(folder: Path) -> None:
         if sentence := individual_uploads(site.setting.method):
             _say(f"note: {sentence}")
         signal.signal(signal.SIGTERM, _exit)
-        with beating(config.folder, server_answers(config)):
+        authority = None if config.plain else config.folder / "ca.crt"
+        with beating(config.folder, server_answers(config.address, authority)):
             serve(config, site.reply)
 
 

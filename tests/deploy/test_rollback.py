@@ -180,6 +180,7 @@ def test_rollback_is_refused_from_the_moment_in_which_a_run_is_asked_for(
         return SimpleNamespace(returncode=len(refusals) - 1)
 
     monkeypatch.setattr(status, "is_served", lambda deployment: True)
+    monkeypatch.setattr(status, "refuse_silent_server", lambda deployment: None)
     monkeypatch.setattr(status, "use_flower", take)
     assert status.start_run(deployment)
     assert status.status(deployment)["status"] == "starting"
@@ -243,5 +244,7 @@ def test_exclusion_is_refused_where_too_few_would_be_left(deploy: Deploy) -> Non
         exclude_site(deployment, "site-9")
     smaller = exclude_site(deployment, "site-0")
     assert read_deployment(deployment.folder).excluded == ("site-0",)
-    with pytest.raises(UserError, match="without site-1 1 sites are left to train, and min_sites asks for 2"):
+    with pytest.raises(
+        UserError, match="without site-1 only 1 of the sites can train, and min_sites asks for 2"
+    ):
         exclude_site(smaller, "site-1")

@@ -21,7 +21,7 @@ pytest.importorskip("flwr", reason="deployment needs the extra flower")
 from flwr.supercore.inflatable.inflatable_protobuf_utils import make_pull_object_fn_protobuf
 from flwr.supercore.inflatable.inflatable_utils import pull_objects
 
-from idiolect.deploy import heartbeat, site_process
+from idiolect.deploy import heartbeat, processes, site_process
 from idiolect.deploy.configuration import SiteConfig, read_site, write_site
 from idiolect.deploy.create_deployment import DeploymentOptions
 from idiolect.deploy.heartbeat import HANGS, beating, condition, server_answers
@@ -191,6 +191,17 @@ def test_run_is_not_asked_of_a_server_that_hangs(deploy: Deploy, monkeypatch: py
     with socket.create_server((host, int(port))), pytest.raises(UserError, match="runs and does not answer"):
         ask_for_run(deployment)
     assert status(deployment)["status"] == "finished"
+
+
+def test_sites_are_not_brought_up_beside_a_server_that_hangs(
+    deploy: Deploy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeat, "PROBE_SECONDS", 0.05)
+    monkeypatch.setattr(processes, "running", lambda deployment: {"server": os.getpid()})
+    deployment = deploy()
+    host, _, port = deployment.local_address.rpartition(":")
+    with socket.create_server((host, int(port))), pytest.raises(UserError, match="runs and does not answer"):
+        processes.bring_up(deployment, 1)
 
 
 def test_configuration_of_before_has_a_patience(config: SiteConfig) -> None:

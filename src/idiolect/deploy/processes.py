@@ -18,7 +18,7 @@ from typing import Any
 
 from idiolect.deploy.configuration import Deployment, SiteEntry
 from idiolect.deploy.control_token import make_control_token, read_control_token
-from idiolect.deploy.heartbeat import HANGS, condition
+from idiolect.deploy.heartbeat import HANGS, condition, server_answers
 from idiolect.deploy.keys import is_loopback
 from idiolect.errors import UserError
 
@@ -30,6 +30,7 @@ __all__ = [
     "flower_program",
     "free_port",
     "is_served",
+    "refuse_silent_server",
     "running",
     "start_server",
     "stop_processes",
@@ -46,6 +47,7 @@ QUIET = {
     "FLWR_INTERNAL_GRPC_FLEET_API": "0",
 }
 START_SECONDS = 60.0  # that the server may take to start
+PROBES = 3  # questions without an answer after which a server is taken to hang
 
 
 def bring_up(deployment: Deployment, sites: int) -> dict[str, int]:
@@ -54,12 +56,14 @@ def bring_up(deployment: Deployment, sites: int) -> dict[str, int]:
     A site that hangs is ended first.
 
     Raises:
-        UserError: there are fewer sites, or the server does not start.
+        UserError: there are fewer sites, the server does not start, or it runs and does not answer.
     """
     if sites > len(deployment.sites):
         raise UserError(f"{deployment.folder} has {len(deployment.sites)} sites; --local {sites} is too many")
     there = running(deployment)
-    if "server" not in there:
+    if "server" in there:
+        refuse_silent_server(deployment)
+    else:
         start_server(deployment)
     for site in deployment.sites[:sites]:
         if site.name in there and condition(deployment.site_folder(site), there[site.name]) == HANGS:
@@ -183,6 +187,17 @@ def is_served(deployment: Deployment) -> bool:
     host, _, port = deployment.local_address.rpartition(":")
     with socket.socket() as probe:
         return probe.connect_ex((host, int(port))) == 0
+
+
+def refuse_silent_server(deployment: Deployment) -> None:
+    """Raises ``UserError`` where the server runs and answers nothing."""
+    authority = None if deployment.plain else deployment.server / "tls" / "ca.crt"
+    answers = server_answers(deployment.local_address, authority)
+    if not any(answers() for _ in range(PROBES)):
+        raise UserError(
+            f"the server at {deployment.local_address} runs and does not answer; start it again with "
+            f"idiolect deploy down {deployment.folder} and idiolect deploy up {deployment.folder}"
+        )
 
 
 def free_port() -> int:

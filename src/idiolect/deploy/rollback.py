@@ -70,7 +70,7 @@ def exclude_site(deployment: Deployment, name: str) -> Deployment:
     left = [site for site in smaller.members if site.client < population]
     if len(left) < deployment.min_sites:
         raise UserError(
-            f"without {name} {len(left)} sites are left to train, and min_sites asks for {deployment.min_sites}; "
+            f"without {name} only {len(left)} of the sites can train, and min_sites asks for {deployment.min_sites}; "
             f"lower it in {deployment.folder / 'deployment.toml'} first"
         )
     write_deployment(smaller)

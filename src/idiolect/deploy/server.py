@@ -54,7 +54,6 @@ def run_server(grid: Grid, folder: Path) -> None:
     deployment = read_deployment(folder)
     plan = read_plan(deployment.server)
     progress = DeploymentProgress(deployment.server, plan.experiment.rounds)
-    progress.audit("run", what="begins", experiment=plan.identity, code=plan.code)
     try:
         _run(grid, deployment, plan, progress)
         progress.status = "finished"
@@ -88,6 +87,8 @@ def _run(grid: Grid, deployment: Deployment, plan: DeploymentPlan, progress: Dep
         run.restore(found.round, found.tree)
     progress.round = run.round
     progress.save()
+    what = "begins" if found is None else "goes on"
+    progress.audit("run", what=what, experiment=plan.identity, code=plan.code)
     for excluded in deployment.excluded:
         progress.heard(excluded, "is excluded")
     wanted = [site.name for site in (sites.newcomers if is_finished else deployment.members)]

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from idiolect.deploy.configuration import Deployment, read_plan
-from idiolect.deploy.heartbeat import condition, server_answers
-from idiolect.deploy.processes import PROFILE, is_served, running, use_flower
+from idiolect.deploy.heartbeat import condition
+from idiolect.deploy.processes import PROFILE, is_served, refuse_silent_server, running, use_flower
 from idiolect.deploy.progress import PROGRESS_FILE, DeploymentProgress, read_progress
 from idiolect.errors import UserError
 
@@ -19,7 +19,6 @@ POLL_SECONDS = 0.3  # between looks at the status
 START_SECONDS = 90.0  # that a run may take to begin
 STARTING = "starting"  # until the server's loop writes its own progress, in the name of whoever started it
 UNDER_WAY = (STARTING, "running")
-PROBES = 3  # questions without an answer after which a server is taken to hang
 
 
 def status(deployment: Deployment) -> dict[str, Any]:
@@ -68,13 +67,7 @@ def start_run(deployment: Deployment) -> bool:
         raise UserError(
             f"no server answers at {deployment.local_address}; start it with idiolect deploy up {deployment.folder}"
         )
-    authority = None if deployment.plain else deployment.server / "tls" / "ca.crt"
-    answers = server_answers(deployment.local_address, authority)
-    if not any(answers() for _ in range(PROBES)):
-        raise UserError(
-            f"the server at {deployment.local_address} runs and does not answer; start it again with "
-            f"idiolect deploy down {deployment.folder} and idiolect deploy up {deployment.folder}"
-        )
+    refuse_silent_server(deployment)
     rounds = read_plan(deployment.server).experiment.rounds
     DeploymentProgress(deployment.server, rounds, status=STARTING).save()
     done = use_flower(deployment, "run", str(deployment.folder / "app"), PROFILE)

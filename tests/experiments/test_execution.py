@@ -17,7 +17,7 @@ from idiolect.experiments.execution import split_keywords
     [
         ({"engine": "lop"}, "unknown engine 'lop'; did you mean loop?"),
         ({"device": "gpu"}, "device must be one of auto, cpu, cuda; got 'gpu'"),
-        ({"engine": "pool", "workers": 0}, "workers must be at least 1, got 0"),
+        ({"engine": "pool", "workers": 0}, "workers must be in [1, "),
         ({"engine": "loop", "workers": 2}, "workers are for the engines pool and ray"),
         ({"engine": "loop", "gpus_per_worker": 0.5}, "are for --engine ray; the engine here is loop"),
         ({"store": "tape"}, "store must be one of auto, device, host, disk; got 'tape'"),

@@ -41,7 +41,7 @@ class FakeProcess:
     def kill(self):
         pass
 
-    def wait(self):
+    def wait(self, timeout=None):
         return 0
 
 

@@ -17,7 +17,17 @@ from idiolect.parts import average, control_variates, private_layers, proximal
 
 torch.set_num_threads(1)
 LOOP = EngineChoice("loop", "cpu", "as asked")
-NO_SHARED_MODEL = {"local", "fedper", "fedrep", "lg_fedavg", "fedproto"}
+NO_SHARED_MODEL = {
+    "local",
+    "fedper",
+    "fedrep",
+    "fedbabu",
+    "fedas",
+    "gpfl",
+    "lg_fedavg",
+    "fedproto",
+    "fedfomo",
+}
 
 
 def after_a_round(experiment: Experiment) -> tuple[Simulation, bool]:

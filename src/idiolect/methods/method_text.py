@@ -76,7 +76,7 @@ def resolved(text: str) -> list[tuple[str, dict[str, Any]]]:
     Two texts that mean the same give the same result.  Its values are those that JSON can hold.
 
     >>> resolved("FedProx(weight=1) + fine_tune(epochs=2)")
-    [('fedprox', {'weight': 1.0, 'form': 'sq_half'}), ('fine_tune', {'epochs': 2.0, 'lr_scale': 1.0})]
+    [('fedprox', {'weight': 1.0, 'form': 'sq_half'}), ('fine_tune', {'epochs': 2.0, 'lr_scale': 1.0, 'tuned': 'all'})]
     """
     found = []
     for term in split_outside_brackets(text, "+"):

@@ -58,7 +58,7 @@ def test_without_the_extra_one_sentence_says_how_to_install_it(monkeypatch: pyte
     ("asked", "sentence"),
     [
         ({"engine": "ray", "device": "cuda"}, "--gpus-per-worker"),
-        ({"engine": "ray", "device": "cpu", "workers": 0}, "workers must be at least 1"),
+        ({"engine": "ray", "device": "cpu", "workers": 0}, r"workers must be in \[1, 4096\], got 0"),
         ({"engine": "loop", "device": "cpu", "workers": 2}, "pool and ray"),
         ({"engine": "cohort", "device": "cpu", "ray_address": "auto"}, "--engine ray"),
         ({"engine": "ray", "device": "cpu", "gpus_per_worker": -1.0}, "gpus_per_worker must be at least 0"),

@@ -118,3 +118,5 @@ def status(port: int, words: dict[str, str]) -> str:
     except urllib.error.HTTPError as error:
         with error:
             return "REFUSED" if error.code in (401, 403) else "OK"
+    except urllib.error.URLError:
+        return "GONE"  # the port of a worker that has ended since

@@ -115,7 +115,7 @@ def test_lower_errors_lead(make_run) -> None:
 def test_scenes_that_agree_and_scenes_that_do_not(invent) -> None:
     levels = {"MAP": 0.8, "FedAvg": 0.7, "Local": 0.6}
     agree, *each = found([*invent(levels, dataset="a"), *invent(levels, dataset="b")])
-    assert agree.startswith("MAP has the best mean in all 2 scenes.")
+    assert agree.startswith("MAP has the best mean in both scenes.")
     assert "In every scene among those that cannot be told apart from the best: MAP." in agree
     assert "By mean rank MAP comes first (1.00 of 3); over 2 scenes" in agree
     assert [text.partition(":")[0] for text in each] == ["a", "b"]

@@ -131,7 +131,8 @@ def overall_findings(verdicts: Mapping[str, SceneVerdict], matrix: SceneMatrix) 
     count = sum(map(len, leaders.values()))
     first, led = max(leaders.items(), key=lambda item: len(item[1]))
     if len(leaders) == 1:
-        sentences = [f"{first} has the best mean in all {count} scenes."]
+        scenes = "both scenes" if count == 2 else f"all {count} scenes"
+        sentences = [f"{first} has the best mean in {scenes}."]
     else:
         rest = [f"{leader} in {_quoted(scenes)}" for leader, scenes in leaders.items() if leader != first]
         sentences = [

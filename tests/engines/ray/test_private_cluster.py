@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import urllib.error
 import urllib.request
+from http.client import HTTPException
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 
@@ -118,5 +119,5 @@ def status(port: int, words: dict[str, str]) -> str:
     except urllib.error.HTTPError as error:
         with error:
             return "REFUSED" if error.code in (401, 403) else "OK"
-    except urllib.error.URLError:
-        return "GONE"  # the port of a worker that has ended since
+    except (OSError, HTTPException):
+        return "GONE"  # the port of a process that ends, or has ended since

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, NotRequired, TypeAlias, TypedDict
+from typing import NamedTuple, NotRequired, TypedDict
 
 from torch import Tensor
 
-from idiolect.core.part import Facts
+from idiolect.core.part import Facts, Messages
 from idiolect.core.stage import Result
 from idiolect.core.trees import Flat, Flats, Slot
 
@@ -22,7 +22,6 @@ __all__ = [
 ]
 
 UPLOAD = "upload"  # the name, among the results of stages, of the result that is uploaded
-Messages: TypeAlias = dict[str, tuple[Slot, Tensor]]  # by part, and "buffers": (value, weight)
 
 
 class ServerState(TypedDict):

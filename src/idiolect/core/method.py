@@ -15,6 +15,7 @@ __all__ = ["Composition", "Method", "Placed", "chain", "compose"]
 
 ROLES = {  # a method has at most one part with each of these; the text says why
     "server update": "each sets the shared model from the uploads",
+    "robust mean": "each puts another mean in the place of the weighted one",
     "uploaded models": "one reads the clients' models on the server, the other sends something else in their place",
     "logit map": "each sets what the one head gives while it trains",
     "companion training": "each trains a second model or head in the steps of the main one",
@@ -107,7 +108,7 @@ class Method:
     @property
     def reads_single_uploads(self) -> bool:
         """Whether the server reads uploads one by one, so that it cannot work with their sum alone."""
-        return any(p.individual or p.keep or p.personal_download for p in self.parts)
+        return any(_reads_single_uploads(p) or p.gather for p in self.parts)
 
     @property
     def own_weights(self) -> frozenset[str]:
@@ -288,7 +289,27 @@ def _conflict(brought: tuple[Placed, ...]) -> Conflict | None:
             return Conflict(
                 keeper, needy, f"{kept}, and {needy.part.name} needs every layer of the shared model"
             )
+    for robust in (p for p in placed if p.part.robust):
+        for other in placed:
+            if reason := _unprotected(other.part):
+                return Conflict(other, robust, f"{reason}, so that {robust.part.name} would protect nothing")
     return None
+
+
+def _unprotected(part: Part) -> str:
+    """Returns why no mean of the uploads, however robust, makes a part withstand hostile ones; empty if one may."""
+    if part.mean_alone:
+        return f"{part.name} {part.mean_alone}"
+    if part.weighs:
+        return f"{part.name} weighs uploads by what the clients say of themselves"
+    if _reads_single_uploads(part):
+        return f"{part.name} makes use of single uploads beside their mean"
+    return ""
+
+
+def _reads_single_uploads(part: Part) -> bool:
+    """Whether a part reads uploads one by one after they were merged."""
+    return bool(part.individual or part.keep or part.personal_download)
 
 
 def _refusal(pieces: tuple[Part | Method, ...], conflict: Conflict) -> str:

@@ -26,11 +26,13 @@ __all__ = [
     "Clock",
     "Facts",
     "Forward",
+    "GatherView",
     "GradientFunction",
     "Initial",
     "Kept",
     "Loss",
     "Message",
+    "Messages",
     "Mode",
     "Model",
     "Out",
@@ -72,6 +74,9 @@ class Message(NamedTuple):
 
     value: Slot
     weight: Tensor
+
+
+Messages: TypeAlias = dict[str, tuple[Slot, Tensor]]  # by part, and "buffers": (value, weight)
 
 
 class Facts(NamedTuple):
@@ -249,6 +254,20 @@ class ServerView:
     seed: int
 
 
+@dataclass(frozen=True)
+class GatherView:
+    """All that a part may read on the server between the arrival of the uploads and their mean.
+
+    Args:
+        origin: by message, what a client that has learnt nothing would send; the update of a client is the difference.
+        model: the names of the messages that are the model: the server update's, and running statistics.
+    """
+
+    origin: dict[str, Slot]
+    model: tuple[str, ...]
+    clock: Clock
+
+
 class Predictor(NamedTuple):
     """A model that evaluation scores."""
 
@@ -312,6 +331,10 @@ class Part(NamedTuple):
     finish: Callable[[Results, View], Slot] | None = None  # after local work -> private slot
     score: Callable[[Results, View], Slot] | None = None  # after the merge, on every client
     personalise: Callable[[Results, View], Slot] | None = None  # after the last round, on every client
+    # shared parameters, server slot -> what a client that has learnt nothing would upload; None and absent names: zeros
+    origin: Callable[[Flat, Slot], Slot] | None = None
+    # on the server, the messages of all parts, stacked over the clients that sent them -> those that are averaged
+    gather: Callable[[Messages, GatherView], Messages] | None = None
     merge: Callable[[Flat, Slot, Slot, Clock], tuple[Flat, Slot]] | None = None  # on the server
     serve: Callable[[Results, View, Model], Model] | None = (
         None  # after the server's own stages -> shared model
@@ -336,6 +359,8 @@ class Part(NamedTuple):
         False  # predictors read the personal download: all are given theirs before scoring
     )
     weighs: bool = False  # makes the weights of its uploads itself: neither those of the run nor 1
+    robust: bool = False  # its ``gather`` is to withstand hostile uploads
+    mean_alone: str = ""  # why its message is of use in a plain mean alone, in words after the part's name
     reveals: bool = False  # its message may hold layers that the client keeps, which the server then sees
     needs_validation: bool = False  # cannot work without a validation split
     needs_public: bool = False  # trains on unlabelled public data on the server

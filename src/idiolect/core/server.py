@@ -1,7 +1,7 @@
 """The server's side of a round: broadcast, weighted means of the uploads in client-id order, and the merge.
 
 The server sees the mean of the uploads alone.  A part that reads single uploads declares it (``individual``) and reads
-them in a stage on the server.
+them in a stage on the server, or has the hook ``gather``, which says what is averaged.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from torch import Tensor
 from idiolect.core.client import call
 from idiolect.core.context import Messages, PrivateState, ServerState
 from idiolect.core.method import Method
-from idiolect.core.part import Clock, Initial, Structure
+from idiolect.core.part import Clock, GatherView, Initial, Structure
 from idiolect.core.sharing import Sharing
-from idiolect.core.trees import T, pick, tree_map
+from idiolect.core.trees import Slot, T, pick, tree_map
 
-__all__ = ["broadcast", "init_private", "init_server", "server_round", "weighted_mean"]
+__all__ = ["broadcast", "init_private", "init_server", "origins", "server_round", "weighted_mean"]
 
 
 def init_server(method: Method, initial: Initial, structure: Structure) -> ServerState:
@@ -53,9 +53,43 @@ def weighted_mean(value: T, weight: Tensor) -> T:
     return tree_map(mean, value)
 
 
+def origins(method: Method, server: ServerState, messages: Messages) -> dict[str, Slot]:
+    """Returns for each of some stacked messages what a client that has learnt nothing would send."""
+    known: dict[str, Slot] = {"buffers": server["buffers"]}
+    for part in method.parts:
+        if part.origin:
+            known[part.name] = call(part, "origin", server["params"], server["slots"].get(part.name, {}))
+    return {name: _like(value, known.get(name, {})) for name, (value, _) in messages.items()}
+
+
+def _like(value: Slot, origin: Slot) -> Slot:
+    """Returns the tensors of ``origin`` under the names of a stacked message, and zeros where it has none."""
+    found: Slot = {}
+    for name, below in value.items():
+        if isinstance(below, dict):
+            found[name] = _like(below, origin.get(name, {}))
+        elif name in origin:
+            found[name] = origin[name]
+        else:
+            found[name] = tree_map(lambda leaf: torch.zeros_like(leaf[0]), below)
+    return found
+
+
+def gathered(method: Method, server: ServerState, messages: Messages, clock: Clock) -> Messages:
+    """Returns what is averaged of stacked messages: all of them, unless a part says otherwise."""
+    for part in method.parts:
+        if part.gather:
+            update = [p.name for p in method.parts if "server update" in p.roles]
+            model = tuple(name for name in messages if name in (*update, "buffers"))
+            view = GatherView(origins(method, server, messages), model, clock)
+            messages = call(part, "gather", messages, view)
+    return messages
+
+
 def server_round(method: Method, server: ServerState, messages: Messages, clock: Clock) -> ServerState:
     """Returns the next server state, from messages stacked over the cohort."""
     params, slots = server["params"], dict(server["slots"])
+    messages = gathered(method, server, messages, clock)
     for part in method.parts:
         if part.merge and part.name in messages:
             mean = weighted_mean(*messages[part.name])

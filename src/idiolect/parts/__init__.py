@@ -19,14 +19,18 @@ from idiolect.parts.fine_tune import fine_tune
 from idiolect.parts.first_order_mixture import first_order_mixture
 from idiolect.parts.fixed_head import fixed_head
 from idiolect.parts.gated_companion import gated_companion
+from idiolect.parts.geometric_median import geometric_median
 from idiolect.parts.informed_average import informed_average
 from idiolect.parts.inherited_model import inherited_model
 from idiolect.parts.inherited_teacher import inherited_teacher
+from idiolect.parts.krum import krum, multi_krum
+from idiolect.parts.median import median
 from idiolect.parts.meta_gradient import meta_gradient
 from idiolect.parts.mixed_companion import mixed_companion
 from idiolect.parts.mixed_subspace import mixed_subspace
 from idiolect.parts.moreau_envelope import moreau_envelope
 from idiolect.parts.mutual_companion import mutual_companion
+from idiolect.parts.norm_bound import norm_bound
 from idiolect.parts.normalised_average import normalised_average
 from idiolect.parts.not_true_distillation import not_true_distillation
 from idiolect.parts.optimal_teacher import optimal_teacher
@@ -40,6 +44,7 @@ from idiolect.parts.representation_bias import representation_bias
 from idiolect.parts.restricted_softmax import restricted_softmax
 from idiolect.parts.server_optimiser import server_optimiser
 from idiolect.parts.spread_out import spread_out
+from idiolect.parts.trimmed_mean import trimmed_mean
 
 __all__ = [
     "adaptive_aggregation",
@@ -61,14 +66,19 @@ __all__ = [
     "first_order_mixture",
     "fixed_head",
     "gated_companion",
+    "geometric_median",
     "informed_average",
     "inherited_model",
     "inherited_teacher",
+    "krum",
+    "median",
     "meta_gradient",
     "mixed_companion",
     "mixed_subspace",
     "moreau_envelope",
+    "multi_krum",
     "mutual_companion",
+    "norm_bound",
     "normalised_average",
     "not_true_distillation",
     "optimal_teacher",
@@ -82,4 +92,5 @@ __all__ = [
     "restricted_softmax",
     "server_optimiser",
     "spread_out",
+    "trimmed_mean",
 ]

@@ -42,9 +42,13 @@ def average(step: float = 1.0) -> Part:
             found["after-local"] = Predictor.of(Model(trained.params["model"], trained.buffers["model"]))
         return found
 
+    def origin(params: Flat, slot: Slot) -> Slot:
+        return params
+
     return Part(
         "average",
         upload=upload,
+        origin=origin,
         merge=merge,
         predictors=predictors,
         roles=("server update",),

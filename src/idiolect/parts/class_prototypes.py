@@ -146,4 +146,5 @@ def class_prototypes(weight: float = 1.0, reduction: str = "mean") -> Part:
         predictors=predictors,
         broadcasts=True,
         needs_classes=True,
+        mean_alone="sends sums and counts, whose ratio a client can set for a class that it alone sends",
     )

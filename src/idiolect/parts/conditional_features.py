@@ -126,6 +126,9 @@ def conditional_features(weight: float = 0.01, decay: float = 0.0, head_init: st
     def upload(results: Results, view: View) -> Message:
         return Message(results[UPLOAD].params[NAME], view.facts.weight)
 
+    def origin(params: Flat, slot: Flat) -> Flat:
+        return slot
+
     def merge(params: Flat, slot: Flat, mean: Flat, clock: Clock) -> tuple[Flat, Flat]:
         return params, mean
 
@@ -150,6 +153,7 @@ def conditional_features(weight: float = 0.01, decay: float = 0.0, head_init: st
         forward=forward,
         loss=loss,
         upload=upload,
+        origin=origin,
         merge=merge,
         predictors=predictors,
         broadcasts=True,

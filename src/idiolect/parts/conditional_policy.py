@@ -141,6 +141,9 @@ def conditional_policy(weight: float = 0.1) -> Part:
         model = {name: halved.get(name, trained["model"][name]) for name in view.origin.params}
         return Message({"model": model, "policy": trained[NAME]}, view.facts.weight)
 
+    def origin(params: Flat, slot: Flat) -> Flats:
+        return {"model": params, "policy": slot}
+
     def merge(params: Flat, slot: Flat, mean: Flats, clock: Clock) -> tuple[Flat, Flat]:
         return {**params, **mean["model"]}, mean["policy"]
 
@@ -163,6 +166,7 @@ def conditional_policy(weight: float = 0.1) -> Part:
         forward=split,
         loss=loss,
         upload=upload,
+        origin=origin,
         merge=merge,
         finish=finish,
         predictors=predictors,

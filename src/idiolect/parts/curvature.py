@@ -109,4 +109,5 @@ def curvature(weight: float = 0.1) -> Part:
         finish=finish,
         merge=merge,
         broadcasts=True,
+        mean_alone="has each client subtract its own share from the sum of all",
     )

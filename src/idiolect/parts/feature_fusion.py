@@ -94,6 +94,9 @@ def feature_fusion(operator: str = "multi", initial_share: float = 0.1, fixed: b
     def upload(results: Results, view: View) -> Message:
         return Message(results[UPLOAD].params.get("fusion", view.server), view.facts.weight)
 
+    def origin(params: Flat, slot: Flat) -> Flat:
+        return slot
+
     def merge(params: Flat, slot: Flat, mean: Flat, clock: Clock) -> tuple[Flat, Flat]:
         return params, mean
 
@@ -118,6 +121,7 @@ def feature_fusion(operator: str = "multi", initial_share: float = 0.1, fixed: b
         start=start,
         forward=forward,
         upload=upload,
+        origin=origin,
         merge=merge,
         predictors=predictors,
         shared_model=shared_model,

@@ -114,6 +114,7 @@ def normalised_average(proximal_weight: float = 0.0, global_momentum: float = 0.
         carry=carry,
         gradient=gradient,
         upload=upload,
+        origin=None,
         merge=merge,
         roles=("server update", "gradient rule", "proximal term", "uploaded models"),
         gives_way=False,

@@ -36,6 +36,8 @@ HOOKS = (
     "finish",
     "score",
     "personalise",
+    "origin",
+    "gather",
     "merge",
     "serve",
     "serve_slot",

@@ -60,6 +60,12 @@ def test_line_that_was_torn_is_named_and_the_log_goes_on(log: AuditLog) -> None:
     assert [line for line, _ in log.lines()][-1]["site"] == "late"
 
 
+def test_line_that_is_nested_too_deeply_is_named(log: AuditLog) -> None:
+    with open(log.path, "a") as file:
+        file.write("[" * 100_000 + "\n")
+    assert any("line 5" in fault and "cannot be read" in fault for fault in faults(log))
+
+
 def test_long_text_of_a_site_is_cut(log: AuditLog) -> None:
     log.append("site", {"what": "x" * 100_000})
     log.append("site", {"what": "next"})

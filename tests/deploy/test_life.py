@@ -15,9 +15,10 @@ pytest.importorskip("flwr", reason="deployment needs the extra flower")
 from idiolect.deploy.configuration import read_plan
 from idiolect.deploy.create_deployment import DeploymentOptions, add_site
 from idiolect.deploy.deployed_sites import DeployedSites
-from idiolect.deploy.progress import read_progress
+from idiolect.deploy.progress import PROGRESS_FILE, DeploymentProgress, read_progress
 from idiolect.deploy.server import run_server
 from idiolect.deploy.site import Site
+from idiolect.deploy.status import is_running, status
 from idiolect.deploy.tensor_names import flatten
 from idiolect.errors import UserError
 from idiolect.experiments.round import FederatedRun
@@ -232,3 +233,35 @@ def test_progress_names_every_site(deploy: Deploy) -> None:
         flatten(simulated(read_plan(deployment.server).experiment).server).keys()
         == server_of(deployment).keys()
     )
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        '["x"]',
+        '{"sites": []}',
+        '{"sites": {"site-0": 3}}',
+        '{"sites": {"site-0": {"loss": "a"}}}',
+        '{"events": [1]}',
+        '{"status": "running", "pid": "x"}',
+        '{"status": []}',
+        f'{{"sites": {{"site-0": {{"loss": {10**400}}}}}}}',
+        "[" * 100_000,
+    ],
+)
+def test_damaged_progress_is_none(deploy: Deploy, damaged: str) -> None:
+    deployment = deploy()
+    (deployment.server / PROGRESS_FILE).write_text(damaged)
+    assert status(deployment)["status"] == "not started"
+    assert not is_running(deployment)
+
+
+def test_another_process_with_the_number_of_the_server_is_not_taken_for_it(deploy: Deploy) -> None:
+    deployment = deploy()
+    DeploymentProgress(deployment.server, 3).save()
+    assert is_running(deployment)
+    path = deployment.server / PROGRESS_FILE
+    earlier = {**json.loads(path.read_text()), "began": "7 ticks after another boot"}
+    path.write_text(json.dumps(earlier))
+    assert not is_running(deployment)
+    assert status(deployment)["status"] == "interrupted"

@@ -73,11 +73,14 @@ def test_site_that_has_seen_a_far_date_is_counted_from_there(deploy: Deploy) -> 
     assert_parity(deployment)
 
 
-def test_lost_memory_of_the_server_costs_nothing(deploy: Deploy, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("damaged", ["{", '{"start": 1e400, "era": ""}', f'{{"start": {10**30}, "era": ""}}'])
+def test_lost_memory_of_the_server_costs_nothing(
+    deploy: Deploy, monkeypatch: pytest.MonkeyPatch, damaged: str
+) -> None:
     deployment = deploy(TWO)
     grid = grid_of(deployment)
     killed_in_round(deployment, grid, 1, monkeypatch)
-    (deployment.server / MEMORY).write_text("{")
+    (deployment.server / MEMORY).write_text(damaged)
     found = play(deployment, grid)
     assert any(f"{MEMORY} was damaged and is kept as memory.damaged" in event for event in found["events"])
     assert not [event for event in found["events"] if "repetition" in event]
@@ -85,7 +88,19 @@ def test_lost_memory_of_the_server_costs_nothing(deploy: Deploy, monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"{", b'{"serial": 5}', b'{"serial": ["a"]}', b"[1, 2]", b"\xff\xfe"]
+    "content",
+    [
+        b"",
+        b"{",
+        b'{"serial": 5}',
+        b'{"serial": ["a"]}',
+        b"[1, 2]",
+        b"\xff\xfe",
+        b'{"serial": [1e400, 0]}',
+        b'{"serial": [%d, 0]}' % 10**30,
+        b'{"serial": [1]}',
+        b"[" * 100_000,
+    ],
 )
 def test_damaged_count_of_a_site_is_mended_and_no_work_is_done_twice(server: Server, content: bytes) -> None:
     message = server.message()

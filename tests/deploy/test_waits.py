@@ -149,6 +149,8 @@ def test_a_process_is_not_taken_for_a_connection(
         '{"pid": 7}',
         '{"pid": 7, "at": "now", "answered": 1}',
         '{"pid": 7, "at": 1.0, "answered": []}',
+        f'{{"pid": 7, "at": {10**400}, "answered": 1}}',
+        "[" * 100_000,
         "\xff",
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import json
 import pickle
 import struct
@@ -18,9 +19,11 @@ import pandas as pd
 import pyarrow as pa
 import torch
 from PIL import Image
+from rich.console import Console
 
 import idiolect
 from idiolect.cli.config_file import read_config
+from idiolect.cli.deploy import _print_status
 from idiolect.data import Dataset, read_path
 from idiolect.data.cinic import CLASSES as CINIC
 from idiolect.data.readers import load_files
@@ -338,11 +341,14 @@ def _records(folder: Path) -> list[Target]:
 
 def _sites(folder: Path) -> list[Target]:
     try:
-        from idiolect.deploy.configuration import read_deployment  # noqa: PLC0415 - needs the extra
+        from idiolect.deploy.audit import AuditLog  # noqa: PLC0415 - needs the extra
+        from idiolect.deploy.configuration import read_deployment  # noqa: PLC0415
         from idiolect.deploy.create_deployment import DeploymentOptions, create_deployment  # noqa: PLC0415
+        from idiolect.deploy.heartbeat import condition  # noqa: PLC0415
         from idiolect.deploy.private_store import TRAINED, Position  # noqa: PLC0415
-        from idiolect.deploy.progress import read_progress  # noqa: PLC0415
+        from idiolect.deploy.progress import DeploymentProgress  # noqa: PLC0415
         from idiolect.deploy.site import Site  # noqa: PLC0415
+        from idiolect.deploy.status import status  # noqa: PLC0415
     except ModuleNotFoundError:
         return []
     from idiolect.experiments import Experiment  # noqa: PLC0415
@@ -357,13 +363,26 @@ def _sites(folder: Path) -> list[Target]:
     site.store.write(position, site.setting.first_private(site.client), None)
     site.store.digest(site.setting.first_private(site.client))
     (state,) = site.store.folder.glob("state-*")
-    (made.server / "progress.json").write_text('{"rounds": 2, "round": 1, "sites": {}, "events": []}')
+    progress = DeploymentProgress(made.server, rounds=2)
+    progress.note("site-0", loss=0.5, judged_by="accuracy", accuracy=0.25)
+    progress.heard("site-0", "is connected")
+    beat = {"pid": 1, "at": 1.0, "answered": None}
+    (own / "heartbeat.json").write_text(json.dumps(beat))
 
     def opened() -> Read:
         found = Site.open(own)
         setting = found.setting
         rows = [setting.federation.x.tolist(), setting.federation.y.tolist()]
         return Read(digest_of(found.plan.identity, rows, digest_of_tree(found.store.read(position))))
+
+    def shown() -> Read:
+        with io.StringIO() as text:
+            _print_status(Console(file=text, width=100), status(made))
+            return Read(digest_of(text.getvalue(), condition(own, 1)))
+
+    def logged() -> Read:
+        lines = list(AuditLog(made.server).lines())
+        return Read(digest_of(lines), said=any(fault for _, fault in lines))
 
     return [
         Target("site data", (own / "data" / "data.npz",), opened),
@@ -376,12 +395,8 @@ def _sites(folder: Path) -> list[Target]:
             lambda: Read(digest_of(read_deployment(folder))),
             False,
         ),
-        Target(
-            "progress",
-            (made.server / "progress.json",),
-            lambda: Read(digest_of(read_progress(made.server))),
-            False,
-        ),
+        Target("progress", (made.server / "progress.json", own / "heartbeat.json"), shown, sealed=False),
+        Target("audit log", (made.server / "audit.jsonl",), logged, sealed=False),
     ]
 
 

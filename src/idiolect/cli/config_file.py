@@ -84,7 +84,7 @@ def read_config(path: Path) -> Config:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no text"
         raise UserError(f"cannot read the config {path}: {reason}") from None
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise UserError(f"the config {path} is not valid TOML: {error}") from None
     tables = {name: found.pop(name) for name in TABLES if name in found}
     for name, table in tables.items():

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from idiolect.core import OBJECTIVES
-from idiolect.deploy.private_store import JOIN
+from idiolect.deploy.private_store import JOIN, MOST_COUNT
 from idiolect.errors import UserError
 from idiolect.evaluation.calibration import BINS
 from idiolect.evaluation.metrics import Metric
@@ -33,7 +33,6 @@ MOST_ROWS = 10**9  # of one site's data
 MOST_STEPS = 10**12  # of an optimiser, for one request
 MOST_VALUE = 1e30  # of a loss, a score or a remark, so that sums and means of them stay finite
 MOST_FLOPS = 1e30  # for one request
-MOST_COUNT = 2**62  # of requests
 NO_NAMES: list[tuple[str, ...]] = [()]
 ALWAYS_DEFINED = ("accuracy", "loss")  # metrics that are means over rows; others may be undefined at a site
 ROUNDING = 1e-6  # by which a metric may be beyond its bounds, and a sum of shares beyond its number

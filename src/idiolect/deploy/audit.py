@@ -72,7 +72,7 @@ class AuditLog:
             where = f"line {number} of {self.path}"
             try:
                 line = dict(json.loads(content))
-            except (ValueError, TypeError):
+            except (ValueError, TypeError, RecursionError):
                 yield {}, f"{where} cannot be read: it was changed, or a process was killed as it wrote"
             else:
                 follows = line.pop("before", None) == _digest(last)

@@ -250,5 +250,5 @@ def _read(path: Path, parse: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
         return parse(path.read_text())
     except OSError:
         raise UserError(f"there is no {path}; make a deployment with idiolect deploy init") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path} cannot be read: {error}") from None

@@ -16,11 +16,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import httpx
 
-from idiolect.records.atomic_files import write_atomically
+from idiolect.records import read_json_object, write_atomically
 
 __all__ = ["HANGS", "beating", "condition", "server_answers"]
 
@@ -81,10 +80,10 @@ def server_answers(address: str, authority: Path | None) -> Callable[[], bool]:
 def condition(folder: Path, process: int) -> str:
     """Returns in words how the process of a site is: connected, not connected, starting, or hanging."""
     try:
-        found: dict[str, Any] = json.loads((folder / HEARTBEAT).read_text())
+        found = read_json_object(folder / HEARTBEAT)
         pid, at, answered = found["pid"], float(found["at"]), found["answered"]
         silent = math.inf if answered is None else time.monotonic() - float(answered)
-    except (OSError, ValueError, TypeError, KeyError):  # there is none yet, or it is damaged
+    except (OSError, ValueError, TypeError, KeyError, OverflowError):  # there is none yet, or it is damaged
         return "starts"
     if pid != process:
         return "starts"

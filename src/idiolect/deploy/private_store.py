@@ -21,13 +21,14 @@ from idiolect.core.trees import Tree
 from idiolect.deploy.keys import write_secret
 from idiolect.deploy.tensor_names import flatten, tree_digest, unflatten
 from idiolect.errors import UserError
-from idiolect.records.atomic_files import write_atomically
+from idiolect.records import read_json_object, write_atomically
 from idiolect.records.tensor_files import DamagedFile, read_tensors, write_tensors
 
-__all__ = ["END", "JOIN", "MERGED", "TRAINED", "Position", "PrivateStore"]
+__all__ = ["END", "JOIN", "MERGED", "MOST_COUNT", "TRAINED", "Position", "PrivateStore"]
 
 TRAINED, MERGED, END, JOIN = range(4)  # steps of a round that change private state
 BACKUPS = 2  # versions kept before the known one
+MOST_COUNT = 2**62  # of a serial number; a file that says more is damaged
 FRESH = "fresh"  # a file that marks a fresh start on purpose
 SECRET, SECRET_BYTES = "secret", 32  # the key of digests
 SEEN = "seen.json"  # the serial number of the last request, and the rollback that was followed last
@@ -200,9 +201,8 @@ class PrivateStore:
         A version names the request that it was made for, so that no request is accepted twice that changed anything.
         """
         try:
-            found = json.loads((self.folder / SEEN).read_text())
-            return Seen(_serial(found["serial"]), str(found.get("era", "")))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return self._remembered()
+        except (OSError, ValueError):
             return Seen(max((self._serial_of(held) for held in self.versions()), default=[]), "")
 
     def mend_seen(self) -> str:
@@ -211,9 +211,9 @@ class PrivateStore:
         if not path.exists():
             return ""
         try:
-            _serial(json.loads(path.read_text())["serial"])
+            self._remembered()
             return ""
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError):
             seen = self.seen()
             path.replace(path.with_suffix(".damaged"))
             self._remember(seen)
@@ -235,6 +235,11 @@ class PrivateStore:
             write_secret(path, secret)
         return tree_digest(private, secret)
 
+    def _remembered(self) -> Seen:
+        """Reads the file of the last request; raises OSError where it is gone, ValueError where it is damaged."""
+        found = read_json_object(self.folder / SEEN)
+        return Seen(_serial(found.get("serial")), str(found.get("era", "")))
+
     def _remember(self, seen: Seen) -> None:
         self._make_folder()
         write_atomically(self.folder / SEEN, json.dumps(seen._asdict())).chmod(0o600)
@@ -243,7 +248,7 @@ class PrivateStore:
         """Returns the serial number of the request that a version was made for; nothing where that cannot be read."""
         try:
             return _serial(json.loads(read_tensors(self._path(version))[1].get("serial", "[]")))
-        except (DamagedFile, ValueError, TypeError):
+        except (DamagedFile, ValueError, RecursionError):
             return []
 
     def _make_folder(self) -> None:
@@ -278,5 +283,10 @@ class PrivateStore:
 
 
 def _serial(found: Any) -> list[int]:
-    """Returns a serial number that was read; raises TypeError or ValueError where it is none."""
-    return [int(number) for number in found]
+    """Returns a serial number that was read, empty before the first; raises ValueError where it is none."""
+    if not isinstance(found, list) or len(found) not in (0, 2):
+        raise ValueError("a serial number is two whole numbers")
+    for number in found:
+        if type(number) is not int or not 0 <= number <= MOST_COUNT:
+            raise ValueError(f"a serial number is two whole numbers from 0 to {MOST_COUNT}")
+    return found

@@ -32,6 +32,7 @@ __all__ = [
     "is_served",
     "refuse_silent_server",
     "running",
+    "start_of_process",
     "start_server",
     "stop_processes",
     "use_flower",
@@ -123,6 +124,16 @@ def deployment_processes(folder: Path) -> dict[int, str]:
         if state != "Z" and int(entry.name) != os.getpid():
             found[int(entry.name)] = command
     return found
+
+
+def start_of_process(process: int) -> str:
+    """Returns when a process was started, in words that fit no other with its number; nothing where it is gone."""
+    try:
+        state, *facts = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except (OSError, ValueError):
+        return ""
+    return "" if state == "Z" else f"{facts[18]} ticks after {boot}"
 
 
 def stop_processes(folder: Path, patience: float = 5.0) -> list[int]:

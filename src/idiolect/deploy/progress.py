@@ -5,17 +5,27 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from idiolect.deploy.audit import AuditLog
-from idiolect.records.atomic_files import write_atomically
+from idiolect.deploy.processes import start_of_process
+from idiolect.records import read_json_object, write_atomically
 
-__all__ = ["PROGRESS_FILE", "DeploymentProgress", "read_progress"]
+__all__ = ["PROGRESS_FILE", "DeploymentProgress", "is_written_on", "read_progress"]
 
 PROGRESS_FILE = "progress.json"
 MAX_EVENTS = 200  # that are kept
+MOST = 1e30  # of a number in the file; larger ones are damage
+KINDS = {
+    **dict.fromkeys(("status", "message", "folder_of_run", "began"), str),
+    **dict.fromkeys(("round", "rounds", "pid"), int),
+    "sites": dict,
+    "events": list,
+}  # of what is read again
+TEXTS = ("now", "judged_by", "digest", "base_digest")  # what is said of a site in words; all else is numbers
 
 
 @dataclass
@@ -68,14 +78,37 @@ class DeploymentProgress:
 
     def save(self) -> None:
         written = {key: value for key, value in vars(self).items() if key != "folder"}
-        text = json.dumps({**written, "pid": os.getpid(), "at": time.time()}, indent=1)
+        own = {"pid": os.getpid(), "began": start_of_process(os.getpid())}
+        text = json.dumps({**written, **own, "at": time.time()}, indent=1)
         write_atomically(self.folder / PROGRESS_FILE, text)
 
 
 def read_progress(folder: Path) -> dict[str, Any] | None:
-    """Returns the content of the progress file, or None where there is none that can be read."""
+    """Returns the content of the progress file, or None where there is none or a damaged one."""
     try:
-        found: dict[str, Any] = json.loads((folder / PROGRESS_FILE).read_text())
+        found = read_json_object(folder / PROGRESS_FILE)
     except (OSError, ValueError):
         return None
-    return found
+    return found if _is_sound(found) else None
+
+
+def is_written_on(found: Mapping[str, Any]) -> bool:
+    """Returns whether the process that wrote a progress file still runs; another one with its number does not count."""
+    began = found.get("began", "")
+    return bool(began) and start_of_process(found.get("pid", 0)) == began
+
+
+def _is_sound(found: Mapping[str, Any]) -> bool:
+    """Returns whether all that is read of a progress file is of the kind that is written there."""
+    if not all(isinstance(found.get(key, kind()), kind) for key, kind in KINDS.items()):
+        return False
+    texts = all(isinstance(event, str) for event in found.get("events", []))
+    sites = found.get("sites", {}).values()
+    return texts and all(isinstance(site, dict) and all(map(_is_fact, site.items())) for site in sites)
+
+
+def _is_fact(fact: tuple[str, Any]) -> bool:
+    key, value = fact
+    if key in TEXTS:
+        return isinstance(value, str)
+    return isinstance(value, int | float) and not abs(value) > MOST

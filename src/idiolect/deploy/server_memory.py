@@ -6,13 +6,14 @@ import json
 import secrets
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from idiolect.records.atomic_files import write_atomically
+from idiolect.records import read_json_object, write_atomically
 
 __all__ = ["ServerMemory", "begin_era", "count_start"]
 
 MEMORY = "memory.json"
+MOST_STARTS = 10**9  # of a server; a file that says more is damaged
 
 
 class ServerMemory(NamedTuple):
@@ -44,11 +45,14 @@ def begin_era(folder: Path, say: Callable[[str], None]) -> ServerMemory:
 def _read(folder: Path, say: Callable[[str], None]) -> ServerMemory:
     path = folder / MEMORY
     try:
-        found: dict[str, Any] = json.loads(path.read_text())
-        return ServerMemory(int(found["start"]), str(found["era"]))
+        found = read_json_object(path)
+        start, era = found["start"], str(found["era"])
+        if type(start) is not int or not 0 <= start <= MOST_STARTS:
+            raise ValueError(f"a server has started a whole number of times up to {MOST_STARTS}")
+        return ServerMemory(start, era)
     except FileNotFoundError:
         return ServerMemory()
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError):
         path.replace(path.with_suffix(".damaged"))
         say(f"{path} was damaged and is kept as {path.with_suffix('.damaged').name}; starts are counted anew")
         return ServerMemory(era=_new_era())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from idiolect.deploy.configuration import Deployment, read_plan
 from idiolect.deploy.heartbeat import condition
 from idiolect.deploy.processes import PROFILE, is_served, refuse_silent_server, running, use_flower
-from idiolect.deploy.progress import PROGRESS_FILE, DeploymentProgress, read_progress
+from idiolect.deploy.progress import PROGRESS_FILE, DeploymentProgress, is_written_on, read_progress
 from idiolect.errors import UserError
 
 __all__ = ["is_running", "start_run", "status", "watch"]
@@ -25,7 +24,7 @@ def status(deployment: Deployment) -> dict[str, Any]:
     """Returns the processes on this machine, the rounds completed, and what each site did last."""
     processes, found = running(deployment), read_progress(deployment.server) or {}
     state = found.get("status", "not started")
-    if state in UNDER_WAY and not _alive(found):
+    if state in UNDER_WAY and not is_written_on(found):
         state = "interrupted"
     sites = {
         site.name: {
@@ -52,7 +51,7 @@ def status(deployment: Deployment) -> dict[str, Any]:
 def is_running(deployment: Deployment) -> bool:
     """Returns whether the server's loop is on its way, or was just asked for."""
     found = read_progress(deployment.server)
-    return found is not None and found["status"] in UNDER_WAY and _alive(found)
+    return found is not None and found.get("status") in UNDER_WAY and is_written_on(found)
 
 
 def start_run(deployment: Deployment) -> bool:
@@ -102,14 +101,3 @@ def watch(deployment: Deployment, show: Callable[[dict[str, Any]], None]) -> dic
         if found["status"] in ("not started", STARTING) and time.monotonic() - began > START_SECONDS:
             raise UserError(f"the run did not begin; see {deployment.server / 'superlink.log'}")
         time.sleep(POLL_SECONDS)
-
-
-def _alive(found: dict[str, Any]) -> bool:
-    """Returns whether the process that wrote the progress file still runs."""
-    try:
-        os.kill(found["pid"], 0)
-    except (ProcessLookupError, KeyError):
-        return False
-    except PermissionError:
-        return True
-    return True

@@ -36,7 +36,7 @@ from idiolect.experiments.run_binding import versions
 from idiolect.experiments.setting import Inputs, Setting, assemble
 from idiolect.experiments.spec import Experiment
 from idiolect.federation import ClientRows, Clients, Federation, split_client, to_dataset
-from idiolect.records import RowBuffer, file_digest, write_atomically, write_table
+from idiolect.records import RowBuffer, file_digest, read_json_object, write_atomically, write_table
 
 __all__ = ["JoinedClients", "join"]
 
@@ -404,12 +404,11 @@ def _folder(run: FinishedRun, out: str | Path | None, manifest: Mapping[str, Any
 
 def _record(folder: Path) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = json.loads((folder / RECORD).read_bytes())
+        return read_json_object(folder / RECORD)
     except ValueError as error:
         raise UserError(
             f"{folder / RECORD} is damaged ({error}); remove the folder, or choose another with --out"
         ) from error
-    return found
 
 
 def _write(found: JoinedClients, rows: Any, formats: Sequence[str]) -> None:

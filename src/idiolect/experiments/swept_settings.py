@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ from idiolect import data
 from idiolect.errors import UserError, unknown_name
 from idiolect.experiments.spec import Experiment, with_settings
 from idiolect.option_parsing import parse_call
+from idiolect.records import read_json_object
 
 __all__ = ["SweptMethod", "SweptSettings", "read_sweep", "refuse_unknown_data"]
 
@@ -64,7 +64,7 @@ def read_sweep(folder: str | Path) -> SweptSettings:
     path = _file_in(Path(folder))
     again = "run the sweep again, which reads its finished runs and writes the file anew"
     try:
-        found = json.loads(path.read_text("utf-8"))
+        found = read_json_object(path)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
     except ValueError as error:
@@ -74,7 +74,7 @@ def read_sweep(folder: str | Path) -> SweptSettings:
         seeds = [int(seed) for seed in found["seeds"]]
         if not seeds:
             raise ValueError("no seed")
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise UserError(
             f"{path} is damaged: it does not hold the best settings and seeds of a sweep; {again}"
         ) from error

@@ -10,7 +10,7 @@ from typing import Any
 
 from idiolect.errors import UserError
 from idiolect.experiments.search import KnownTrial
-from idiolect.records import WriteLock, write_atomically
+from idiolect.records import WriteLock, read_json_object, write_atomically
 
 __all__ = ["BOOK", "BookedTrial", "TrialBook"]
 
@@ -57,8 +57,8 @@ class TrialBook:
         book = cls(folder, _lock=WriteLock(folder))
         if (path := folder / BOOK).exists():
             try:
-                book.trials = [_trial(one) for one in json.loads(path.read_text("utf-8"))["trials"]]
-            except (OSError, ValueError, KeyError, TypeError) as error:
+                book.trials = [_trial(one) for one in read_json_object(path)["trials"]]
+            except (OSError, ValueError, KeyError, OverflowError, TypeError) as error:
                 raise UserError(
                     f"{path} cannot be read ({error}); remove it, and finished runs are read again"
                 ) from None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from idiolect.records.atomic_files import file_digest, replacing, write_atomically
 from idiolect.records.discovery import FoundRun, find_runs, folders_of_runs
 from idiolect.records.divergence import Divergence, divergence_of
+from idiolect.records.json_files import read_json_object
 from idiolect.records.manifest import read_manifest
 from idiolect.records.reader import Run, read_run, read_runs
 from idiolect.records.run_naming import finished, finished_folder, partial_folder, run_name, spec_hash
@@ -85,6 +86,7 @@ __all__ = [
     "folders_of_runs",
     "load_checkpoint",
     "partial_folder",
+    "read_json_object",
     "read_manifest",
     "read_plain_tensors",
     "read_run",

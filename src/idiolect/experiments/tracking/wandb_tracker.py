@@ -20,7 +20,7 @@ os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
 
 import wandb
 
-from idiolect.records import write_atomically
+from idiolect.records import read_json_object, write_atomically
 
 __all__ = ["WeightsAndBiases", "logged_in", "open_tracker"]
 
@@ -104,11 +104,11 @@ class WeightsAndBiases:
     def _read_note(self) -> dict[str, Any]:
         """Returns what is known of an unfinished run of this name, or a new id."""
         try:
-            found = json.loads(self._note_file.read_text())
+            found = read_json_object(self._note_file)
         except (OSError, ValueError):
             found = {"status": "finished"}
-        if found["status"] != "finished":
-            return dict(found)
+        if found.get("status", "finished") != "finished":
+            return found
         return {"id": secrets.token_hex(4), "round": 0, "status": "running"}
 
     def _write_note(self, **news: Any) -> None:

@@ -20,7 +20,8 @@ class Declared(NamedTuple):
     up, down: scalars beyond the shared model, of (W, structure).
     names: tensors sent up that are not named after the model's.
     revealed: the layers that the client keeps are in its message all the same.
-    wire: scalars of one upload that travel, of (classes the client holds, structure); None is all of them.
+    wire: scalars of one upload that travel beyond the shared model, of (classes the client holds, structure); None is
+        all of them.
     """
 
     private: Callable[[int, int], bool] = lambda unit, units: False
@@ -34,6 +35,11 @@ class Declared(NamedTuple):
 
 def _last(count: int) -> Callable[[int, int], bool]:
     return lambda unit, units: unit >= units - count
+
+
+def _head(structure: Structure) -> int:
+    """A linear layer from features to classes."""
+    return structure.n_classes * (structure.n_features + 1)
 
 
 def _valve(structure: Structure) -> int:
@@ -81,6 +87,14 @@ _DECLARED = {
         down=lambda w, _: 5 * w + 5,
         names=frozenset({"weights", "from"}),
         revealed=True,
+    ),
+    "fedpac": Declared(
+        private=_last(1),
+        up=lambda w, s: _head(s) + s.n_classes * (2 * s.n_features + 1) + 1,
+        down=lambda w, s: _head(s) + s.n_classes * s.n_features,
+        names=frozenset({"sum", "count", "means", "variance"}),
+        revealed=True,
+        wire=lambda held, s: _head(s) + s.n_classes * s.n_features + 1 + held * (s.n_features + 1),
     ),
     "fedproto": Declared(
         private=lambda unit, units: True,

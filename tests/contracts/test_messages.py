@@ -86,7 +86,8 @@ def test_recorded_bytes_are_the_declared_ones(method: str) -> None:
         if promise.wire is None:
             travelled = len(passed.outcomes) * (shared + promise.up(parameters, structure))
         else:
-            travelled = sum(promise.wire(_classes(run, client), structure) for client in passed.outcomes)
+            wire = promise.wire
+            travelled = sum(shared + wire(_classes(run, client), structure) for client in passed.outcomes)
         assert row["bytes_up"] == 4 * travelled
 
 

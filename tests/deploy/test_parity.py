@@ -15,6 +15,7 @@ from .conftest import PERSFL, Deploy
 from .played import assert_parity, play
 
 METHODS = ["fedper", "map", "scamap", PERSFL, "superfed_mm", "ditto", "fedbabu", "fedaws", "fedfomo"]
+METHODS += [pytest.param("fedpac", marks=pytest.mark.slow)]
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -27,6 +27,7 @@ NO_SHARED_MODEL = {
     "lg_fedavg",
     "fedproto",
     "fedfomo",
+    "fedpac",
 }
 
 

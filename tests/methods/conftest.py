@@ -93,8 +93,10 @@ class Trace:
         """Of every predictor on every client, at the end."""
         simulation = self.simulation
         program = simulation.setting.program(simulation.round)
-        everyone = simulation.store.rows(range(simulation.setting.federation.population))
-        return simulation.engine.evaluate(program, simulation.server, everyone, split)
+        everyone = list(range(simulation.setting.federation.population))
+        sent = simulation.participants.downloads.for_follow_up(program, simulation.server, everyone)
+        privates = sent.with_own(simulation.store.rows(everyone))
+        return simulation.engine.evaluate(program, sent.shared, privates, split)
 
 
 class Lab:

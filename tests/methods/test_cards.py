@@ -40,6 +40,7 @@ TRAFFIC = {
     "fedfu": ("P + d", "P + d"),
     "fedproto": ("K d", "n_obs (d + 1)"),
     "fedfomo": ("5P + 5", "P + 10"),
+    "fedpac": ("P + K d", "P + K d + 1 + n_obs (d + 1)"),
 }  # all others P down and P up
 
 SERVER = {
@@ -53,6 +54,7 @@ SERVER = {
     "fedadam": "2P",
     "fedyogi": "2P",
     "fedproto": "K d",
+    "fedpac": "K d",
     "fedfu": "d",
     "fedcp": "2d d + 6d",
     "gpfl": "K d + 2d d + 6d",
@@ -70,6 +72,7 @@ CLIENT = {
     "moon": "P + 1",
     "fedper": "P_H",
     "fedrep": "P_H",
+    "fedpac": "P_H",
     "fedbabu": "P_H",
     "fedcp": "P_H",
     "gpfl": "P_H",
@@ -97,6 +100,7 @@ PERSONALISES = {
     "layers": {
         "fedper",
         "fedrep",
+        "fedpac",
         "lg_fedavg",
         "fedrod",
         "fedcp",

@@ -33,6 +33,7 @@ from idiolect.methods import (
     fednova,
     fedntd,
     fedopt,
+    fedpac,
     fedper,
     fedphp,
     fedproto,
@@ -132,6 +133,7 @@ METHODS: dict[str, Entry] = {
     "fedntd": Entry("FedNTD", fedntd.fedntd, fedntd.presets),
     "fedamp": Entry("FedAMP", fedamp.fedamp, fedamp.presets),
     "fedfomo": Entry("FedFomo", fedfomo.fedfomo),
+    "fedpac": Entry("FedPAC", fedpac.fedpac, fedpac.presets),
 }
 
 ALIASES = {"fml": "feddml"}  # other names of methods, and what they are listed under

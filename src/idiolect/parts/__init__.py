@@ -6,6 +6,7 @@ from idiolect.parts.attentive_mixture import attentive_mixture
 from idiolect.parts.average import average
 from idiolect.parts.calibrated_softmax import calibrated_softmax
 from idiolect.parts.class_prototypes import class_prototypes
+from idiolect.parts.classifier_collaboration import classifier_collaboration
 from idiolect.parts.conditional_features import conditional_features
 from idiolect.parts.conditional_policy import conditional_policy
 from idiolect.parts.contrastive import contrastive
@@ -53,6 +54,7 @@ __all__ = [
     "average",
     "calibrated_softmax",
     "class_prototypes",
+    "classifier_collaboration",
     "conditional_features",
     "conditional_policy",
     "contrastive",

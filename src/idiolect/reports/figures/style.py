@@ -129,6 +129,7 @@ LOOKS: dict[str, tuple[str, int, str]] = {
     "fedlc": ("orange", 1, "d"),
     "fedamp": ("purple", 3, "o"),
     "fedfomo": ("purple", 4, "s"),
+    "fedpac": ("teal", 3, "p"),
     "fedntd": ("orange", 2, "v"),
 }
 _BY_LETTERS = {re.sub(r"[^a-z0-9]", "", name): look for name, look in LOOKS.items()}

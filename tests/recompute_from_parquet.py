@@ -179,12 +179,19 @@ def recompute(folder: Path) -> dict[str, pd.DataFrame]:
         scenes.setdefault(record.scene, {}).setdefault(record.label, []).append(record)
     tables: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for scene, methods in scenes.items():
-        sign, metric = (getattr(next(iter(methods.values()))[0], name) for name in ("sign", "metric"))
+        sign = next(iter(methods.values()))[0].sign
         for records in methods.values():
             records.sort(key=lambda record: record.seeds)
+        own_of = {
+            label: interval({record.seeds: record.clients() for record in records})
+            for label, records in methods.items()
+        }
+        # the best first, in every table
+        methods = {
+            label: methods[label] for label in sorted(methods, key=lambda m: -sign * own_of[m]["value"])
+        }
         for label, records in methods.items():
-            line = {"scene": scene, "method": label}
-            own = interval({record.seeds: record.clients() for record in records})
+            line, own = {"scene": scene, "method": label}, own_of[label]
             for end in ("low", "high"):  # no mean lies beyond the metric
                 if not math.isnan(own[end]):
                     own[end] = min(max(own[end], records[0].least), records[0].greatest)
@@ -193,9 +200,6 @@ def recompute(folder: Path) -> dict[str, pd.DataFrame]:
             tables["intervals"].append(line | {k: v for k, v in own.items() if k not in ("p", "detectable")})
             if (joined := newcomers(records)) is not None:
                 tables["newcomers"].append(line | joined)
-        tables["table"].sort(  # the best first
-            key=lambda line: (list(scenes).index(line["scene"]), -sign * line[f"personal_{metric}"])
-        )
         tables["pairs"] += [{"scene": scene, **line} for line in pairs(methods)]
         tables["users"] += [{"scene": scene, **line} for line in users(methods)]
     return {name: pd.DataFrame(lines) for name, lines in tables.items()}

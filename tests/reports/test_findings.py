@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from idiolect.records import Run
-from idiolect.reports import write_report
+from idiolect.reports import certainty_of, write_report
 from idiolect.reports.findings import findings_of
 from idiolect.reports.run_groups import scenes_of
 from idiolect.reports.scene_verdict import scene_verdict
@@ -99,6 +99,29 @@ def test_methods_without_common_seeds_are_not_compared(invent, make_run) -> None
     runs += [make_run("Ditto", 9, {(1, "after"): [0.5] * CLIENTS})]
     (text,) = found(runs)
     assert "Not compared for want of common seeds: Ditto." in text
+
+
+def test_a_leader_with_one_run_is_not_said_to_lead(invent) -> None:
+    """The others are compared with four seeds, the best in the mean has one."""
+    runs = invent({"MAP": 0.8, "FedAvg": 0.7, "Local": 0.6})
+    (text,) = found([run for run in runs if run.manifest["label"] != "MAP" or run.manifest["seed"] == 0])
+    assert text.startswith("MAP has the best mean accuracy, ") and "leads" not in text and "p <" not in text
+    assert text.endswith(
+        "too few seeds in common with every other method for a verdict on its lead; the groups "
+        "compare the others."
+    )
+
+
+def test_seeds_that_a_test_stands_on_are_those_in_common(invent) -> None:
+    runs = invent({"MAP": 0.8, "FedAvg": 0.7, "Local": 0.6}, seeds=5)
+    some = [run for run in runs if run.manifest["label"] != "Local" or run.manifest["seed"] < 3]
+    (text,) = found(some)
+    assert "Paired over 3 to 5 seeds, each with a partition of its own" in text
+    (sentence,) = certainty_of(some)
+    assert sentence.startswith("with 3 to 5 seeds, ")
+    one = [run for run in runs if run.manifest["label"] != "Local" or run.manifest["seed"] < 1]
+    (alone,) = certainty_of([run for run in runs if run.manifest["label"] != "Local"])
+    assert certainty_of(one) == [alone]  # bounds for one seed do not enter the median
 
 
 def test_lower_errors_lead(make_run) -> None:

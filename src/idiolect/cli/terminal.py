@@ -18,12 +18,15 @@ from idiolect.experiments.tracking import open_log
 from idiolect.records import Run
 from idiolect.reports import (
     NO_SECONDS,
+    best_first,
     by_scene,
     certainty_of,
     disturbance_cells,
     disturbances_data,
     disturbances_note,
     judged_by,
+    lacks_seconds,
+    marks_of,
     notes_of,
     plain_rows,
     summarise,
@@ -49,8 +52,9 @@ def print_line(sentence: str) -> None:
 
 def print_runs(runs: Sequence[Run], folder: Path, as_json: bool) -> None:
     """Prints a table of runs, or a JSON document, and the folder that holds their files."""
+    runs = best_first(runs)
     summary, notes = summarise(runs), [*notes_of(runs), *certainty_of(runs)]
-    notes += [NO_SECONDS] * bool(summary["seconds"].isna().any())
+    notes += [NO_SECONDS] * lacks_seconds(summary)
     disturbed, metric = disturbances_data(runs), judged_by(runs)
     if as_json:
         tables = {"methods": summary, "disturbances": disturbed}
@@ -62,9 +66,8 @@ def print_runs(runs: Sequence[Run], folder: Path, as_json: bool) -> None:
         print_table(console, plain_rows(scene, metric), title)
     for (title, under), here in disturbed.groupby(["scene", "under"], sort=False):
         print_table(console, disturbance_cells(here, metric), f"{title}: under {under}")
-    if len(disturbed):
-        notes.insert(0, disturbances_note(disturbed))
-    for note in notes:
+    legend = [*marks_of(summary, bold=False), *([disturbances_note(disturbed)] if len(disturbed) else [])]
+    for note in [*legend, *notes]:
         console.print(f"- {note}", highlight=False, markup=False)
     print_line(f"Table, pictures and records: {folder}")
 

@@ -92,14 +92,17 @@ def run(
     base = method if isinstance(method, Experiment) else Experiment(method=method)
     experiment = with_settings(base, chosen)
     experiment = with_public_samples(experiment, [experiment.method])
-    return make_run(experiment, execution)
+    return make_run(experiment, execution, alone=True)
 
 
-def make_run(experiment: Experiment, execution: Execution, judge: Judge | None = None) -> FinishedRun:
+def make_run(
+    experiment: Experiment, execution: Execution, judge: Judge | None = None, *, alone: bool = False
+) -> FinishedRun:
     """Makes the run of an experiment that is complete, or reads it if it is finished already.
 
     Args:
         judge: is told the validation metric after every evaluated round but the last, and says whether to stop.
+        alone: whether it is the only run that was asked for: its user is then told if there is nothing to resume.
 
     Raises:
         StoppedEarly: the judge has stopped the run, of which nothing stays.
@@ -135,7 +138,8 @@ def make_run(experiment: Experiment, execution: Execution, judge: Judge | None =
         described["accepted"] = changes
     if execution.resume and not unfinished.exists():
         refuse_data_of_another_name(experiment, out, described)
-        watcher.hint(f"nothing to resume in {out}: {name} begins")
+        if alone:
+            watcher.hint(f"nothing to resume in {out}: {name} begins")
     try:
         with RunWriter(out, name, described) as writer, log.closing():
             folder = _carry_out(setting, engine_choice, execution, placements, found, writer, log, judge)

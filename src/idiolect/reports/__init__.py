@@ -46,12 +46,15 @@ from idiolect.reports.report_files import (
     write_report,
 )
 from idiolect.reports.run_discovery import gather
+from idiolect.reports.scene_verdict import best_first
 from idiolect.reports.summary_table import (
     NO_SECONDS,
     by_scene,
     csv_table,
+    lacks_seconds,
     latex_table,
     markdown_table,
+    marks_of,
     notes_of,
     plain_rows,
     summarise,
@@ -66,6 +69,7 @@ __all__ = [
     "bars_figure",
     "before_after_data",
     "before_after_figure",
+    "best_first",
     "budget_figure",
     "by_scene",
     "calibration_data",
@@ -92,9 +96,11 @@ __all__ = [
     "image",
     "intervals_data",
     "judged_by",
+    "lacks_seconds",
     "latex_table",
     "lines_figure",
     "markdown_table",
+    "marks_of",
     "newcomers_data",
     "notes_of",
     "page_data",

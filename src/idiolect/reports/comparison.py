@@ -94,11 +94,15 @@ def certainty_sentence(pairs: pd.DataFrame, metric: JudgedMetric) -> str:
     Args:
         pairs: the table of `statistics.paired_comparisons`.
     """
+    tested = pairs[pairs["p"].notna()]
+    pairs = tested if len(tested) else pairs
     smallest = metric.difference_text(float(pairs["detectable"].median()))
     seeds = int(pairs["seeds"].max())
-    if pairs["p"].notna().any():
+    if len(tested):
+        fewest = int(tested["seeds"].min())
+        repeated = f"{seeds}" if fewest == seeds else f"{fewest} to {seeds}"
         return (
-            f"with {seeds} seeds, a true difference of {smallest} between two methods is found four times in five "
+            f"with {repeated} seeds, a true difference of {smallest} between two methods is found four times in five "
             f"by a single test at 5 % (median over pairs, {_unit_words(pairs)} as units); smaller ones are often "
             "missed, and Holm's correction for many pairs finds fewer"
         )

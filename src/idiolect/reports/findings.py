@@ -6,15 +6,14 @@ could have been found at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
-from idiolect.records import Run
 from idiolect.reports.judged_metric import JudgedMetric
 from idiolect.reports.scene_matrix import SceneMatrix, scene_matrix
 from idiolect.reports.scene_verdict import LEVEL, SceneVerdict
-from idiolect.statistics import FEWEST_UNITS, Groups, design_of, replicate_of
+from idiolect.statistics import FEWEST_UNITS, Groups, design_of
 
 __all__ = ["findings_of", "overall_findings", "scene_findings"]
 
@@ -43,8 +42,14 @@ def scene_findings(found: SceneVerdict, groups: Groups) -> list[str]:
     others = found.against_leader()
     if not others["lead"].any():
         return [f"All methods have the same mean {found.metric.word}, {value}."]
-    worse = others[(others["p_holm"] < LEVEL) & (others["lead"] > 0)]
-    equal = others[others["p_holm"] >= LEVEL]
+    tested = others[others["p_holm"].notna()]
+    if tested.empty:
+        return [
+            f"{found.leader} has the best mean {found.metric.word}, {value}{_interval(found, best)}, but too few seeds "
+            "in common with every other method for a verdict on its lead; the groups compare the others."
+        ]
+    worse = tested[(tested["p_holm"] < LEVEL) & (tested["lead"] > 0)]
+    equal = tested[tested["p_holm"] >= LEVEL]
     sentences = [f"{found.leader} leads with {value} {found.metric.word}{_interval(found, best)}."]
     if len(equal):
         sentences.append(f"It cannot be told apart from {_listed(equal['other'])}.")
@@ -53,12 +58,10 @@ def scene_findings(found: SceneVerdict, groups: Groups) -> list[str]:
     if len(worse):
         leads = [f"{line.other} (by {_points(found.metric, line.lead)})" for line in worse.itertuples()]
         sentences.append(f"Clearly worse: {_listed(leads)}.")
-    unpaired = (
-        set(found.estimates["method"]) - {found.leader} - set(others["other"][others["p_holm"].notna()])
-    )
+    unpaired = set(found.estimates["method"]) - {found.leader} - set(tested["other"])
     if unpaired:
         sentences.append(f"Not compared for want of common seeds: {_listed(sorted(unpaired))}.")
-    return [*sentences, _certainty(found, groups)]
+    return [*sentences, _certainty(found, tested["other"])]
 
 
 def _undecided(found: SceneVerdict, groups: Groups, value: str) -> list[str]:
@@ -104,20 +107,30 @@ def _names(pairs: pd.DataFrame) -> Iterable[tuple[str, str]]:
     return zip(pairs["method"], pairs["other"], strict=True)
 
 
-def _certainty(found: SceneVerdict, groups: Groups) -> str:
-    return f"Paired over {_design(groups[found.leader])}, p < {LEVEL:g} after Holm's correction."
+def _certainty(found: SceneVerdict, others: Iterable[str]) -> str:
+    """Returns on what the tests of the leader against `others` stand."""
+    leader = found.scores[found.leader]
+    common = [sorted(leader.keys() & found.scores[other].keys()) for other in others]
+    counts = _range(map(len, common))
+    drawn = _range(len({replicate.data_seed for replicate in both}) for both in common)
+    designs = {design_of(both) for both in common}
+    words = {
+        "redrawn": f"{counts} seeds, each with a partition of its own",
+        "fixed": f"{counts} seeds on one partition",
+        "nested": f"{counts} runs on {drawn} partitions",
+    }
+    repeated = words[designs.pop()] if len(designs) == 1 else f"{counts} runs"
+    return f"Paired over {repeated}, p < {LEVEL:g} after Holm's correction."
 
 
-def _design(runs: Sequence[Run]) -> str:
-    """Returns how the runs of a method repeat it, in words."""
-    count = len(runs)
-    drawn = len({replicate_of(run).data_seed for run in runs})
-    return {
-        "one": "one run",
-        "redrawn": f"{count} seeds, each with a partition of its own",
-        "fixed": f"{count} seeds on one partition",
-        "nested": f"{count} runs on {drawn} partitions",
-    }[design_of(runs)]
+def _range(counts: Iterable[int]) -> str:
+    """Returns numbers as one or as their ends.
+
+    >>> _range([3, 3]), _range([5, 3])
+    ('3', '3 to 5')
+    """
+    ends = sorted(set(counts))
+    return f"{ends[0]} to {ends[-1]}" if len(ends) > 1 else str(ends[0])
 
 
 def overall_findings(verdicts: Mapping[str, SceneVerdict], matrix: SceneMatrix) -> list[str]:

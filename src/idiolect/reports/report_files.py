@@ -69,7 +69,7 @@ from idiolect.reports.findings import findings_of
 from idiolect.reports.judged_metric import JudgedMetric, judged_by
 from idiolect.reports.run_groups import group_runs, scenes_of
 from idiolect.reports.scene_matrix import matrix_table, scene_matrix
-from idiolect.reports.scene_verdict import scene_verdict
+from idiolect.reports.scene_verdict import best_first, scene_verdict
 from idiolect.reports.summary_table import csv_table, latex_table, markdown_table, notes_of, summarise
 from idiolect.reports.text_tables import to_csv, without_html
 from idiolect.statistics import LAST, Reading, as_reading
@@ -151,9 +151,9 @@ def write_report(
     Several methods add `scatter.png` and `scatter.csv`; `intervals.csv` has the interval of every mean, and `pairs.csv`
     compares methods on the same scene, seeds and clients.  Runs with newcomers add `newcomers.md` and `newcomers.csv`;
     methods with and without disturbances add `disturbances.md` and `disturbances.csv`.
-    `table.md` begins with what was found in words.  Methods that diverged stand in the tables alone.  Runs of several
-    scenes have their figures in a folder for each scene, and `scenes.md`, `scenes.csv` and `ranks.png` beside the
-    folders.  Each file is written atomically.
+    `table.md` begins with what was found in words.  Methods stand in the order of their values, the best first; those
+    that diverged stand in the tables alone.  Runs of several scenes have their figures in a folder for each scene, and
+    `scenes.md`, `scenes.csv` and `ranks.png` beside the folders.  Each file is written atomically.
 
     Args:
         formats: formats of the figures (png, svg, pdf) and of the tables (md, csv, tex); csv also writes the numbers
@@ -168,7 +168,7 @@ def write_report(
     refuse_unknown_formats(formats)
     # first, since it refuses what cannot be read, before a folder is made
     tables = _tables(runs, formats, reading)
-    runs = ended_runs(runs)
+    runs = best_first(ended, reading) if (ended := ended_runs(runs)) else []
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -46,7 +46,11 @@ class SceneMatrix(NamedTuple):
 def scene_matrix(scenes: Mapping[str, SceneVerdict]) -> SceneMatrix:
     """Returns the matrix of several scenes; each may be judged by a metric of its own."""
     metrics = {name: found.metric for name, found in scenes.items()}
-    labels = list(dict.fromkeys(label for found in scenes.values() for label in found.scores))
+    labels = list(
+        dict.fromkeys(
+            label for found in scenes.values() for label in (*found.estimates["method"], *found.scores)
+        )
+    )
     values = pd.DataFrame(
         {name: found.estimates.set_index("method")["value"] for name, found in scenes.items()}
     ).reindex(labels)
@@ -67,7 +71,7 @@ def _leading(found: SceneVerdict, labels: list[str]) -> list[bool]:
 def matrix_rows(found: SceneMatrix) -> list[list[str]]:
     """Returns the matrix as strings, the header first: the value and, in brackets, the rank; then the mean rank.
 
-    Methods come in the order of their mean ranks, those that a scene lacks last.
+    Methods come in the order of their mean ranks, those that a scene lacks last, as they come in the first scene.
     """
     mean_ranks = found.ranking.ranks if found.ranking is not None else pd.Series(dtype=float)
     order = [*mean_ranks.index, *(label for label in found.values.index if label not in mean_ranks.index)]

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import pandas as pd
 
 from idiolect import statistics
 from idiolect.records import Run
+from idiolect.reports.diverged_methods import divergence_text
 from idiolect.reports.judged_metric import JudgedMetric, judged_by
+from idiolect.reports.run_groups import scenes_of
 from idiolect.statistics import LAST, Groups, Reading, client_scores, replicate_of
 
 if TYPE_CHECKING:
     from idiolect.statistics.comparisons import Values
 
-__all__ = ["LEVEL", "SceneVerdict", "scene_verdict"]
+__all__ = ["LEVEL", "SceneVerdict", "best_first", "scene_verdict"]
 
 LEVEL = 0.05
 
@@ -83,3 +85,16 @@ def scene_verdict(
     pairs = statistics.compare_scores({label: scores[label] for label in (order if paired else [])})
     letters = statistics.letters(order, pairs, LEVEL)
     return SceneVerdict(metric, reading, scores, estimates.reset_index(drop=True), pairs, letters, first)
+
+
+def best_first(runs: Iterable[Run], reading: Reading = LAST) -> list[Run]:
+    """Returns runs scene by scene, the best method of a scene first, so that everything made of them has that order.
+
+    Methods without a value, such as those that diverged, come last.
+    """
+    found = []
+    for groups in scenes_of(runs).values():
+        ended = {label: group for label, group in groups.items() if not divergence_text(group)}
+        order = scene_verdict(ended, reading, paired=False).estimates["method"] if ended else []
+        found += [run for label in dict.fromkeys([*order, *groups]) for run in groups[label]]
+    return found

@@ -43,8 +43,10 @@ __all__ = [
     "human_bytes",
     "idle_note",
     "idle_text",
+    "lacks_seconds",
     "latex_table",
     "markdown_table",
+    "marks_of",
     "notes_of",
     "plain_rows",
     "summarise",
@@ -75,7 +77,7 @@ def summarise(runs: Iterable[Run], reading: Reading = LAST) -> pd.DataFrame:
     headline), `reading` (which evaluations count), `clients`, `never_trained` (clients that never trained, NaN where
     nobody counted), then, each as the mean over seeds: `global_accuracy` (server's test set), `personal_accuracy` (mean
     over all clients), `personal_low` and `personal_high` (its 95 % interval, NaN below three seeds), `groups` (methods
-    of the scene that share a letter do not differ significantly), `weighted_accuracy` (clients weighted by their test
+    of the scene that share a letter cannot be told apart), `weighted_accuracy` (clients weighted by their test
     rows), `sd_clients` (SD over clients within a seed, n - 1), `worst_tenth` (mean of the worst ceil(10 %) of the
     clients that trained), `left_out_of_worst_tenth` (clients that it leaves out; none in older records), `bytes_down`
     and `bytes_up` per round, `seconds` of the whole run (NaN unless all runs of the scene come from one machine); and
@@ -212,14 +214,30 @@ def explanation_of(summary: pd.DataFrame) -> str:
         text += " ±: SD over seeds, n - 1."
     if summary["personal_low"].notna().any():
         text += " 95 % interval: of the personalised mean, over seeds, and clients too where the partition is fixed."
+    return " ".join([text, *marks_of(summary, bold=True), *([NO_SECONDS] if lacks_seconds(summary) else [])])
+
+
+def marks_of(summary: pd.DataFrame, *, bold: bool) -> list[str]:
+    """Returns sentences on the letters and marks of a table, as far as it has them.
+
+    Args:
+        bold: whether the group of the best is printed bold.
+    """
+    found = []
     if (summary["groups"] != "").any():
-        text += (
-            " Groups: methods that share a letter do not differ significantly (5 %, Holm's correction over the pairs "
-            "of the scene); those that cannot be told apart from the best are bold."
+        best = "; those that cannot be told apart from the best are bold" if bold else ""
+        found.append(
+            "Groups: methods that share a letter cannot be told apart (5 %, Holm's correction over the pairs of the "
+            f"scene){best}."
         )
-    if summary["seconds"].isna().any():
-        text += f" {NO_SECONDS}"
-    return text + idle_note(summary["never_trained"], summary[LEFT_OUT])
+    idle = idle_note(summary["never_trained"], summary[LEFT_OUT]).strip()
+    return [*found, *([idle] if idle else [])]
+
+
+def lacks_seconds(summary: pd.DataFrame) -> bool:
+    """Returns whether the seconds of a method are left out that has numbers, which a diverged one does not."""
+    ended = summary[summary[DIVERGED] == ""] if DIVERGED in summary else summary
+    return bool(ended["seconds"].isna().any())
 
 
 def idle_marks(never_trained: float, left_out: float) -> str:
@@ -262,7 +280,7 @@ def latex_table(summary: pd.DataFrame, metric: JudgedMetric = ACCURACY) -> str:
     for title, here in by_scene(summary):
         rows = plain_rows(here, metric)
         columns = "".join("l" if heading in WORDS else "r" for heading in rows[0])
-        note = f"% {NO_SECONDS}\n" if here["seconds"].isna().any() else ""
+        note = f"% {NO_SECONDS}\n" if lacks_seconds(here) else ""
         tables.append(f"% {title}\n{note}{to_latex(rows, columns, bold=best_cells(here, rows[0], metric))}")
     return "\n".join(tables)
 

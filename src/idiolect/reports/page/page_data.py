@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -75,7 +75,7 @@ def page_data(
         "scenes": [scene_part(name, groups, verdicts[name]) for name, groups in scenes.items()],
         "matrix": matrix_part(matrix) if matrix else None,
         "ranks": ranks_part(matrix) if matrix else None,
-        "disturbances": disturbances_part(runs, reading) if matrix else None,
+        "disturbances": disturbances_part(_every_run(scenes), reading) if matrix else None,
         "findings": overall_findings(verdicts, matrix) if matrix else [],
         "reading": reading.words,
         "passed_over": list(passed_over),
@@ -85,6 +85,10 @@ def page_data(
 def _best_first(groups: Groups, verdict: SceneVerdict) -> Groups:
     """Returns the methods in the order of their values, those without one last, in which every section shows them."""
     return {label: groups[label] for label in dict.fromkeys([*verdict.estimates["method"], *groups])}
+
+
+def _every_run(scenes: Mapping[str, Groups]) -> list[Run]:
+    return [run for groups in scenes.values() for runs in groups.values() for run in runs]
 
 
 def scene_part(name: str, groups: Groups, verdict: SceneVerdict) -> dict[str, Any]:

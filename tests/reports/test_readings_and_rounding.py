@@ -29,9 +29,8 @@ def test_a_report_reads_every_method_by_one_rule_and_names_it(make_run, tmp_path
     assert "(mean of the last 2 evaluations)" in markdown_table(table)
     write_report(runs, tmp_path / "r", ["csv"], reading="mean(2)")
     written = pd.read_csv(tmp_path / "r" / "intervals.csv")["value"].tolist()
-    assert written == pytest.approx([0.35, 0.9]) and summarise(runs)["personal_accuracy"][1] == pytest.approx(
-        0.4
-    )
+    assert written == pytest.approx([0.9, 0.35])
+    assert summarise(runs)["personal_accuracy"][1] == pytest.approx(0.4)
 
 
 def test_a_validated_reading_without_validation_scores_is_refused_before_anything_is_written(

@@ -39,7 +39,7 @@ from idiolect.core.personal_downloads import (
     without_replaced,
 )
 from idiolect.core.seeds import derive
-from idiolect.core.server import broadcast, init_private, init_server, server_round, weighted_mean
+from idiolect.core.server import broadcast, init_private, init_server, origins, server_round, weighted_mean
 from idiolect.core.stage import Measure, Plan, Result, Stage, Trees, as_received, steps_of
 from idiolect.core.trees import Flat, Flats, Slot, Tree
 
@@ -104,6 +104,7 @@ __all__ = [
     "init_server",
     "keep_uploads",
     "make_downloads",
+    "origins",
     "server_round",
     "sgd",
     "steps_of",

@@ -20,6 +20,7 @@ from idiolect.core import (
     Plan,
     Program,
     ServerState,
+    origins,
     server_round,
 )
 from idiolect.core.trees import Rows, count_scalars
@@ -273,7 +274,7 @@ class FederatedRun(Generic[P]):
         """
         setting, round = self.setting, program.clock.round
         delays = setting.troubles.delays(round, answers.clients) if setting.experiment.under else {}
-        clients, messages = self.late.deliver(round, answers.clients, answers.messages, delays)
+        clients, messages = self.late.deliver(round, answers.clients, self._sent(program, answers), delays)
         count = len(clients)
         merged = self.server
         if clients:
@@ -293,6 +294,14 @@ class FederatedRun(Generic[P]):
         self.server = merged
         answers.keep()
         return traffic
+
+    def _sent(self, program: Program, answers: Answers) -> Messages:
+        """Returns what the clients that trained send, which is not what they trained where they are hostile."""
+        setting, clients, messages = self.setting, answers.clients, answers.messages
+        if not (setting.experiment.under and clients):
+            return messages
+        origin, named = origins(setting.method, self.server, messages), setting.federation.disturbed
+        return setting.troubles.sent(program.clock, clients, messages, origin, named)
 
     def _tasks_after_merge(self, program: Program, evaluate: bool) -> FollowUpTasks:
         stages = program.method.plan(program.scene, program.clock).merged

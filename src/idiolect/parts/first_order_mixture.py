@@ -152,7 +152,8 @@ def first_order_mixture(models: int = 5, explore: float = 0.3) -> Part:
 
     def keep(uploaded: Uploaded, view: ServerView) -> tuple[Slot, Slot]:
         before = view.kept.rows(uploaded.clients)["affinity"]
-        helped = before.scatter_add(1, uploaded.value["from"].long(), uploaded.value["weights"])
+        sources = uploaded.value["from"].clamp(0, before.shape[1] - 1).long()  # whatever a client says
+        helped = before.scatter_add(1, sources, uploaded.value["weights"])
         return {"model": uploaded.value["model"], "affinity": helped}, view.slot
 
     return Part(

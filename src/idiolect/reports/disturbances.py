@@ -60,7 +60,7 @@ def disturbances_data(runs: Iterable[Run], reading: Reading = LAST) -> pd.DataFr
 
     Columns: `scene` (the clean one), `under`, `method`, `clean`, `disturbed`, `difference` (disturbed minus clean,
     paired by replicate and client) with its 95 % interval `low` and `high`, `p`, `p_holm` (corrected over the methods
-    of a scene and disturbance), `hit` and `spared` (the difference among the clients whose data were disturbed, and
+    of a scene and disturbance), `hit` and `spared` (the difference among the clients whose data or uploads were disturbed, and
     among the others; NaN where no client is singled out), `clients`, `seeds`, `design`.  It is empty where no two runs
     are twins.
     """
@@ -122,7 +122,7 @@ def _compared(twins: Twins, reading: Reading) -> dict[str, Any]:
 
 
 def _by_clients(twins: Twins, reading: Reading) -> dict[str, float]:
-    """Returns the mean difference among clients whose data were disturbed, and among the others, over seeds."""
+    """Returns the mean difference among disturbed clients, and among the others, over seeds."""
     clean = {replicate_of(run): run for run in twins.clean}
     means: dict[str, dict[Replicate, float]] = {"hit": {}, "spared": {}}
     for run in twins.disturbed:
@@ -186,5 +186,8 @@ def disturbances_note(table: pd.DataFrame) -> str:
         "and is absent with fewer than three of them. "
     )
     if table[["hit", "spared"]].notna().any(axis=None):
-        note += "Disturbed and other clients: the difference among those whose data were changed, and among the rest. "
+        note += (
+            "Disturbed and other clients: the difference among those whose data or uploads were changed, and among "
+            "the rest. "
+        )
     return f"{note}Seeds: {', '.join(sorted({str(int(n)) for n in table['seeds'].dropna()}))}."

@@ -1,4 +1,4 @@
-"""What can go wrong in a run: one disturbance a file, read by name from the setting ``under``."""
+"""What can go wrong in a run: one kind of trouble a file, read by name from the setting ``under``."""
 
 from idiolect.federation.disturbances.catalogue import (
     DISTURBANCES,

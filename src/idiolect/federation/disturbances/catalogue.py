@@ -7,16 +7,21 @@ returns a ``Disturbance``, and a line in ``DISTURBANCES``.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
+from idiolect.core.context import Messages
+from idiolect.core.part import Clock
 from idiolect.core.seeds import derive
+from idiolect.core.trees import Slot
 from idiolect.errors import UserError
 from idiolect.federation.disturbances.corrupted_test import corrupted_test
-from idiolect.federation.disturbances.disturbance import Disturbance
+from idiolect.federation.disturbances.disturbance import Disturbance, SentUploads
 from idiolect.federation.disturbances.drift import drift
 from idiolect.federation.disturbances.dropout import dropout
+from idiolect.federation.disturbances.hostile_uploads import scaling, sign_flip, upload_noise
+from idiolect.federation.disturbances.label_flip import label_flip
 from idiolect.federation.disturbances.label_noise import label_noise
 from idiolect.federation.disturbances.late import late
 from idiolect.federation.federation import Federation
@@ -24,11 +29,16 @@ from idiolect.option_parsing import OptionSchema, read_choice, write_call
 
 __all__ = ["DISTURBANCES", "Troubles", "canonical_under", "describe_disturbances"]
 
+Named: TypeAlias = Sequence[tuple[str, tuple[int, ...]]]
 DISTURBANCES: dict[str, Callable[..., Disturbance]] = {
     "label_noise": label_noise,
+    "label_flip": label_flip,
     "corrupted_test": corrupted_test,
     "drift": drift,
     "dropout": dropout,
+    "sign_flip": sign_flip,
+    "scaling": scaling,
+    "upload_noise": upload_noise,
     "late": late,
 }  # in the order in which they act, whatever the order in which they are written
 
@@ -84,6 +94,28 @@ class Troubles:
             if one.lost is not None:
                 found |= one.lost(round, selected, derive(self.seed, "under", *place))
         return found
+
+    def sent(
+        self,
+        clock: Clock,
+        clients: Sequence[int],
+        messages: Messages,
+        origin: Mapping[str, Slot],
+        named: Named,
+    ) -> Messages:
+        """Returns what the clients of a round send, hostile ones included.
+
+        Args:
+            origin: by message, what a client that has learnt nothing would send.
+            named: (disturbance, clients) that ``disturbed`` has noted.
+        """
+        for text, one, place in self._each():
+            if one.uploads is not None:
+                marked = next(clients for noted, clients in named if noted == text)
+                seed = derive(self.seed, "under", *place)
+                uploads = SentUploads(clock.round, clock.rounds, clients, messages, origin, marked)
+                messages = one.uploads(uploads, seed)
+        return messages
 
     def delays(self, round: int, trained: Sequence[int]) -> dict[int, int]:
         """Returns by client the rounds by which its upload is late; those on time are left out.

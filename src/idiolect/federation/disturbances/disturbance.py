@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from idiolect.core.context import Messages
 from idiolect.core.seeds import derive
+from idiolect.core.trees import Slot
 from idiolect.errors import UserError, refuse_outside
 from idiolect.federation.clients import Clients
 from idiolect.federation.federation import Federation, LaterRows
@@ -23,6 +25,7 @@ from idiolect.federation.splits import ClientRows
 __all__ = [
     "Disturbance",
     "DisturbedData",
+    "SentUploads",
     "drawn_clients",
     "drawn_in_round",
     "from_round",
@@ -37,10 +40,30 @@ Change = Callable[[Rows, int, str], Rows]  # (rows, client, split) -> rows
 
 
 class DisturbedData(NamedTuple):
-    """A federation whose data were disturbed, and the clients concerned, in client-id order."""
+    """A federation whose data were disturbed, and the clients concerned, in client-id order.
+
+    Clients that send something hostile are named so as well; then the data are as they were.
+    """
 
     federation: Federation
     clients: tuple[int, ...]
+
+
+class SentUploads(NamedTuple):
+    """What the clients of a round send.
+
+    Args:
+        clients: in the order of the stacked messages.
+        origin: by message, what a client that has learnt nothing would send.
+        marked: the clients that this disturbance has named with ``data``.
+    """
+
+    round: int
+    rounds: int
+    clients: Sequence[int]
+    messages: Messages
+    origin: Mapping[str, Slot]
+    marked: Sequence[int]
 
 
 class Disturbance(NamedTuple):
@@ -50,11 +73,13 @@ class Disturbance(NamedTuple):
         data: (federation, seed, rounds) -> the federation with disturbed data; the seed is that of the data.
         lost: (round, selected clients, seed) -> those whose training in this round is lost.
         delays: (round, trained clients, seed) -> by client, how many rounds its upload is late; others are on time.
+        uploads: (what the clients of a round send, seed) -> the messages that are sent in its place.
     """
 
     data: Callable[[Federation, int, int], DisturbedData] | None = None
     lost: Callable[[int, Sequence[int], int], set[int]] | None = None
     delays: Callable[[int, Sequence[int], int], Mapping[int, int]] | None = None
+    uploads: Callable[[SentUploads, int], Messages] | None = None
 
 
 def refuse_share(name: str, value: float) -> None:

@@ -60,8 +60,8 @@ def disturbances_data(runs: Iterable[Run], reading: Reading = LAST) -> pd.DataFr
 
     Columns: `scene` (the clean one), `under`, `method`, `clean`, `disturbed`, `difference` (disturbed minus clean,
     paired by replicate and client) with its 95 % interval `low` and `high`, `p`, `p_holm` (corrected over the methods
-    of a scene and disturbance), `hit` and `spared` (the difference among the clients whose data or uploads were disturbed, and
-    among the others; NaN where no client is singled out), `clients`, `seeds`, `design`.  It is empty where no two runs
+    of a scene and disturbance), `hit` and `spared` (the difference among disturbed clients, and among
+    the others; NaN where no client is singled out), `clients`, `seeds`, `design`.  It is empty where no two runs
     are twins.
     """
     lines = [_compared(twins, reading) for twins in _twins(list(runs))]

@@ -196,6 +196,8 @@ def test_sites_are_excluded_and_included_by_name(idiolect, refused, tmp_path: Pa
     idiolect("deploy", "init", "work", *INIT)
     assert "excluded: site-1" in idiolect("deploy", "exclude", "work", "site-1").out
     assert 'excluded = ["site-1"]' in (tmp_path / "work" / "deployment.toml").read_text()
+    (row,) = (line for line in idiolect("deploy", "status", "work").out.splitlines() if "site-1" in line)
+    assert "is excluded" in row
     assert "excluded: none" in idiolect("deploy", "include", "work", "site-1").out
     refused(idiolect("deploy", "exclude", "work", "site-9"), "there is no site site-9", "site-0, site-1")
 

@@ -149,6 +149,7 @@ def test_method_that_looks_at_single_uploads_says_so() -> None:
             "plain connections are for trials on loopback",
         ),
         (DeploymentOptions(address="nowhere"), "address must be host:port"),
+        (DeploymentOptions(address="[::1]:9093"), "the server listens at an IPv4 address"),
         (DeploymentOptions(min_sites=4), "min_sites must be in"),
         (DeploymentOptions(code=Path("missing.py")), "there is no file missing.py"),
     ],

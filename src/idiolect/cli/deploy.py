@@ -440,6 +440,8 @@ def _judged_by(found: dict[str, Any]) -> str:
 
 def _now(site: dict[str, Any]) -> str:
     """Returns what a site does; one that runs here and does not reach the server is not taken for connected."""
+    if site["excluded"]:
+        return "is excluded"
     if site["runs_here"] and site["here"] != "connected":
         return str(site["here"])
     return str(site.get("now", "runs here" if site["runs_here"] else "-"))

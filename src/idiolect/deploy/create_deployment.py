@@ -257,5 +257,9 @@ def _refuse_address(options: DeploymentOptions) -> None:
     host, colon, port = options.address.rpartition(":")
     if not (colon and host and port.isdigit() and 0 < int(port) < 65536):
         raise UserError(f"address must be host:port, got {options.address!r}")
+    if ":" in host:
+        raise UserError(
+            f"the server listens at an IPv4 address, got {options.address!r}; give one, or a name of the machine"
+        )
     if options.plain and not is_loopback(host):
         raise UserError(f"plain connections are for trials on loopback, and {host} is not; leave out --plain")

@@ -29,6 +29,7 @@ def status(deployment: Deployment) -> dict[str, Any]:
     sites = {
         site.name: {
             "runs_here": site.name in processes,
+            "excluded": site.name in deployment.excluded,
             "here": condition(deployment.site_folder(site), processes[site.name])
             if site.name in processes
             else "",

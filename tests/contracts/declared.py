@@ -18,6 +18,7 @@ class Declared(NamedTuple):
     private: (unit, number of units) -> whether the unit never leaves the client.
     layers: a word in the names of layers that never leave the client.
     up, down: scalars beyond the shared model, of (W, structure).
+    models: whole models with their statistics that travel each way.
     names: tensors sent up that are not named after the model's.
     revealed: the layers that the client keeps are in its message all the same.
     wire: scalars of one upload that travel beyond the shared model, of (classes the client holds, structure); None is
@@ -28,6 +29,7 @@ class Declared(NamedTuple):
     layers: str | None = None
     up: Callable[[int, Structure], int] = lambda parameters, structure: 0
     down: Callable[[int, Structure], int] = lambda parameters, structure: 0
+    models: int = 1
     names: frozenset[str] = frozenset()
     revealed: bool = False
     wire: Callable[[int, Structure], int] | None = None
@@ -96,6 +98,7 @@ _DECLARED = {
         revealed=True,
         wire=lambda held, s: _head(s) + s.n_classes * s.n_features + 1 + held * (s.n_features + 1),
     ),
+    "fedem": Declared(models=3),
     "fedproto": Declared(
         private=lambda unit, units: True,
         up=lambda w, s: s.n_classes * (s.n_features + 1),

@@ -48,7 +48,14 @@ def test_locally_trained_model_is_the_bare_network_on_what_was_trained(method: s
 def _shared(at: Midway, trained: Result) -> Tree:
     names = {"params": at.sent["params"], "buffers": at.sent["buffers"]}
     own = {"params": trained.params["model"], "buffers": trained.buffers["model"]}
-    return {kind: {name: own[kind][name] for name in held} for kind, held in names.items()}
+    found = {kind: {name: own[kind][name] for name in held} for kind, held in names.items()}
+    return found | {"slots": {part: _trained_trees(slot, trained) for part, slot in at.sent["slots"].items()}}
+
+
+def _trained_trees(slot: Tree, trained: Result) -> Tree:
+    """Returns a slot with whole models in it, which train beside the main one, as they were trained."""
+    also = {name: (trained.params[name], trained.buffers[name]) for name in slot if name in trained.buffers}
+    return slot | {name: {"params": params, "buffers": buffers} for name, (params, buffers) in also.items()}
 
 
 def _test_batch(at: Midway, client: int) -> Batch:

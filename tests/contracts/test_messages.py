@@ -129,12 +129,13 @@ def _bytes(leaf: Tensor) -> bytes:
 
 
 def _sizes(method: str, run: Simulation) -> tuple[int, int]:
-    """Parameters of the model; parameters and statistics that the method shares."""
+    """Parameters of the model; parameters and statistics that the method shares, of all models that travel."""
     initial = run.setting.initial(0)
     kept = kept_names(method, run.setting.task.structure)
     tensors = {**initial.params, **initial.buffers}
     parameters = sum(leaf.numel() for leaf in initial.params.values())
-    return parameters, sum(leaf.numel() for name, leaf in tensors.items() if name not in kept)
+    shared = sum(leaf.numel() for name, leaf in tensors.items() if name not in kept)
+    return parameters, declared(method).models * shared
 
 
 def _receivers(run: Simulation) -> list[int]:

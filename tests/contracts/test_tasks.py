@@ -48,6 +48,7 @@ NEEDING = {
     "fedlc": "calibrated_softmax",
     "fedntd": "not_true_distillation",
     "feddf": "ensemble_distillation",
+    "fedem": "component_mixture",
 }
 BY_OPTION = {
     "fedphp(transfer=kd)": "inherited_teacher",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from idiolect.cli import TINY
 from idiolect.core import Method, Part, chain
 from idiolect.engines import EngineChoice, LoopEngine
 from idiolect.experiments import Simulation, prepare, with_settings
+from idiolect.methods.cards.elsewhere import ELSEWHERE
 from idiolect.methods.cards.method_card import KEPT
 from idiolect.methods.catalogue import METHODS, PARTS
 from idiolect.parts import average, proximal
@@ -41,6 +43,7 @@ TRAFFIC = {
     "fedproto": ("K d", "n_obs (d + 1)"),
     "fedfomo": ("5P + 5", "P + 10"),
     "fedpac": ("P + K d", "P + K d + 1 + n_obs (d + 1)"),
+    "fedem": ("3P", "3P"),
 }  # all others P down and P up
 
 SERVER = {
@@ -59,12 +62,15 @@ SERVER = {
     "fedcp": "2d d + 6d",
     "gpfl": "K d + 2d d + 6d",
     "feddbe": "d + 1",
+    "fedem": "2P",
+    "pfedhn": "101P + 21600",
 }
 CLIENT = {
     "local": "P",
     "fedproto": "P",
     "fedamp": "P",
     "fedfomo": "P",
+    "fedem": "3",
     "scaffold": "P",
     "scars": "P",
     "feddyn": "P",
@@ -111,9 +117,9 @@ PERSONALISES = {
         "fedala",
     },
     "everything": {"local", "fedproto", "fedfomo"},
-    "download": {"fedamp"},
+    "download": {"fedamp", "pfedhn"},
     "companion": {"ditto", "dittors", "feddml", "fedphp", "map", "scamap", "pfedme"},
-    "mixture": {"apfl", "flda", "superfed_mm", "superfed_lm"},
+    "mixture": {"apfl", "fedem", "flda", "superfed_mm", "superfed_lm"},
     "after-training": {
         "fedavg_lu",
         "fedprox_lu",
@@ -227,7 +233,28 @@ def test_page_is_what_the_code_gives(name):
 
 
 def test_every_page_has_a_method():
-    assert {page.stem for page in PAGES.glob("*.md")} == set(NAMES)
+    assert {page.stem for page in PAGES.glob("*.md")} == {*NAMES, "index"}
+
+
+def test_table_of_all_methods_is_what_the_code_gives():
+    costs = json.loads((PAGES / "costs.json").read_text(encoding="utf-8"))
+    assert (PAGES / "index.md").read_text(encoding="utf-8") == methods.index_page(costs), (
+        "run python scripts/write_cards.py"
+    )
+
+
+def test_table_of_all_methods_says_what_was_not_measured():
+    ratio = {"median": 1.5, "low": 1.25, "high": 2.0}
+    rows = methods.index_page({"measured": ["On paper."], "ratios": {"fedamp": ratio}}).splitlines()
+    (fedamp,), (fedem,) = (
+        [row for row in rows if row.startswith(f"| [{name}]")] for name in ("FedAMP", "FedEM")
+    )
+    assert "| 1.50 (1.25 to 2.00) |" in fedamp and "| single uploads, clients apart |" in fedamp
+    assert "| not measured |" in fedem and "On paper." in rows
+
+
+def test_projects_are_named_for_methods_that_there_are():
+    assert {name for names in ELSEWHERE.values() for name in names.split()} <= set(NAMES)
 
 
 # ---- methods of one's own

@@ -66,6 +66,7 @@ PAPER = {
     "gpfl": {"weight": 0.01, "decay": 0.1},
     "fedcp": {"weight": 5.0},
     "fedntd": {"weight": 1.0, "temperature": 1.0},
+    "fedem": {"components": 3},
     "ditto": {"weight": 1.0, "form": "sq_half"},
     "fedrod": {"gamma": 1.0, "prior": "additive"},
     "fedrs": {"alpha": 0.9, "rule": "paper", "min_count": 1},

@@ -101,6 +101,7 @@ class BenchCell:
 ENDLESS = (
     1_000  # rounds of the run; the timed rounds are its first ones, and only the last would be evaluated
 )
+PUBLIC = 500  # images of the server at most, for methods that train on some
 TEST, VALID = 1e-9, 0.2  # shares held out: one image; a fifth for methods that choose on validation data
 
 
@@ -111,7 +112,9 @@ def bench_setting(cell: BenchCell, method: str, where: EngineChoice | None = Non
         method: the text of the method, with the options that its plain loop implements.
         where: the engine that will run it; the loop engine by default.
     """
-    valid = VALID if read_method(method).uses_validation else 0.0
+    chosen = read_method(method)
+    valid = VALID if chosen.uses_validation else 0.0
+    public = min(PUBLIC, sum(cell.train_sizes())) if chosen.needs_public else 0
     experiment = Experiment(
         method=method,
         dataset="random images",
@@ -127,16 +130,21 @@ def bench_setting(cell: BenchCell, method: str, where: EngineChoice | None = Non
         weighting="uniform",
         valid=valid,
         test=TEST,
+        public=public,
         evaluate_every=ENDLESS,
         precision=cell.precision,
         seed=cell.seed,
     )
     where = where or EngineChoice("loop", cell.device, "as asked")
-    return prepare(experiment, where, dataset=images_of(cell, valid))
+    return prepare(experiment, where, dataset=images_of(cell, valid, public))
 
 
-def images_of(cell: BenchCell, valid: float) -> Dataset:
-    """Draws standard normal images with uniform labels; the images of one client are contiguous."""
+def images_of(cell: BenchCell, valid: float, public: int = 0) -> Dataset:
+    """Draws standard normal images with uniform labels; the images of one client are contiguous.
+
+    Args:
+        public: how many images of the server methods may train on; it has one more.
+    """
     owner = np.repeat(np.arange(cell.population), [_with_held_out(n, valid) for n in cell.train_sizes()])
     random = np.random.default_rng(derive(cell.seed, "images"))
     x = random.standard_normal((len(owner), *cell.image_shape), dtype=np.float32)
@@ -146,8 +154,8 @@ def images_of(cell: BenchCell, valid: float) -> Dataset:
         "random images",
         x,
         y,
-        x[:1],
-        y[:1],
+        x[: 1 + public],
+        y[: 1 + public],
         N_CLASSES,
         mean=(0.0,) * channels,
         std=(1.0,) * channels,

@@ -26,6 +26,7 @@ from idiolect.methods import (
     feddf,
     feddml,
     feddyn,
+    fedem,
     fedfomo,
     fedfu,
     fedlc,
@@ -49,6 +50,7 @@ from idiolect.methods import (
     moon,
     perfedavg,
     persfl,
+    pfedhn,
     pfedme,
     scaffold,
     scamap,
@@ -134,6 +136,8 @@ METHODS: dict[str, Entry] = {
     "fedamp": Entry("FedAMP", fedamp.fedamp, fedamp.presets),
     "fedfomo": Entry("FedFomo", fedfomo.fedfomo),
     "fedpac": Entry("FedPAC", fedpac.fedpac, fedpac.presets),
+    "pfedhn": Entry("pFedHN", pfedhn.pfedhn),
+    "fedem": Entry("FedEM", fedem.fedem, fedem.presets),
 }
 
 ALIASES = {"fml": "feddml"}  # other names of methods, and what they are listed under

@@ -7,6 +7,7 @@ from idiolect.parts.average import average
 from idiolect.parts.calibrated_softmax import calibrated_softmax
 from idiolect.parts.class_prototypes import class_prototypes
 from idiolect.parts.classifier_collaboration import classifier_collaboration
+from idiolect.parts.component_mixture import component_mixture
 from idiolect.parts.conditional_features import conditional_features
 from idiolect.parts.conditional_policy import conditional_policy
 from idiolect.parts.contrastive import contrastive
@@ -21,6 +22,7 @@ from idiolect.parts.first_order_mixture import first_order_mixture
 from idiolect.parts.fixed_head import fixed_head
 from idiolect.parts.gated_companion import gated_companion
 from idiolect.parts.geometric_median import geometric_median
+from idiolect.parts.hypernetwork import hypernetwork
 from idiolect.parts.informed_average import informed_average
 from idiolect.parts.inherited_model import inherited_model
 from idiolect.parts.inherited_teacher import inherited_teacher
@@ -55,6 +57,7 @@ __all__ = [
     "calibrated_softmax",
     "class_prototypes",
     "classifier_collaboration",
+    "component_mixture",
     "conditional_features",
     "conditional_policy",
     "contrastive",
@@ -69,6 +72,7 @@ __all__ = [
     "fixed_head",
     "gated_companion",
     "geometric_median",
+    "hypernetwork",
     "informed_average",
     "inherited_model",
     "inherited_teacher",

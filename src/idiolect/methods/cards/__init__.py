@@ -2,6 +2,7 @@
 
 from idiolect.methods.cards.combinations import Pair, method_pairs, pairs, pairs_page
 from idiolect.methods.cards.explanation import Explanation, explain, explanation_page
+from idiolect.methods.cards.index_page import index_page
 from idiolect.methods.cards.method_card import PERSONALISES, Card, card, of_kind, page
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "card",
     "explain",
     "explanation_page",
+    "index_page",
     "method_pairs",
     "of_kind",
     "page",

@@ -28,9 +28,9 @@ PERSONALISES = {
     "nothing": "one shared model serves every client",
     "layers": "some layers, or a head beside the shared one, are the client's own",
     "everything": "every client keeps its whole model",
-    "download": "every client keeps its whole model, near the one that the server makes for it",
+    "download": "the server makes a model for every client, which trains it, or a model of its own near it",
     "companion": "every client keeps a private model beside the shared one",
-    "mixture": "a private and the shared model are mixed",
+    "mixture": "a private and the shared model, or several shared ones, are mixed",
     "after-training": "the final shared model is adapted once, after the last round",
 }
 
@@ -45,6 +45,7 @@ KEPT = {  # by part, in words: what the server keeps, and what a client keeps
     "alternating_layers": ("", "the private layers"),
     "attentive_mixture": ("", "its model"),
     "class_prototypes": ("the prototype of every class", ""),
+    "component_mixture": ("the other components", "its shares of the components"),
     "conditional_features": ("the embeddings of the classes and the valve", "the private head"),
     "conditional_policy": ("the policy", "its own head"),
     "contrastive": ("", "the last local model, and how often it took part"),
@@ -56,6 +57,7 @@ KEPT = {  # by part, in words: what the server keeps, and what a client keeps
     "fine_tune": ("", "the tuned model, after the last round"),
     "fixed_head": ("", "the head as it was initialised"),
     "gated_companion": ("", "the private model and the gate"),
+    "hypernetwork": ("the hypernetwork", ""),
     "inherited_model": ("", "the inherited model and its counter"),
     "inherited_teacher": ("", "the inherited model and its counter"),
     "meta_gradient": ("", "the adapted model, after the last round"),

@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test test-slow package lint types contracts tests install clean
+.PHONY: help demo test test-slow docs package lint types contracts tests install clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -36,6 +36,10 @@ contracts: install ## which room may import which
 tests: install ## tests, doctests and the README's blocks
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal
 
+docs: install ## build the site into the folder site; open site/index.html
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 package: install ## build wheel and source distribution, check both, try the wheel in an empty environment; REPOSITORY=address
 	rm -rf build dist
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[release]'
@@ -44,4 +48,4 @@ package: install ## build wheel and source distribution, check both, try the whe
 	$(BIN)/python scripts/try_package.py dist
 
 clean: ## remove the virtual environment and caches
-	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

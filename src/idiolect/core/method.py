@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import NamedTuple
 
 from idiolect.core.objectives import OBJECTIVES
@@ -35,7 +36,7 @@ NAMED = {  # any number of parts may have these roles; the value is the predicto
 KINDS = ("companion", "ensemble", "mix", "LU", "composed", "after-local", "global")  # most personal first
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Method:
     """A chain of parts.
 
@@ -48,6 +49,19 @@ class Method:
     parts: tuple[Part, ...]
     headline: str
     renamed: tuple[tuple[str, str, str], ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<Method {self.name}: {' + '.join(part.written for part in self.parts)}; headline {self.headline}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the parts in order, each with the hooks by which it acts."""
+        rows = "".join(
+            f"<tr><td><code>{escape(part.written)}</code></td><td>{escape(', '.join(part.hooks))}</td></tr>"
+            for part in self.parts
+        )
+        head = "<thead><tr><th>Part</th><th>Acts by</th></tr></thead>"
+        title = f"<p><b>{escape(self.name)}</b>, reported by its predictor <code>{escape(self.headline)}</code></p>"
+        return f"{title}<table>{head}<tbody>{rows}</tbody></table>"
 
     def called(self, part: Part, predictor: str) -> str:
         """Returns the name in results of a predictor that ``part`` reports."""

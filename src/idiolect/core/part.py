@@ -379,6 +379,11 @@ class Part(NamedTuple):
         """How the part is written in a composition, such as ``proximal(weight=0.1)``."""
         return write_call(self.name, dict(self.options or ()))
 
+    @property
+    def hooks(self) -> tuple[str, ...]:
+        """The hooks by which the part acts."""
+        return tuple(name for name, value in self._asdict().items() if callable(value))
+
 
 Options = ParamSpec("Options")
 

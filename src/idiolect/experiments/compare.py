@@ -17,6 +17,7 @@ from idiolect.experiments.own_data import with_own_data
 from idiolect.experiments.private_state_placement import place_private_state
 from idiolect.experiments.run import with_public_samples
 from idiolect.experiments.setting import prepare
+from idiolect.experiments.shown_settings import shows_settings
 from idiolect.experiments.side_by_side import RunTask, run_tasks
 from idiolect.experiments.spec import Experiment, with_settings
 from idiolect.experiments.swept_settings import SweptSettings, read_sweep, refuse_unknown_data
@@ -24,14 +25,14 @@ from idiolect.experiments.tracking import open_log
 from idiolect.methods import label
 from idiolect.methods import method as read_method
 from idiolect.records import finished, run_name, spec_hash
-from idiolect.reports import write_report
+from idiolect.reports import runs_html, write_report
 
 __all__ = ["Comparison", "compare"]
 
 HOLD_OUT = 0.1  # of the training part, where a method of a comparison chooses on validation data
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """The runs of a comparison.
 
@@ -42,7 +43,16 @@ class Comparison:
     folder: Path
     runs: list[FinishedRun]
 
+    def __repr__(self) -> str:
+        labels = dict.fromkeys(str(run.manifest["label"]) for run in self.runs)
+        return f"<Comparison of {', '.join(labels)}: {len(self.runs)} runs in {self.folder}>"
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the table, the best method first, and the learning curves."""
+        return runs_html(f"{len(self.runs)} runs in {self.folder}", self.runs)
+
+
+@shows_settings
 def compare(
     methods: Sequence[str] = (),
     *,

@@ -33,6 +33,7 @@ from idiolect.experiments.setting import Inputs, Setting, prepare
 from idiolect.federation import Store, stored_rows, to_dataset
 from idiolect.models import build
 from idiolect.records import Run, divergence_of, find_checkpoint, read_run
+from idiolect.reports import runs_html
 
 __all__ = ["FinishedRun", "open_run"]
 
@@ -51,6 +52,10 @@ class FinishedRun(Run, ClientModels):
 
     def __repr__(self) -> str:
         return f"<FinishedRun {self.name}: {len(self.clients)} clients>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the run's row of a report, and its curves."""
+        return runs_html(f"{self.name}: {len(self.clients)} clients", [self])
 
     def __getstate__(self) -> None:
         """Leaves out what was read from the folder, which is read again."""

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any, Protocol, TextIO, cast
 
 from idiolect.experiments.time_left import RunTimes
@@ -291,9 +292,16 @@ def written_duration(seconds: float) -> str:
 
 
 def progress_on_stderr() -> Watcher:
-    """Returns a progress bar where standard error is a terminal, and lines elsewhere."""
-    if sys.stderr is not None and sys.stderr.isatty():
+    """Returns a progress bar where standard error is a terminal, or a notebook can draw one, and lines elsewhere."""
+    if (sys.stderr is not None and sys.stderr.isatty()) or _notebook_draws():
         from idiolect.experiments.progress_bar import ProgressBar  # noqa: PLC0415 - Rich is not needed for lines
 
         return ProgressBar()
     return ProgressLines()
+
+
+def _notebook_draws() -> bool:
+    """Whether this is a notebook with the package of widgets, which Rich needs to draw a bar there."""
+    interactive = sys.modules.get("IPython")
+    shell = interactive.get_ipython() if interactive is not None else None
+    return type(shell).__name__ == "ZMQInteractiveShell" and find_spec("ipywidgets") is not None

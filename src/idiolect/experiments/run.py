@@ -39,6 +39,7 @@ from idiolect.experiments.run_binding import (
     refuse_data_of_another_name,
 )
 from idiolect.experiments.setting import Setting, prepare
+from idiolect.experiments.shown_settings import shows_settings
 from idiolect.experiments.simulated_clients import Simulation
 from idiolect.experiments.spec import Experiment, with_settings
 from idiolect.experiments.tracking import Log, open_log
@@ -66,6 +67,7 @@ LONG_END = 5.0  # seconds from which on the user is told that the end begins
 PUBLIC = 500  # samples of the server's test set, where a method trains on public data
 
 
+@shows_settings
 def run(
     method: str | Experiment = "fedavg", *, execution: Execution | None = None, **settings: Any
 ) -> FinishedRun:

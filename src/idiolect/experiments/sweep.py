@@ -17,6 +17,7 @@ from idiolect.experiments.execution import Execution, split_keywords
 from idiolect.experiments.identity import hash_of, refuse_repeated
 from idiolect.experiments.own_data import with_own_data
 from idiolect.experiments.parameter_grids import grid
+from idiolect.experiments.shown_settings import shows_settings
 from idiolect.experiments.spec import Experiment, with_settings
 from idiolect.experiments.sweep_axes import Axis, MethodSpace, Trial, parse_axis, refuse_too_many, spaces_of
 from idiolect.experiments.sweep_search import MethodSearch, SearchPlan
@@ -64,6 +65,7 @@ class Sweep:
         return {one.name: one for one in self.tried if one.best}
 
 
+@shows_settings
 def sweep(
     methods: Sequence[str] = (),
     *,

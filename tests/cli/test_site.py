@@ -1,0 +1,91 @@
+"""The site: every page is built without a warning, its commands exist, and its blocks run."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from .documented_commands import ROOT, blocks_of, check_make, check_names, commands_of, run_python
+
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
+TYPED = ("index", "jobs", "robustness", "tuning", "tracking")  # run as they stand, one after the other
+ELSEWHERE = {  # pages with blocks that other tests run, or that need more than this machine
+    "analysis": "its queries and calls run in tests/statistics/test_tidy_frame.py",
+    "your-own": "its blocks and commands run in tests/cli/test_readme.py",
+    "deploy": "its commands run in tests/deploy",
+    "report": "its commands run on records of tests/cli/test_report_command.py",
+    "gpu": "a GPU",
+    "ray": "several machines",
+    "performance": "minutes of an idle machine; tests/bench runs the same commands on tiny workloads",
+    "reproduction": "published datasets; tests/reproduction runs quick reproductions",
+    "defaults": "hours; the same command with other settings runs in tests/cli",
+}
+HOURS = ("--seeds 5",)  # commands of a typed page that made its tables
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_of_a_page_exist(page):
+    for command in commands_of(page.read_text(encoding="utf-8")):
+        (check_make if command.words[0] == "make" else check_names)(command.words[1:])
+
+
+def test_every_page_with_a_block_says_where_it_runs():
+    with_code = {
+        page.stem
+        for page in DOCS.glob("*.md")
+        if any(block.language in ("bash", "python", "sql") for block in blocks_of(page.read_text("utf-8")))
+    }
+    assert with_code - {*TYPED, *ELSEWHERE} == set()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TYPED)
+def test_page_runs_as_typed(name, tmp_path):
+    """Python blocks in one process, then every command of the page, in a folder of its own."""
+    text = (DOCS / f"{name}.md").read_text(encoding="utf-8")
+    if "import idiolect" in text:
+        needed = [block for block in blocks_of(text) if block.language == "python"]
+        done = run_python(needed, tmp_path)
+        assert done.returncode == 0, done.stderr
+    for command in commands_of(text):
+        line = " ".join(command.words)
+        if command.whole and command.words[0] == "idiolect" and not any(long in line for long in HOURS):
+            started = [sys.executable, "-m", *command.words]
+            done = subprocess.run(
+                started, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False
+            )
+            assert done.returncode == 0, f"{line}\n{done.stderr}"
+
+
+def test_navigation_names_every_page():
+    """Each document at the top of docs, and each page of the API, has its place in the navigation."""
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    named = {*re.findall(r"([\w/-]+\.(?:md|ipynb))$", navigation, re.MULTILINE)}
+    pages = [*DOCS.glob("*.md"), *DOCS.glob("api/*.md"), *DOCS.glob("notebooks/*.ipynb")]
+    assert {path.relative_to(DOCS).as_posix() for path in pages} <= named
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("mkdocs") is None, reason="the extra docs builds the site")
+def test_site_is_built_without_a_warning_and_asks_no_network(tmp_path):
+    built = subprocess.run(
+        [Path(sys.executable).with_name("mkdocs"), "build", "--strict", "--site-dir", tmp_path],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert built.returncode == 0, built.stderr
+    assert "WARNING" not in built.stderr
+    outside = re.compile(r"""<(?:script|img|link|iframe)[^>]+(?:src|href)=["']?(https?:)?//""")
+    asking = [page.name for page in tmp_path.rglob("*.html") if outside.search(page.read_text("utf-8"))]
+    assert asking == []

@@ -131,8 +131,8 @@ LOOKS: dict[str, tuple[str, int, str]] = {
     "fedfomo": ("purple", 4, "s"),
     "fedpac": ("teal", 3, "p"),
     "fedntd": ("orange", 2, "v"),
-    "pfedhn": ("olive", 1, "p"),
-    "fedem": ("olive", 2, "X"),
+    "pfedhn": ("olive", 4, "o"),
+    "fedem": ("olive", 5, "X"),
 }
 _BY_LETTERS = {re.sub(r"[^a-z0-9]", "", name): look for name, look in LOOKS.items()}
 GridLines = Literal["both", "x", "y", "none"]

@@ -22,11 +22,17 @@ ALL = (
     "drift(at=0.4)",
     "drift(at=0.6, kind=clients)",
     "dropout(rate=0.3)",
+    "deadline(seconds=2.5, jitter=0.2)",
     "sign_flip(share=0.4, factor=0.5, rate=0.7)",
     "upload_noise(share=0.4, scale=0.1, at=0.3)",
     "late(share=0.8)",
 )
-NEUTRAL = ("label_noise(rate=0.0)", "dropout(rate=0.0)", "sign_flip(rate=0.0)", "late(share=0.0)")
+NEUTRAL = (
+    "label_noise(rate=0.0)",
+    "dropout(rate=0.0)",
+    "sign_flip(rate=0.0)",
+    "late(share=0.0)",
+)
 FEW = ("fedavg", "scaffold", "map")
 
 

@@ -118,8 +118,8 @@ def test_target_of_a_loss_is_reached_from_above():
 
 def test_cost_sums_bytes_up_to_the_round_of_the_target(make_run):
     rounds = make_run(rounds=5).rounds
-    assert cost_to_target(CURVE, rounds, 0.65) == (4, 100 + 200 + 300 + 400, 10 + 20 + 30 + 40, None)
-    assert cost_to_target(CURVE, rounds, 0.9) == (None, None, None, None)
+    assert cost_to_target(CURVE, rounds, 0.65) == (4, 100 + 200 + 300 + 400, 10 + 20 + 30 + 40, None, None)
+    assert cost_to_target(CURVE, rounds, 0.9) == (None,) * 5
 
 
 def test_alpha_profile_is_over_clients_then_seeds(make_run):

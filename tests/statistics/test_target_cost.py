@@ -26,6 +26,8 @@ def test_operations_are_unknown_where_a_round_did_not_count_them():
     points = pd.Series({1: 0.2, 2: 0.7})
     assert cost_to_target(points, rounds([math.nan, 6.0]), 0.6).flops is None
     assert cost_to_target(points, rounds([5.0, 6.0]).drop(columns="flops"), 0.6) == Cost(2, 20, 40, None)
+    timed = rounds([5.0, 6.0, 7.0]).assign(simulated_seconds=[2.0, 3.5, 9.0])
+    assert cost_to_target(points, timed, 0.6).simulated_seconds == 5.5
     assert cost_to_target(points, rounds([5.0, 6.0]), 0.8) == Cost(None, None, None, None)
 
 

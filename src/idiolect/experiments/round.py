@@ -322,8 +322,17 @@ class FederatedRun(Generic[P]):
         down = self.costs.download(traffic.receiving, traffic.size)
         up = self.costs.upload(traffic.senders, traffic.uploads)
         work = self.costs.train(answers.work()).plus(self.costs.settle(follow_up.work()))
-        self.rounds.add(self.round, seconds, len(answers.clients), down, up, loss, *work)
+        simulated = self._simulated_seconds(self.round - 1, answers.clients)
+        self.rounds.add(self.round, seconds, len(answers.clients), down, up, loss, *work, simulated)
         self.latest["loss"] = loss
+
+    def _simulated_seconds(self, round: int, trained: list[int]) -> float | None:
+        """Returns how long a round took in the time of a disturbance that says how fast clients are."""
+        setting = self.setting
+        if not setting.experiment.under:
+            return None
+        selected = setting.selected(round)
+        return setting.troubles.simulated_seconds(round, selected, trained, setting.local_steps)
 
     def _record_evaluation(self, program: Program, follow_up: FollowUp, moment: str) -> None:
         """Records the scores of all clients and of the shared model."""

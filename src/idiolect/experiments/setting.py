@@ -152,8 +152,15 @@ class Setting:
         selected = self.selected(round)
         if not self.experiment.under:
             return selected
-        lost = self.troubles.lost(round, selected)
+        lost = self.troubles.lost(round, selected, self.local_steps)
         return [client for client in selected if client not in lost]
+
+    def local_steps(self, round: int, clients: Sequence[int]) -> dict[int, int]:
+        """Returns by client its training steps in a round up to its upload."""
+        program = self.program(round)
+        stages = program.method.plan(program.scene, program.clock).before
+        trained = [stage for stage in stages if stage.measure is None]
+        return {c: sum(self.work.steps(program, stage, c) for stage in trained) for c in clients}
 
     @property
     def troubles(self) -> Troubles:

@@ -92,6 +92,7 @@ ROUND_SCHEMA = pa.schema(
         ("train_loss", pa.float64()),
         ("steps", pa.int64()),
         ("flops", pa.float64()),
+        ("simulated_seconds", pa.float64()),
     ]
 )
 COST_SCHEMA = pa.schema(
@@ -140,6 +141,7 @@ ADDED_LATER: dict[str, Any] = {
     "samples": 0,
     "steps": None,
     "flops": None,
+    "simulated_seconds": None,
 }  # columns that older records lack, and what they hold there
 ROW_GROUP = 1 << 20
 
@@ -216,11 +218,12 @@ class RoundBuffer:
         train_loss: float,
         steps: int | None = None,
         flops: float | None = None,
+        simulated_seconds: float | None = None,
     ) -> None:
         """Adds one round; `cohort` clients took part, and bytes, steps and operations are summed over clients."""
         row = (int(round), float(seconds), int(cohort), int(bytes_down), int(bytes_up), float(train_loss))
         known = None if flops is None or flops != flops else float(flops)
-        self._buffer.extend([[value] for value in (*row, steps, known)])
+        self._buffer.extend([[value] for value in (*row, steps, known, simulated_seconds)])
 
     def table(self) -> pa.Table:
         """Returns the rounds collected since the last `take`, with `ROUND_SCHEMA`."""

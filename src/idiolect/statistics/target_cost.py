@@ -15,16 +15,18 @@ __all__ = ["Cost", "cost_to_target", "on_one_machine", "pareto", "round_of_targe
 
 
 class Cost(NamedTuple):
-    """The round that reaches a target, and the bytes and operations up to and including it; None where no round does.
+    """The round that reaches a target, and what was spent up to and including it; None where no round does.
 
     Args:
         flops: floating-point operations of all clients; None also where the run has not counted them.
+        simulated_seconds: None also where nothing said how fast clients are.
     """
 
     round: int | None
     bytes_down: int | None
     bytes_up: int | None
     flops: float | None = None
+    simulated_seconds: float | None = None
 
 
 def round_of_target(
@@ -57,7 +59,7 @@ def cost_to_target(
     window: int = 1,
     higher_is_better: bool = True,
 ) -> Cost:
-    """Returns the rounds, bytes and operations needed to reach `target`.
+    """Returns the rounds, bytes, operations and simulated time needed to reach `target`.
 
     Args:
         rounds: the run's table of rounds, whose bytes and operations are sums over the clients of a round.
@@ -66,9 +68,11 @@ def cost_to_target(
     if reached is None:
         return Cost(None, None, None)
     spent = rounds[rounds["round"] <= reached]
-    counted = "flops" in spent and bool(spent["flops"].notna().all())
-    flops = float(spent["flops"].sum()) if counted else None
-    return Cost(reached, int(spent["bytes_down"].sum()), int(spent["bytes_up"].sum()), flops)
+    flops, seconds = (
+        float(spent[name].sum()) if name in spent and bool(spent[name].notna().all()) else None
+        for name in ("flops", "simulated_seconds")
+    )
+    return Cost(reached, int(spent["bytes_down"].sum()), int(spent["bytes_up"].sum()), flops, seconds)
 
 
 def pareto(points: Mapping[str, tuple[float, float]]) -> list[str]:

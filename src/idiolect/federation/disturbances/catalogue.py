@@ -17,7 +17,8 @@ from idiolect.core.seeds import derive
 from idiolect.core.trees import Slot
 from idiolect.errors import UserError
 from idiolect.federation.disturbances.corrupted_test import corrupted_test
-from idiolect.federation.disturbances.disturbance import Disturbance, SentUploads
+from idiolect.federation.disturbances.deadline import deadline
+from idiolect.federation.disturbances.disturbance import AnswerTimes, Disturbance, SentUploads
 from idiolect.federation.disturbances.drift import drift
 from idiolect.federation.disturbances.dropout import dropout
 from idiolect.federation.disturbances.hostile_uploads import scaling, sign_flip, upload_noise
@@ -29,6 +30,7 @@ from idiolect.option_parsing import OptionSchema, read_choice, write_call
 
 __all__ = ["DISTURBANCES", "Troubles", "canonical_under", "describe_disturbances"]
 
+Steps: TypeAlias = Callable[[int, Sequence[int]], Mapping[int, int]]  # (round, clients) -> local steps
 Named: TypeAlias = Sequence[tuple[str, tuple[int, ...]]]
 DISTURBANCES: dict[str, Callable[..., Disturbance]] = {
     "label_noise": label_noise,
@@ -36,6 +38,7 @@ DISTURBANCES: dict[str, Callable[..., Disturbance]] = {
     "corrupted_test": corrupted_test,
     "drift": drift,
     "dropout": dropout,
+    "deadline": deadline,
     "sign_flip": sign_flip,
     "scaling": scaling,
     "upload_noise": upload_noise,
@@ -87,13 +90,37 @@ class Troubles:
                 federation = federation.noting(text, clients)
         return federation
 
-    def lost(self, round: int, selected: Sequence[int]) -> set[int]:
-        """Returns the selected clients whose training in a round is lost."""
-        found: set[int] = set()
+    def lost(self, round: int, selected: Sequence[int], steps: Steps) -> set[int]:
+        """Returns the selected clients whose training in a round is lost.
+
+        Args:
+            steps: returns by client its local steps up to the upload.
+        """
+        found = {client for times in self._times(round, selected, steps) for client in times.cut_off}
         for _, one, place in self._each():
             if one.lost is not None:
                 found |= one.lost(round, selected, derive(self.seed, "under", *place))
         return found
+
+    def simulated_seconds(
+        self, round: int, selected: Sequence[int], trained: Sequence[int], steps: Steps
+    ) -> float | None:
+        """Returns how long a round takes in simulated time; None where no disturbance says how fast clients are.
+
+        A server that misses somebody waits until the deadline, where there is one.
+        """
+        found = [
+            max((times.seconds[client] for client in trained), default=0.0)
+            if times.limit is None or len(trained) == len(selected)
+            else times.limit
+            for times in self._times(round, selected, steps)
+        ]
+        return max(found, default=None)
+
+    def _times(self, round: int, selected: Sequence[int], steps: Steps) -> list[AnswerTimes]:
+        timed = [(one.answers, place) for _, one, place in self._each() if one.answers is not None]
+        made = steps(round, selected) if timed else {}
+        return [answers(round, made, derive(self.seed, "under", *place)) for answers, place in timed]
 
     def sent(
         self,

@@ -6,6 +6,7 @@ run meets those of an uninterrupted one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -23,6 +24,7 @@ from idiolect.federation.federation import Federation, LaterRows
 from idiolect.federation.splits import ClientRows
 
 __all__ = [
+    "AnswerTimes",
     "Disturbance",
     "DisturbedData",
     "SentUploads",
@@ -66,6 +68,27 @@ class SentUploads(NamedTuple):
     marked: Sequence[int]
 
 
+class AnswerTimes(NamedTuple):
+    """When clients answer in a round.
+
+    Args:
+        seconds: by client, the simulated time from the start of the round to its upload.
+        limit: the simulated time after which nobody is waited for; None if everybody is.
+    """
+
+    seconds: Mapping[int, float]
+    limit: float | None
+
+    @property
+    def cut_off(self) -> set[int]:
+        """Those who are too slow."""
+        return {client for client, time in self.seconds.items() if time > self.deadline}
+
+    @property
+    def deadline(self) -> float:
+        return math.inf if self.limit is None else self.limit
+
+
 class Disturbance(NamedTuple):
     """One kind of trouble; a function that is absent changes nothing.
 
@@ -73,12 +96,14 @@ class Disturbance(NamedTuple):
         data: (federation, seed, rounds) -> the federation with disturbed data; the seed is that of the data.
         lost: (round, selected clients, seed) -> those whose training in this round is lost.
         delays: (round, trained clients, seed) -> by client, how many rounds its upload is late; others are on time.
+        answers: (round, local steps by selected client, seed) -> when they answer; those beyond the limit are lost.
         uploads: (what the clients of a round send, seed) -> the messages that are sent in its place.
     """
 
     data: Callable[[Federation, int, int], DisturbedData] | None = None
     lost: Callable[[int, Sequence[int], int], set[int]] | None = None
     delays: Callable[[int, Sequence[int], int], Mapping[int, int]] | None = None
+    answers: Callable[[int, Mapping[int, int], int], AnswerTimes] | None = None
     uploads: Callable[[SentUploads, int], Messages] | None = None
 
 

@@ -37,7 +37,7 @@ PANELS = {
 MARKERS_PER_LINE = 6
 GUTTER_STEP = 0.045  # between two points at the end of the run, as a share of the x axis
 STEPS = 24  # targets between the lowest and the highest value
-COSTS = ("Rounds", "Megabytes down", "Megabytes up", "Gigaflops")
+COSTS = ("Rounds", "Megabytes down", "Megabytes up", "Gigaflops", "Simulated seconds")
 
 
 def curves_data(runs: Iterable[Run]) -> pd.DataFrame:
@@ -171,11 +171,12 @@ def _draw_ends(axes: Axes, ends: pd.DataFrame, looks: dict[str, Appearance]) -> 
 
 
 def targets_data(runs: Iterable[Run], targets: Sequence[float] | None = None) -> pd.DataFrame:
-    """Returns rounds, bytes and operations to a target: `panel`, `line` (the method), `x` (the target), `value`.
+    """Returns what it costs to reach a target: `panel`, `line` (the method), `x` (the target), `value`.
 
-    Operations have rows only where runs counted them.  Targets that are shares are in percent.  The headline's mean
-    over all clients has to reach the target, and values are means over seeds, of seeds nested in partitions within each
-    first.  A target that a seed never reaches has no row; a model that exists only at the end costs the whole run.
+    Operations and simulated seconds have rows only where runs counted them.  Targets that are shares are in percent.
+    The headline's mean over all clients has to reach the target, and values are means over seeds, of seeds nested in
+    partitions within each first.  A target that a seed never reaches has no row; a model that exists only at the end
+    costs the whole run.
 
     Args:
         targets: shares in [0, 1] or other values; without them, equal steps from the lowest to the highest measured.
@@ -208,16 +209,17 @@ def targets_data(runs: Iterable[Run], targets: Sequence[float] | None = None) ->
 
 def _cost(
     points: pd.Series, rounds: pd.DataFrame, target: float, metric: JudgedMetric
-) -> tuple[float, float, float, float] | None:
-    """Returns rounds, megabytes down and up and gigaflops until a target, or None where it is never reached.
+) -> tuple[float, ...] | None:
+    """Returns the costs named in ``COSTS`` until a target, or None where it is never reached.
 
-    Operations are NaN where the run has not counted them.
+    What the run has not counted is NaN.
     """
     cost = cost_to_target(points, rounds, target, higher_is_better=metric.higher_is_better)
     if cost.round is None or cost.bytes_down is None or cost.bytes_up is None:
         return None
     flops = np.nan if cost.flops is None else cost.flops / 1e9
-    return cost.round, cost.bytes_down / 1e6, cost.bytes_up / 1e6, flops
+    seconds = np.nan if cost.simulated_seconds is None else cost.simulated_seconds
+    return cost.round, cost.bytes_down / 1e6, cost.bytes_up / 1e6, flops, seconds
 
 
 def targets_figure(

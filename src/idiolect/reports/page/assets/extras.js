@@ -36,7 +36,7 @@ function extra(name, title, text, options, about, names = ["value", "sd"]) {
   drawn(body, (width) => {
     if (!shown().some(has)) return [nothing("None of the methods shown has it."), legend(has)];
     const several = panels.length > 1 && width > 620, each = several ? (width - 16 * (panels.length - 1)) / panels.length : width;
-    const drawings = panels.map((panel) => extraPanel(panel, each, { ...options, yLabel: { Mega: "Megabytes", Giga: "Gigaflops" }[panel.title.slice(0, 4)] ?? options.yLabel }, about));
+    const drawings = panels.map((panel) => extraPanel(panel, each, { ...options, yLabel: { Mega: "Megabytes", Giga: "Gigaflops", Simu: "Seconds" }[panel.title.slice(0, 4)] ?? options.yLabel }, about));
     const box = html("div", { class: "panels", style: `grid-template-columns:repeat(${several ? panels.length : 1},minmax(0,1fr))` }, ...drawings);
     return [box, legend(has), beside(name, () => extraRows(panels, names))];
   });

@@ -69,6 +69,7 @@ CLIENT = {
     "local": "P",
     "fedproto": "P",
     "fedamp": "P",
+    "pfedsim": "P + 1",
     "fedfomo": "P",
     "fedem": "3",
     "scaffold": "P",
@@ -117,7 +118,7 @@ PERSONALISES = {
         "fedala",
     },
     "everything": {"local", "fedproto", "fedfomo"},
-    "download": {"fedamp", "pfedhn"},
+    "download": {"fedamp", "pfedhn", "pfedsim"},
     "companion": {"ditto", "dittors", "feddml", "fedphp", "map", "scamap", "pfedme"},
     "mixture": {"apfl", "fedem", "flda", "superfed_mm", "superfed_lm"},
     "after-training": {

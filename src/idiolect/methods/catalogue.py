@@ -52,6 +52,7 @@ from idiolect.methods import (
     persfl,
     pfedhn,
     pfedme,
+    pfedsim,
     scaffold,
     scamap,
     scars,
@@ -138,6 +139,7 @@ METHODS: dict[str, Entry] = {
     "fedpac": Entry("FedPAC", fedpac.fedpac, fedpac.presets),
     "pfedhn": Entry("pFedHN", pfedhn.pfedhn),
     "fedem": Entry("FedEM", fedem.fedem, fedem.presets),
+    "pfedsim": Entry("pFedSim", pfedsim.pfedsim, pfedsim.presets),
 }
 
 ALIASES = {"fml": "feddml"}  # other names of methods, and what they are listed under

@@ -46,6 +46,7 @@ from idiolect.parts.received_teacher import received_teacher
 from idiolect.parts.representation_bias import representation_bias
 from idiolect.parts.restricted_softmax import restricted_softmax
 from idiolect.parts.server_optimiser import server_optimiser
+from idiolect.parts.similarity_mixture import similarity_mixture
 from idiolect.parts.spread_out import spread_out
 from idiolect.parts.trimmed_mean import trimmed_mean
 
@@ -97,6 +98,7 @@ __all__ = [
     "representation_bias",
     "restricted_softmax",
     "server_optimiser",
+    "similarity_mixture",
     "spread_out",
     "trimmed_mean",
 ]

@@ -72,6 +72,7 @@ KEPT = {  # by part, in words: what the server keeps, and what a client keeps
     "private_normalisation": ("", "its batch normalisation"),
     "proximal_companion": ("", "the private model"),
     "representation_bias": ("the mean feature that all agreed on", "the vector added to its features"),
+    "similarity_mixture": ("", "its last model of the second phase, and how often it took part in it"),
     "server_optimiser": ("the moments of the optimiser", ""),
 }
 

@@ -130,6 +130,7 @@ LOOKS: dict[str, tuple[str, int, str]] = {
     "fedamp": ("purple", 3, "o"),
     "fedfomo": ("purple", 4, "s"),
     "fedpac": ("teal", 3, "p"),
+    "pfedsim": ("purple", 5, "X"),
     "fedntd": ("orange", 2, "v"),
     "pfedhn": ("olive", 4, "o"),
     "fedem": ("olive", 5, "X"),

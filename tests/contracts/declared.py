@@ -83,6 +83,18 @@ _DECLARED = {
         names=frozenset({"classes"})
         | {f"{m}.{n}" for m in ("gamma", "beta") for n in ("weight", "bias", "scale", "shift")},
     ),
+    "fedgh": Declared(
+        private=lambda unit, units: unit < units - 1,  # up: as many means and flags as the header has numbers
+        names=frozenset({"means", "held"}),
+        wire=lambda held, s: held * (s.n_features + 1),
+    ),
+    "feddistill": Declared(
+        private=lambda unit, units: True,
+        up=lambda w, s: s.n_classes**2,
+        down=lambda w, s: s.n_classes * (s.n_classes + 1),
+        names=frozenset({"mean"}),
+        wire=lambda held, s: held * (s.n_classes + 1),
+    ),
     "fedfomo": Declared(
         private=lambda unit, units: True,
         up=lambda w, _: w + 2 * 5,

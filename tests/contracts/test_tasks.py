@@ -45,6 +45,8 @@ NEEDING = {
     "persfl_gd": "optimal_teacher",
     "fedas": "feature_alignment",
     "gpfl": "conditional_features",
+    "fedgh": "global_header",
+    "feddistill": "label_distillation",
     "fedlc": "calibrated_softmax",
     "fedntd": "not_true_distillation",
     "feddf": "ensemble_distillation",

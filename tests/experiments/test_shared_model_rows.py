@@ -28,6 +28,8 @@ NO_SHARED_MODEL = {
     "fedproto",
     "fedfomo",
     "fedpac",
+    "fedgh",
+    "feddistill",
 }
 
 

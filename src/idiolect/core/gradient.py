@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from torch import Tensor
 
-from idiolect.core.part import Batch, Forward, Loss, Part, Structure, Task
+from idiolect.core.part import Batch, Forward, Loss, Out, Part, Structure, Task
 from idiolect.core.stage import Stage
 from idiolect.core.trees import Flats, Slot, pick
 
@@ -46,6 +46,8 @@ def bare_gradient(
 
         def objective(trained: Flats) -> tuple[Tensor, Flats]:
             whole = join_trained(trained, fixed, params)
+            if stage.split == "none":
+                return loss(whole, batches[0], _no_rows(batches[0].mask, structure)), buffers
             out, new = forward(whole, buffers, batches[0], mode)
             return loss(whole, batches[0], out), new
 
@@ -53,6 +55,11 @@ def bare_gradient(
         return grads, new, carry, value
 
     return gradient
+
+
+def _no_rows(like: Tensor, structure: Structure) -> Out:
+    """Returns what a stage without data gets in place of the outputs of a network, which may not be there whole."""
+    return Out(like.new_zeros(0, structure.n_features), like.new_zeros(0, structure.n_classes))
 
 
 def _modes(trained_units: set[int], structure: Structure) -> tuple[bool, ...]:

@@ -200,7 +200,7 @@ class View:
     scene: Scene
     task: Task
     complete: bool  # whether the server holds every parameter of the main model
-    uploads: Slot  # on the server, for a part that declares ``individual``: the single uploads, stacked
+    uploads: Slot  # on the server, if the part declares ``individual``: what each sent for the server update
 
     def predict(self, model: Model, batch: Batch) -> Out:
         """Runs the network in evaluation mode, before any part wraps it."""

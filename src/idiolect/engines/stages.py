@@ -236,12 +236,12 @@ def serve_on(
 
 
 def _uploads(program: Program, server: ServerState, messages: Messages) -> dict[str, Slot]:
-    """Returns every client's upload for the parts that look at single uploads: their own, or the server update's."""
+    """Returns what each client uploaded for the server update, for the parts that look at single uploads."""
     found: dict[str, Slot] = {}
     update = next((p.name for p in program.method.parts if "server update" in p.roles), "")
     for part in program.method.parts:
         if part.individual:
-            params, weights = messages[part.name if part.upload else update]
+            params, weights = messages[update]
             own = tree_map(lambda leaf: leaf.expand(len(weights), *leaf.shape), server["buffers"])  # noqa: B023
             sent = messages["buffers"][0] if "buffers" in messages else {}
             found[part.name] = {"params": params, "buffers": {**own, **sent}}

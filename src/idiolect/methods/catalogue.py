@@ -24,11 +24,13 @@ from idiolect.methods import (
     fedcurv,
     feddbe,
     feddf,
+    feddistill,
     feddml,
     feddyn,
     fedem,
     fedfomo,
     fedfu,
+    fedgh,
     fedlc,
     fedmmd,
     fednova,
@@ -140,9 +142,11 @@ METHODS: dict[str, Entry] = {
     "pfedhn": Entry("pFedHN", pfedhn.pfedhn),
     "fedem": Entry("FedEM", fedem.fedem, fedem.presets),
     "pfedsim": Entry("pFedSim", pfedsim.pfedsim, pfedsim.presets),
+    "fedgh": Entry("FedGH", fedgh.fedgh),
+    "feddistill": Entry("FedDistill", feddistill.feddistill),
 }
 
-ALIASES = {"fml": "feddml"}  # other names of methods, and what they are listed under
+ALIASES = {"fml": "feddml", "fd": "feddistill"}  # other names of methods, and what they are listed under
 BUILT_IN = frozenset((*METHODS, *PARTS))  # what every process knows
 
 

@@ -22,11 +22,13 @@ from idiolect.parts.first_order_mixture import first_order_mixture
 from idiolect.parts.fixed_head import fixed_head
 from idiolect.parts.gated_companion import gated_companion
 from idiolect.parts.geometric_median import geometric_median
+from idiolect.parts.global_header import global_header
 from idiolect.parts.hypernetwork import hypernetwork
 from idiolect.parts.informed_average import informed_average
 from idiolect.parts.inherited_model import inherited_model
 from idiolect.parts.inherited_teacher import inherited_teacher
 from idiolect.parts.krum import krum, multi_krum
+from idiolect.parts.label_distillation import label_distillation
 from idiolect.parts.median import median
 from idiolect.parts.meta_gradient import meta_gradient
 from idiolect.parts.mixed_companion import mixed_companion
@@ -73,11 +75,13 @@ __all__ = [
     "fixed_head",
     "gated_companion",
     "geometric_median",
+    "global_header",
     "hypernetwork",
     "informed_average",
     "inherited_model",
     "inherited_teacher",
     "krum",
+    "label_distillation",
     "median",
     "meta_gradient",
     "mixed_companion",

@@ -7,7 +7,7 @@ __all__ = ["ELSEWHERE", "elsewhere"]
 ELSEWHERE = {
     "PFLlib": """
         local fedavg fedprox scaffold feddyn moon fedper fedrep lg_fedavg feddml apfl pfedme perfedavg_fo fedproto ditto
-        fedrod fedphp fedbabu fedbn fedala fedas feddbe gpfl fedcp fedlc fedntd fedamp fedfomo
+        fedrod fedphp fedbabu fedbn fedala fedas feddbe gpfl fedcp fedlc fedntd fedamp fedfomo feddistill fedgh
         """,
     "FL-bench": """
         local fedavg fedprox scaffold fedavgm fedadagrad fedadam fedyogi feddyn moon fedper fedrep lg_fedavg apfl pfedme

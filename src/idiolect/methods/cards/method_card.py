@@ -58,8 +58,13 @@ KEPT = {  # by part, in words: what the server keeps, and what a client keeps
     "fixed_head": ("", "the head as it was initialised"),
     "gated_companion": ("", "the private model and the gate"),
     "hypernetwork": ("the hypernetwork", ""),
+    "global_header": ("", "the extractor"),
     "inherited_model": ("", "the inherited model and its counter"),
     "inherited_teacher": ("", "the inherited model and its counter"),
+    "label_distillation": (
+        "for each label the sum of the clients' mean predictions, and the round it is from",
+        "its mean predictions, and the round they are from",
+    ),
     "meta_gradient": ("", "the adapted model, after the last round"),
     "mixed_companion": ("", "the private model and alpha"),
     "mixed_subspace": ("", "the private model"),

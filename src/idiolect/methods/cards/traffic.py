@@ -50,7 +50,10 @@ CLOCK = Clock(round=0, rounds=1, participation_rate=1.0, cohort_size=1, populati
 N_FEATURES, N_CLASSES, N_INPUTS, N_OBSERVED = 7, 4, 3, 2
 LAYERS = {"body": N_FEATURES * N_INPUTS, "head": N_CLASSES * N_FEATURES}
 NAMED = {N_FEATURES: "d", N_CLASSES: "K"}
-PARTIAL = {N_OBSERVED * (N_FEATURES + 1): "n_obs (d + 1)"}  # messages that travel in part
+PARTIAL = {  # messages that travel in part
+    N_OBSERVED * (N_FEATURES + 1): "n_obs (d + 1)",
+    N_OBSERVED * (N_CLASSES + 1): "n_obs (K + 1)",
+}
 
 
 class Travels(NamedTuple):

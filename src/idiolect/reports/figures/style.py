@@ -131,6 +131,8 @@ LOOKS: dict[str, tuple[str, int, str]] = {
     "fedfomo": ("purple", 4, "s"),
     "fedpac": ("teal", 3, "p"),
     "pfedsim": ("purple", 5, "X"),
+    "feddistill": ("rose", 4, "v"),
+    "fedgh": ("rose", 3, "s"),
     "fedntd": ("orange", 2, "v"),
     "pfedhn": ("olive", 4, "o"),
     "fedem": ("olive", 5, "X"),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors import SafetensorError
 
 pytest.importorskip("flwr", reason="deployment needs the extra flower")
 
@@ -80,6 +82,25 @@ from idiolect.methods.catalogue import METHODS
 if "mine" not in METHODS:
     register("mine", lambda: method("fedper"))
 """
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "No space left on device"),
+        (SafetensorError("I/O error: No space left on device"), "its private state cannot be written"),
+    ],
+)
+def test_site_whose_disk_is_full_says_so_and_trains_when_there_is_space_again(
+    server: Server, monkeypatch: pytest.MonkeyPatch, fault: Exception, reason: str
+) -> None:
+    def write(*given: object) -> None:
+        raise fault
+
+    with monkeypatch.context() as patch:
+        patch.setattr("idiolect.deploy.private_store.write_tensors", write)
+        assert server.ask()["refused"] == f"the folder of site-0 cannot be used: {reason}; its log says more"
+    assert "loss" in server.ask()
 
 
 def test_own_method_is_deployed_and_a_changed_one_does_not_start(deploy: Deploy, tmp_path: Path) -> None:

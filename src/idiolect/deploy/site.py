@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
+from safetensors import SafetensorError
 from torch import Tensor
 
 from idiolect.core import ServerState, Tree, without_replaced
@@ -102,6 +103,12 @@ class Site:
         except UserError as error:
             header = {"refused": str(error)}
             self.say(f"refused: {error}")
+        except (OSError, SafetensorError) as error:
+            reason = getattr(error, "strerror", None) or "its private state cannot be written"
+            header = {
+                "refused": f"the folder of {self.config.name} cannot be used: {reason}; its log says more"
+            }
+            self.say(f"failed: {''.join(traceback.format_exception(error))}")
         except Exception as error:
             header = {"refused": f"{type(error).__name__} at {self.config.name}, whose log says more"}
             self.say(f"failed: {''.join(traceback.format_exception(error))}")

@@ -97,7 +97,8 @@ def watch(deployment: Deployment, show: Callable[[dict[str, Any]], None]) -> dic
             raise UserError(found["message"])
         if found["status"] == "interrupted":
             raise UserError(
-                f"the server's loop ended after round {found['round']}; go on with idiolect deploy run"
+                f"the server's loop ended after round {found['round']} and could not say why; look at "
+                f"{deployment.server / 'superlink.log'} and its disk, and go on with idiolect deploy run"
             )
         if found["status"] in ("not started", STARTING) and time.monotonic() - began > START_SECONDS:
             raise UserError(f"the run did not begin; see {deployment.server / 'superlink.log'}")

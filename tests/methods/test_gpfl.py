@@ -50,6 +50,17 @@ def test_client_with_all_classes_alike_has_everybody_s_condition(lab, plain):
     assert lab.differ(*conditions(plain(other), other.servers[1]["slots"][PART]["classes"], 0))
 
 
+def test_valve_of_scale_zero_lets_features_pass(lab, plain):
+    """gamma = beta = 0: what predicts is the private head on the network's features, whatever the condition."""
+    trace = lab.run("gpfl(valve_scale=0)", rounds=1, learning_rate=0.0)
+    check = plain(trace)
+    for client, found in enumerate(trace.logits()):
+        h = check.forward({**trace.params[1], HEAD: trace.slot(PART, client, 1)[HEAD]}, check.rows(client, "test")[0])
+        lab.close(found["composed"], h[1])
+    begun = {name: leaf for name, leaf in lab.start("gpfl").server["slots"][PART].items() if "scale" in name}
+    assert all((leaf == 0.1).all() for leaf in begun.values()) and len(begun) == 2
+
+
 @ENGINES
 @pytest.mark.parametrize(("weight", "decay"), [(0.01, 0.0), (0.5, 0.25)])
 def test_reference_of_two_rounds_agrees(lab, plain, weight, decay, engine):

@@ -64,7 +64,7 @@ PAPER = {
     "fedbabu": {"count": 1, "epochs": 5, "tuned": "all"},
     "fedala": {"count": 1, "share": 0.8, "rate": 1.0},
     "feddbe": {"weight": 50.0, "momentum": 1.0},
-    "gpfl": {"weight": 0.01, "decay": 0.1},
+    "gpfl": {"weight": 0.01, "decay": 0.1, "valve_scale": 1.0},
     "fedcp": {"weight": 5.0},
     "fedntd": {"weight": 1.0, "temperature": 1.0},
     "fedem": {"components": 3},

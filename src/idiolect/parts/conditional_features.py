@@ -55,14 +55,14 @@ def valve(tree: Flat, features: Tensor, condition: Tensor) -> Tensor:
     return F.relu((generated("gamma") + 1) * features + generated("beta"))
 
 
-def first_valve(initial: Initial) -> Flat:
+def first_valve(initial: Initial, scale: float) -> Flat:
     """Returns embeddings of variance 1, and a valve whose linear layers start as those of a network."""
     k, d = initial.structure.n_classes, initial.structure.n_features
     tree = {"classes": math.sqrt(3) * initial.spread(f"{NAME} classes", (k, d))}
     for name in ("gamma", "beta"):
         tree[f"{name}.weight"] = initial.spread(f"{NAME} {name} weight", (d, d)) / math.sqrt(d)
         tree[f"{name}.bias"] = initial.spread(f"{NAME} {name} bias", (d,)) / math.sqrt(d)
-        tree[f"{name}.scale"] = torch.ones_like(tree[f"{name}.bias"])
+        tree[f"{name}.scale"] = torch.full_like(tree[f"{name}.bias"], scale)
         tree[f"{name}.shift"] = torch.zeros_like(tree[f"{name}.bias"])
     return tree
 
@@ -74,23 +74,29 @@ def own_condition(view: View) -> Tensor:
 
 
 @keeps_options
-def conditional_features(weight: float = 0.01, decay: float = 0.0, head_init: str = "shared") -> Part:
+def conditional_features(
+    weight: float = 0.01, decay: float = 0.0, head_init: str = "shared", valve_scale: float = 0.1
+) -> Part:
     """The private head sees features conditioned on the client's classes, the embeddings those that serve everybody.
 
     Args:
         weight: lambda >= 0 of the distance to the received embeddings.
         decay: mu >= 0, weight decay of embeddings and valve.
         head_init: of the private head, ``shared`` or ``random``.
+        valve_scale: >= 0, the first scale of both layer normalisations; near 0 the valve begins as relu(h).
 
-    Deviations: none.  Both inputs of the valve follow from the embeddings as received and stay as they are during
-    local training.  The distance is a mean over rows, not the norm of a whole batch.
+    Deviations: the layer normalisations begin with a scale of 0.1, not 1, at which gamma and beta begin as random
+    numbers larger than the features, so that the body learns slowly; the preset ``paper`` has 1.  Both inputs of the
+    valve follow from the embeddings as received and stay as they are during local training.  The distance is a mean over
+    rows, not the norm of a whole batch.
     """
     refuse_outside("weight (lambda)", weight, 0)
     refuse_outside("decay (mu)", decay, 0)
+    refuse_outside("valve_scale", valve_scale, 0)
     kept = private_layers(1, head_init)
 
     def init_server(shared: Flat, initial: Initial) -> Flat:
-        return first_valve(initial)
+        return first_valve(initial, valve_scale)
 
     def start(params: Flats, buffers: Flats, view: View) -> tuple[Flats, Flats]:
         assert kept.start

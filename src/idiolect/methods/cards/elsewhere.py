@@ -11,11 +11,11 @@ ELSEWHERE = {
         """,
     "FL-bench": """
         local fedavg fedprox scaffold fedavgm fedadagrad fedadam fedyogi feddyn moon fedper fedrep lg_fedavg apfl pfedme
-        perfedavg_fo perfedavg_hf fedproto ditto fedrod fedbabu fedbn fedala fedas fedlc fedfomo pfedhn fedem
+        perfedavg_fo perfedavg_hf fedproto ditto fedrod fedbabu fedbn fedala fedas fedlc fedfomo pfedhn fedem fedpac pfedsim
         """,
     "FLGo": """
         local fedavg fedavg_lu fedprox scaffold fedavgm fednova feddyn moon fedper fedrep lg_fedavg apfl pfedme
-        perfedavg_fo fedproto ditto fedrod fedphp fedbabu fedbn fedala gpfl fedcp fedamp fedfomo pfedhn
+        perfedavg_fo fedproto ditto fedrod fedphp fedbabu fedbn fedala gpfl fedcp fedamp fedfomo pfedhn fedpac
         """,
     "FL4Health": "fedavg fedprox scaffold moon fedper fedrep apfl ditto fedbn gpfl",
     "FederatedScope": "fedavg fedadam fedrep ditto pfedme fedbn fedem",

@@ -55,7 +55,9 @@ def test_valve_of_scale_zero_lets_features_pass(lab, plain):
     trace = lab.run("gpfl(valve_scale=0)", rounds=1, learning_rate=0.0)
     check = plain(trace)
     for client, found in enumerate(trace.logits()):
-        h = check.forward({**trace.params[1], HEAD: trace.slot(PART, client, 1)[HEAD]}, check.rows(client, "test")[0])
+        h = check.forward(
+            {**trace.params[1], HEAD: trace.slot(PART, client, 1)[HEAD]}, check.rows(client, "test")[0]
+        )
         lab.close(found["composed"], h[1])
     begun = {name: leaf for name, leaf in lab.start("gpfl").server["slots"][PART].items() if "scale" in name}
     assert all((leaf == 0.1).all() for leaf in begun.values()) and len(begun) == 2

@@ -87,7 +87,7 @@ def conditional_features(
 
     Deviations: the layer normalisations begin with a scale of 0.1, not 1, at which gamma and beta begin as random
     numbers larger than the features, so that the body learns slowly; the preset ``paper`` has 1.  Both inputs of the
-    valve follow from the embeddings as received and stay as they are during local training.  The distance is a mean over
+    valve follow from the embeddings as received and stay as they are in local training.  The distance is a mean over
     rows, not the norm of a whole batch.
     """
     refuse_outside("weight (lambda)", weight, 0)

@@ -1,4 +1,4 @@
-"""Where else methods are implemented: only what was seen in the files of these projects, in the snapshots named."""
+"""Where else methods are implemented: only what was seen in the files of these projects."""
 
 from __future__ import annotations
 
@@ -6,20 +6,25 @@ __all__ = ["ELSEWHERE", "elsewhere"]
 
 ELSEWHERE = {
     "PFLlib": """
-        local fedavg fedprox scaffold feddyn moon fedper fedrep lg_fedavg feddml apfl pfedme perfedavg_fo fedproto ditto
-        fedrod fedphp fedbabu fedbn fedala fedas feddbe gpfl fedcp fedlc fedntd fedamp fedfomo feddistill fedgh
+        local fedavg fedprox scaffold feddyn moon fedper fedrep lg_fedavg feddml apfl pfedme perfedavg_fo
+        fedproto ditto fedrod fedphp fedbabu fedbn fedala fedas feddbe gpfl fedcp fedlc fedntd fedamp
+        fedfomo fedpac feddistill fedgh
         """,
     "FL-bench": """
-        local fedavg fedprox scaffold fedavgm fedadagrad fedadam fedyogi feddyn moon fedper fedrep lg_fedavg apfl pfedme
-        perfedavg_fo perfedavg_hf fedproto ditto fedrod fedbabu fedbn fedala fedas fedlc fedfomo pfedhn fedem fedpac pfedsim
+        local fedavg fedprox scaffold fedavgm fedadagrad fedadam fedyogi feddyn moon fedper fedrep lg_fedavg
+        apfl pfedme perfedavg_fo perfedavg_hf fedproto ditto fedrod fedbabu fedbn fedala fedas fedlc fedfomo
+        pfedhn fedem fedpac pfedsim
         """,
     "FLGo": """
-        local fedavg fedavg_lu fedprox scaffold fedavgm fednova feddyn moon fedper fedrep lg_fedavg apfl pfedme
-        perfedavg_fo fedproto ditto fedrod fedphp fedbabu fedbn fedala gpfl fedcp fedamp fedfomo pfedhn fedpac
+        local fedavg fedavg_lu fedprox scaffold fedavgm fednova feddyn moon fedper fedrep lg_fedavg apfl
+        pfedme perfedavg_fo fedproto ditto fedrod fedphp fedbabu fedbn fedala gpfl fedcp fedamp fedfomo
+        pfedhn fedpac
         """,
     "FL4Health": "fedavg fedprox scaffold moon fedper fedrep apfl ditto fedbn gpfl",
     "FederatedScope": "fedavg fedadam fedrep ditto pfedme fedbn fedem",
-    "Flower": "fedavg fedprox scaffold fedavgm fedadagrad fedadam fedyogi fednova moon fedper fedrep fedbn",
+    "Flower": """
+        fedavg fedprox scaffold fedavgm fedadagrad fedadam fedyogi fednova moon fedper fedrep fedbn
+        """,
 }  # project -> names of methods
 
 

@@ -111,6 +111,8 @@ _DECLARED = {
         wire=lambda held, s: _head(s) + s.n_classes * s.n_features + 1 + held * (s.n_features + 1),
     ),
     "fedem": Declared(models=3),
+    "fedcac": Declared(up=lambda w, _: w),
+    "cfl": Declared(down=lambda w, _: 1),
     "fedproto": Declared(
         private=lambda unit, units: True,
         up=lambda w, s: s.n_classes * (s.n_features + 1),

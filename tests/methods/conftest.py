@@ -297,5 +297,20 @@ def lab() -> Iterator[Lab]:
 
 
 @pytest.fixture(scope="session")
+def planted(lab: Lab) -> Callable[[Sequence[int]], Federation]:
+    """Makes a federation whose clients with a 1 among ``groups`` have other labels for the same inputs."""
+
+    def federation(groups: Sequence[int]) -> Federation:
+        alike = lab.federation([24] * len(groups), [range(CLASSES)] * len(groups), held_out=8)
+        y = alike.y.copy()
+        for group, client in zip(groups, alike.clients, strict=True):
+            rows = np.concatenate(client)
+            y[rows] = (y[rows] + 2 * group) % CLASSES
+        return replace(alike, y=y)
+
+    return federation
+
+
+@pytest.fixture(scope="session")
 def plain() -> Callable[[Trace], Plain]:
     return Plain

@@ -46,6 +46,8 @@ TRAFFIC = {
     "fedem": ("3P", "3P"),
     "fedgh": ("P_H", "n_obs (d + 1)"),
     "feddistill": ("K K + K", "n_obs (K + 1)"),
+    "fedcac": ("P", "2P"),
+    "cfl": ("P + 1", "P"),
 }  # all others P down and P up
 
 SERVER = {
@@ -67,6 +69,8 @@ SERVER = {
     "feddbe": "d + 1",
     "fedem": "2P",
     "pfedhn": "101P + 21600",
+    "fedcac": "1",
+    "cfl": "16P + 9",
 }
 CLIENT = {
     "local": "P",
@@ -124,7 +128,8 @@ PERSONALISES = {
         "fedala",
     },
     "everything": {"local", "fedproto", "fedfomo", "feddistill"},
-    "download": {"fedamp", "pfedhn", "pfedsim"},
+    "download": {"fedamp", "fedcac", "pfedhn", "pfedsim"},
+    "clusters": {"cfl"},
     "companion": {"ditto", "dittors", "feddml", "fedphp", "map", "scamap", "pfedme"},
     "mixture": {"apfl", "fedem", "flda", "superfed_mm", "superfed_lm"},
     "after-training": {

@@ -33,6 +33,8 @@ OFFICIAL = {
     "scamap": {"rule": "uniform", **CODE, "private_share": 0.2, "private_lr_scale": 0.5, **CODE_STEPS},
     "superfed_mm": {"own_init": "client", "proximity_form": "norm"},
     "superfed_lm": {"own_init": "client", "proximity_form": "norm"},
+    "fedcac": {"share": 0.5, "rounds": 100},
+    "cfl": {"mean_norm": 0.4, "client_norm": 1.6, "gamma": 0.0},
 }
 
 PAPER = {

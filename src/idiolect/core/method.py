@@ -20,6 +20,7 @@ ROLES = {  # a method has at most one part with each of these; the text says why
     "uploaded models": "one reads the clients' models on the server, the other sends something else in their place",
     "logit map": "each sets what the one head gives while it trains",
     "companion training": "each trains a second model or head in the steps of the main one",
+    "client clusters": "each says which clients share a model",
     "gradient rule": "each decides what a local step is, or counts its steps",
     "main stage": "each sets how long the main stage of local training is, or what a step of it is",
     "main predictor": "each replaces what the network predicts while it trains",

@@ -184,14 +184,14 @@ class Site:
             self.store.write(position, private, known, _rounds_kept(header))
             facts["digest"] = self.store.digest(private)
             (facts["work"],) = self.counter.of(program, phase, [self.client])
+        row: Mapping[int, Tree] = {self.client: private}
+        given = sent.with_own(row) if self.setting.method.scored_with_download else row
         if header["examine"]:
-            row: Mapping[int, Tree] = {self.client: private}
-            given = sent.with_own(row) if self.setting.method.scored_with_download else row
             engine = LoopEngine(self.setting.work)
             scores = score_clients(self.setting, engine, program, sent.shared, [given], header["tally"])
             facts["examined"] = plain_scores(scores)
         if header["remark"]:
-            facts["remarks"] = remarks_of(self.setting, program, sent.shared, self.client, private)
+            facts["remarks"] = remarks_of(self.setting, program, sent.shared, self.client, given[self.client])
         return facts, {}
 
     def _refuse_broken(self, moment: str, round: int, broken: Tensor, tree: Tree) -> None:

@@ -188,11 +188,12 @@ def _attempt(program: Program, initial: Initial, x: Tensor, n_classes: int, devi
         context = context._replace(server=later, private=with_download(context.private, own), results={})
         private = run_settling(program, SINGLE, phase, context, feed)
         held.append(private)
-        scored = with_download(private, own) if method.scored_with_download else private
         context = context._replace(private=private)
+        scored = with_download(private, own) if method.scored_with_download else private
         names.append(_predict(program, context._replace(private=scored), batch))
     untrained, trained, merged, end = names
-    reported = ReportedNames(untrained, trained, merged, end, tuple(program.remarks(context)))
+    remarks = tuple(program.remarks(context._replace(private=scored)))
+    reported = ReportedNames(untrained, trained, merged, end, remarks)
     return Forms(held, [sent, later], messages, reported, own, kept)
 
 

@@ -268,12 +268,13 @@ class SimulatedFollowUp:
 
     def remarks(self) -> Iterator[tuple[int, Mapping[str, float]]]:
         """Yields remarks by client, once rows that an engine's workers keep are back in the store."""
-        setting = self.participants.setting
+        setting, downloads = self.participants.setting, self.participants.downloads
         self.participants.store.gather()
         if self.tasks.remark:
             for clients, privates in self.participants.everyone():
+                given = downloads.for_follow_up(self.program, self.server, clients).with_own(privates)
                 for client in clients:
-                    yield client, remarks_of(setting, self.program, self.server, client, privates[client])
+                    yield client, remarks_of(setting, self.program, self.server, client, given[client])
 
     def work(self) -> Iterator[tuple[int, Work]]:
         everyone = range(self.participants.setting.federation.population if self.tasks.settle else 0)

@@ -12,6 +12,7 @@ from idiolect.core.part import keeps_options
 from idiolect.errors import UserError, unknown_name
 from idiolect.methods import (
     apfl,
+    cfl,
     ditto,
     fedala,
     fedamp,
@@ -20,6 +21,7 @@ from idiolect.methods import (
     fedaws,
     fedbabu,
     fedbn,
+    fedcac,
     fedcp,
     fedcurv,
     feddbe,
@@ -144,6 +146,8 @@ METHODS: dict[str, Entry] = {
     "pfedsim": Entry("pFedSim", pfedsim.pfedsim, pfedsim.presets),
     "fedgh": Entry("FedGH", fedgh.fedgh),
     "feddistill": Entry("FedDistill", feddistill.feddistill),
+    "fedcac": Entry("FedCAC", fedcac.fedcac, fedcac.presets),
+    "cfl": Entry("CFL", cfl.cfl, cfl.presets),
 }
 
 ALIASES = {"fml": "feddml", "fd": "feddistill"}  # other names of methods, and what they are listed under

@@ -12,6 +12,7 @@ from idiolect.parts.conditional_features import conditional_features
 from idiolect.parts.conditional_policy import conditional_policy
 from idiolect.parts.contrastive import contrastive
 from idiolect.parts.control_variates import control_variates
+from idiolect.parts.critical_parameters import critical_parameters
 from idiolect.parts.curvature import curvature
 from idiolect.parts.dynamic_regulariser import dynamic_regulariser
 from idiolect.parts.ensemble_distillation import ensemble_distillation
@@ -49,6 +50,7 @@ from idiolect.parts.representation_bias import representation_bias
 from idiolect.parts.restricted_softmax import restricted_softmax
 from idiolect.parts.server_optimiser import server_optimiser
 from idiolect.parts.similarity_mixture import similarity_mixture
+from idiolect.parts.split_clusters import split_clusters
 from idiolect.parts.spread_out import spread_out
 from idiolect.parts.trimmed_mean import trimmed_mean
 
@@ -65,6 +67,7 @@ __all__ = [
     "conditional_policy",
     "contrastive",
     "control_variates",
+    "critical_parameters",
     "curvature",
     "dynamic_regulariser",
     "ensemble_distillation",
@@ -103,6 +106,7 @@ __all__ = [
     "restricted_softmax",
     "server_optimiser",
     "similarity_mixture",
+    "split_clusters",
     "spread_out",
     "trimmed_mean",
 ]

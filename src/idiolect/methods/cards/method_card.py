@@ -29,6 +29,7 @@ PERSONALISES = {
     "layers": "some layers, or a head beside the shared one, are the client's own",
     "everything": "every client keeps its whole model",
     "download": "the server makes a model for every client, which trains it, or a model of its own near it",
+    "clusters": "every cluster of clients has a model of its own",
     "companion": "every client keeps a private model beside the shared one",
     "mixture": "a private and the shared model, or several shared ones, are mixed",
     "after-training": "the final shared model is adapted once, after the last round",
@@ -50,6 +51,7 @@ KEPT = {  # by part, in words: what the server keeps, and what a client keeps
     "conditional_policy": ("the policy", "its own head"),
     "contrastive": ("", "the last local model, and how often it took part"),
     "control_variates": ("the control c", "the control c_k"),
+    "critical_parameters": ("the overlap from which clients share", ""),
     "curvature": ("the sums U and V", "its own share of U and V, and the round it is from"),
     "dynamic_regulariser": ("the dual h", "the dual g_k"),
     "feature_alignment": ("", "its mean feature of every class, and how often it took part"),
@@ -79,6 +81,7 @@ KEPT = {  # by part, in words: what the server keeps, and what a client keeps
     "representation_bias": ("the mean feature that all agreed on", "the vector added to its features"),
     "similarity_mixture": ("", "its last model of the second phase, and how often it took part in it"),
     "server_optimiser": ("the moments of the optimiser", ""),
+    "split_clusters": ("the models of the clusters, and where each was split", ""),
 }
 
 
@@ -190,6 +193,8 @@ def _personalises(made: Method) -> str:
         return "after-training"
     if made.headline.startswith("mix("):
         return "mixture"
+    if "client clusters" in last.roles:
+        return "clusters"
     if made.downloads and not any(private):
         return "download"
     if made.headline == "composed":

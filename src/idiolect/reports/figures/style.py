@@ -133,6 +133,8 @@ LOOKS: dict[str, tuple[str, int, str]] = {
     "pfedsim": ("purple", 5, "X"),
     "feddistill": ("rose", 4, "v"),
     "fedgh": ("rose", 3, "s"),
+    "fedcac": ("forest", 1, "D"),
+    "cfl": ("forest", 2, "s"),
     "fedntd": ("orange", 2, "v"),
     "pfedhn": ("olive", 4, "o"),
     "fedem": ("olive", 5, "X"),

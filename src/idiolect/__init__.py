@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from idiolect.core import chain
     from idiolect.evaluation import register_metric
     from idiolect.experiments import Execution, Experiment
+    from idiolect.experiments.client_dataset import client_dataset
     from idiolect.experiments.compare import Comparison, compare
     from idiolect.experiments.exported_models import load_model
     from idiolect.experiments.finished_run import FinishedRun
     from idiolect.experiments.finished_run import open_run as open
     from idiolect.experiments.joining import JoinedClients, join
     from idiolect.experiments.own_data import register_dataset
+    from idiolect.experiments.recommend import Recommendation, recommend
     from idiolect.experiments.run import run
     from idiolect.experiments.sweep import sweep
     from idiolect.methods import method, register, register_part
@@ -44,9 +46,11 @@ __all__ = [
     "Experiment",
     "FinishedRun",
     "JoinedClients",
+    "Recommendation",
     "UserError",
     "__version__",
     "chain",
+    "client_dataset",
     "compare",
     "connect",
     "diff",
@@ -57,6 +61,7 @@ __all__ = [
     "load_model",
     "method",
     "open",
+    "recommend",
     "register",
     "register_dataset",
     "register_metric",
@@ -95,6 +100,8 @@ _HOMES = {
         ),
         "idiolect.experiments",
     ),
+    "client_dataset": "idiolect.experiments.client_dataset",
+    **dict.fromkeys(("Recommendation", "recommend"), "idiolect.experiments.recommend"),
     **dict.fromkeys(("reproduce", "scenario"), "idiolect.reproduction"),
     "open": "idiolect.experiments",
 }

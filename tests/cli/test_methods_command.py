@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -110,17 +108,6 @@ def test_pairs_are_tried_before_any_training(monkeypatch):
         {n: methods.catalogue.PARTS[n] for n in ("average", "proximal")},
     )
     assert cli.tried_pairs() == [methods.Pair("average", "proximal", "average + proximal", "")]
-
-
-@pytest.mark.parametrize(
-    ("example", "added"),
-    [pytest.param("new_method", "heirs", marks=pytest.mark.slow), ("new_part", "small_features")],
-)
-def test_example_runs_and_prints_a_table(example, added, tmp_path):
-    words = [sys.executable, str(ROOT / "examples" / f"{example}.py")]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == 4 and added in done.stdout.lower()
 
 
 def test_check_prints_the_contracts_of_a_composition(idiolect, monkeypatch):

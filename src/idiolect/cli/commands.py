@@ -18,6 +18,7 @@ from idiolect.cli.listings import (
     settings_command,
 )
 from idiolect.cli.methods import TINY, methods_command, tried_pairs
+from idiolect.cli.recommend import recommend_command
 from idiolect.cli.report import report_command
 from idiolect.cli.reproduce import reproduce_command
 from idiolect.cli.run_and_compare import compare_command, run_command
@@ -41,6 +42,7 @@ __all__ = [
     "metrics_command",
     "models_command",
     "partitions_command",
+    "recommend_command",
     "report_command",
     "reproduce_command",
     "run_command",

@@ -13,6 +13,7 @@ from idiolect.partition.catalogue import (
 )
 from idiolect.partition.dirichlet_class import dirichlet_class
 from idiolect.partition.dirichlet_client import dirichlet_client
+from idiolect.partition.flower_partitioners import from_flower
 from idiolect.partition.iid import iid
 from idiolect.partition.label_k import label_k
 from idiolect.partition.lognormal_2class import lognormal_2class
@@ -32,6 +33,7 @@ __all__ = [
     "describe",
     "dirichlet_class",
     "dirichlet_client",
+    "from_flower",
     "iid",
     "label_k",
     "lognormal_2class",

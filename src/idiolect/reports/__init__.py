@@ -37,7 +37,7 @@ from idiolect.reports.figures.sweep import sweep_figure
 from idiolect.reports.figures.tradeoff import scatter_data, scatter_figure, settings_figure
 from idiolect.reports.figures.tuning_budget import budget_figure
 from idiolect.reports.judged_metric import ACCURACY, JudgedMetric, judged_by
-from idiolect.reports.notebook_html import runs_html
+from idiolect.reports.notebook_html import runs_html, table_html
 from idiolect.reports.page.page_data import page_data
 from idiolect.reports.page.page_file import page_html, write_page
 from idiolect.reports.report_files import (
@@ -124,6 +124,7 @@ __all__ = [
     "special_pictures",
     "summarise",
     "sweep_figure",
+    "table_html",
     "targets_data",
     "targets_figure",
     "teachers_data",

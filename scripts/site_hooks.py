@@ -21,6 +21,7 @@ AT_THE_TOP = {  # pages of the repository's top folder, by their place on the si
     "security.md": "SECURITY.md",
     "changelog.md": "CHANGELOG.md",
 }
+WIDE = ("methods/index.md", "combinations.md")  # pages with wide tables have no columns beside them
 LINK = re.compile(r"(\]\()(?![a-z]+:|#)([^)#\s]+)(#[^)\s]*)?(\))")
 FENCE = re.compile(r"^( *)```.*?^\1```", re.MULTILINE | re.DOTALL)
 
@@ -42,6 +43,8 @@ def on_files(files: Any, config: Any) -> Any:
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     place = Path(page.file.src_uri)
+    if place.as_posix() in WIDE:
+        page.meta["hide"] = ["navigation", "toc"]
 
     def on_the_site(found: re.Match[str]) -> str:
         target = site_place(place, found[2])

@@ -19,6 +19,7 @@ TYPED = ("index", "jobs", "robustness", "tuning", "tracking")  # run as they sta
 ELSEWHERE = {  # pages with blocks that other tests run, or that need more than this machine
     "analysis": "its queries and calls run in tests/statistics/test_tidy_frame.py",
     "your-own": "its blocks and commands run in tests/cli/test_readme.py",
+    "recommend": "minutes; tests/experiments/test_recommend.py makes three recommendations",
     "deploy": "its commands run in tests/deploy",
     "report": "its commands run on records of tests/cli/test_report_command.py",
     "gpu": "a GPU",

@@ -26,7 +26,7 @@ def federation(kind: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     common = random.normal(size=FEATURES)
     made = {}
     for client in range(CLIENTS):
-        x = random.normal(size=(400 if kind == "alone" else 60, FEATURES)).astype(np.float32)
+        x = random.normal(size=(240 if kind == "alone" else 60, FEATURES)).astype(np.float32)
         angle = random.uniform(0, 2 * np.pi)
         rule = {
             "alone": random.normal(size=FEATURES),

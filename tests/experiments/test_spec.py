@@ -174,6 +174,7 @@ OTHER = {
     "initialisation": "xavier",
     "clip_norm": 1.0,
     "weighting": "samples",
+    "selection": "poisson",
     "buffers": "private",
     "observe": "always",
     "calibration": "per_batch",

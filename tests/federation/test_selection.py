@@ -55,3 +55,15 @@ def test_selection_draws_from_its_own_purpose_alone():
     np.random.seed(0)
     assert select(0.3, 20, seed=5, round=2) == expected
     assert derive(5, "selection", 2) != derive(5, "batches", 2)
+
+
+def test_poisson_draws_each_client_by_itself():
+    cohorts = [select(0.3, 10, seed=0, round=round, selection="poisson") for round in range(2000)]
+    drawn = np.zeros((2000, 10))
+    for round, cohort in enumerate(cohorts):
+        assert cohort == sorted(set(cohort))
+        drawn[round, cohort] = 1
+    assert abs(drawn.mean(0) - 0.3).max() < 5 * 0.0103  # SD of a mean of 2000
+    together = np.corrcoef(drawn.T) - np.eye(10)
+    assert abs(together).max() < 5 / np.sqrt(2000)  # a fixed size would make it -1/9
+    assert {len(cohort) for cohort in cohorts} >= {0, 1, 2, 3, 4, 5, 6}

@@ -34,8 +34,9 @@ PlainBatches = dict[int, dict[str, list[PlainBatch]]]  # by client, by stage
 
 
 def cohort_of(setting: Setting, round: int) -> list[int]:
-    rate, population = setting.experiment.participation_rate, setting.federation.population
-    return select(rate, population, seed=setting.experiment.seed, round=round)
+    experiment, population = setting.experiment, setting.federation.population
+    rate, how = experiment.participation_rate, experiment.selection
+    return select(rate, population, seed=experiment.seed, round=round, selection=how)
 
 
 def blocks_of(setting: Setting) -> list[slice]:

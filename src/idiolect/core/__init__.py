@@ -14,6 +14,7 @@ from idiolect.core.part import (
     Forward,
     GatherView,
     GradientFunction,
+    Guarantee,
     Initial,
     Kept,
     Loss,
@@ -39,7 +40,15 @@ from idiolect.core.personal_downloads import (
     without_replaced,
 )
 from idiolect.core.seeds import derive
-from idiolect.core.server import broadcast, init_private, init_server, origins, server_round, weighted_mean
+from idiolect.core.server import (
+    broadcast,
+    init_private,
+    init_server,
+    origins,
+    released,
+    server_round,
+    weighted_mean,
+)
 from idiolect.core.stage import Measure, Plan, Result, Stage, Trees, as_received, steps_of
 from idiolect.core.trees import Flat, Flats, Slot, Tree
 
@@ -59,6 +68,7 @@ __all__ = [
     "Forward",
     "GatherView",
     "GradientFunction",
+    "Guarantee",
     "Initial",
     "Kept",
     "Loss",
@@ -105,6 +115,7 @@ __all__ = [
     "keep_uploads",
     "make_downloads",
     "origins",
+    "released",
     "server_round",
     "sgd",
     "steps_of",

@@ -6,16 +6,20 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from torch import Tensor
+from torch.func import grad_and_value, vmap
 
+from idiolect.core.masked_mean import mean_over_rows
 from idiolect.core.part import Batch, Forward, Loss, Out, Part, Structure, Task
 from idiolect.core.stage import Stage
-from idiolect.core.trees import Flats, Slot, pick
+from idiolect.core.trees import Flats, Slot, pick, tree_leaves, with_leaves
+from idiolect.errors import UserError
 
 __all__ = [
     "Differentiate",
     "Gradient",
     "Objective",
     "bare_gradient",
+    "functional_gradient",
     "join_trained",
     "split_trained",
     "wrapped_gradient",
@@ -62,6 +66,44 @@ def _no_rows(like: Tensor, structure: Structure) -> Out:
     return Out(like.new_zeros(0, structure.n_features), like.new_zeros(0, structure.n_classes))
 
 
+def functional_gradient(objective: Objective, params: Flats) -> tuple[Flats, tuple[Tensor, Flats]]:
+    """Differentiates an objective by ``torch.func``, which can be vmapped."""
+    form: Flats = {}
+
+    def flat(leaves: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        nonlocal form
+        value, form = objective(with_leaves(params, leaves))
+        return value, tree_leaves(form)
+
+    grads, (value, aux) = grad_and_value(flat, has_aux=True)(tree_leaves(params))
+    return with_leaves(params, grads), (value, with_leaves(form, aux))
+
+
+def reduced_gradient(
+    forward: Forward, loss: Loss, stage: Stage, structure: Structure, part: Part, ask: Ask
+) -> Gradient:
+    """Returns the gradient function that ``part`` reduces from the gradients of the single examples of a batch."""
+    of_batch = bare_gradient(forward, loss, stage, structure, functional_gradient)
+
+    def gradient(params: Flats, buffers: Flats, batches: tuple[Batch, ...], carry: Carries) -> Graded:
+        batch = batches[0]
+        if found := [name for flat in buffers.values() for name in flat]:
+            raise UserError(
+                f"{part.name} needs the gradient of each example by itself, and the examples of a batch share "
+                f"the running statistics {found[0]}; use a network and a method without running statistics"
+            )
+
+        def of_example(x: Tensor, y: Tensor, mask: Tensor, key: Tensor) -> tuple[Flats, Tensor]:
+            alone = Batch(x[None], y[None], mask[None], key[None], batch.draws)
+            grads, _, _, value = of_batch(params, buffers, (alone,), {})
+            return grads, value
+
+        grads, values = vmap(of_example)(batch.x, batch.y, batch.mask, batch.key)
+        return ask(part, "reduce", grads, batch), buffers, carry, mean_over_rows(values, batch.mask)
+
+    return gradient
+
+
 def _modes(trained_units: set[int], structure: Structure) -> tuple[bool, ...]:
     """Returns for each unit whether it runs in training mode; a unit without parameters is as the one after it."""
     with_params = {structure.unit_of[name] for name in structure.params} | structure.frozen_units
@@ -86,6 +128,9 @@ def wrapped_gradient(
         if part.loss:
             loss = ask(part, "loss", loss)
     function = bare_gradient(forward, loss, stage, task.structure, differentiate)
+    for part in parts:
+        if part.reduce:
+            function = reduced_gradient(forward, loss, stage, task.structure, part, ask)
     for part in parts:
         if part.gradient:
             function = with_own_carry(part, function, ask)

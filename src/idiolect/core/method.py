@@ -82,7 +82,7 @@ class Method:
 
     def plan(self, scene: Scene, clock: Clock) -> Plan:
         plan = default_plan()
-        for part in self.parts:
+        for part in sorted(self.parts, key=lambda part: part.reduce is not None):
             if part.stages:
                 plan = part.stages(plan, scene, clock)
         for phase in plan._fields:
@@ -123,7 +123,12 @@ class Method:
     @property
     def reads_single_uploads(self) -> bool:
         """Whether the server reads uploads one by one, so that it cannot work with their sum alone."""
-        return any(_reads_single_uploads(p) or p.gather for p in self.parts)
+        return any(_reads_single_uploads(p) or (p.gather and not p.guarantee) for p in self.parts)
+
+    @property
+    def hides_clients(self) -> bool:
+        """Whether the server hides who took part in a round, so that not even their number may be made use of."""
+        return any(p.guarantee and p.guarantee.observer == "receivers" for p in self.parts)
 
     @property
     def own_weights(self) -> frozenset[str]:
@@ -308,6 +313,10 @@ def _conflict(brought: tuple[Placed, ...]) -> Conflict | None:
         for other in placed:
             if reason := _unprotected(other.part):
                 return Conflict(other, robust, f"{reason}, so that {robust.part.name} would protect nothing")
+    for private in (p for p in placed if p.part.guarantee):
+        for other in (p for p in placed if p is not private):
+            if reason := _revealing(other.part, private.part):
+                return Conflict(other, private, reason)
     return None
 
 
@@ -319,6 +328,24 @@ def _unprotected(part: Part) -> str:
         return f"{part.name} weighs uploads by what the clients say of themselves"
     if _reads_single_uploads(part):
         return f"{part.name} makes use of single uploads beside their mean"
+    return ""
+
+
+def _revealing(part: Part, private: Part) -> str:
+    """Returns why a part tells more of a client than the noise of ``private`` covers, or works with no noise at all."""
+    assert private.guarantee is not None
+    if part.weighs:
+        return f"{part.name} weighs uploads by numbers that it takes from the data, which no noise covers"
+    beside = part.upload and "server update" not in part.roles
+    if private.guarantee.unit == "client" and part.keep and beside:
+        return f"{part.name} sends what the server must read exactly, and noise would destroy it"
+    own = "; with where=local each client adds noise to its own upload, and both go together"
+    if private.guarantee.observer == "receivers" and _reads_single_uploads(part):
+        return f"{part.name} makes use of single uploads, and only their mean has noise{own}"
+    if private.guarantee.observer == "receivers" and part.gather:
+        return f"{part.name} lets one upload change what becomes of the others, which the noise does not cover{own}"
+    if private.guarantee.unit == "example" and beside:
+        return f"{part.name} sends more than the model, which alone is trained with noise"
     return ""
 
 

@@ -28,6 +28,7 @@ __all__ = [
     "Forward",
     "GatherView",
     "GradientFunction",
+    "Guarantee",
     "Initial",
     "Kept",
     "Loss",
@@ -45,6 +46,7 @@ __all__ = [
     "Task",
     "Uploaded",
     "View",
+    "cohort_size",
     "keeps_options",
 ]
 
@@ -61,7 +63,7 @@ class Batch(NamedTuple):
     y: Tensor  # [B] classes; or, for a task without classes, numbers [B, K]
     mask: Tensor  # [B] 1 for a real example, 0 for padding
     key: Tensor  # [B] int64, planned randomness of each example (dropout, augmentation)
-    draws: dict[str, Tensor]  # by part: the U(0,1) draws it declared for this step
+    draws: dict[str, Tensor]  # by part: the U(0,1) or N(0,1) draws it declared for this step
 
 
 class Model(NamedTuple):
@@ -87,6 +89,15 @@ class Facts(NamedTuple):
     weight: Tensor  # its weight in averages, by the run's weighting
 
 
+def cohort_size(participation_rate: float, population: int) -> int:
+    """Returns ``max(floor(Q * K), 1)``, safe against 0.29 * 100 = 28.999...
+
+    >>> cohort_size(0.29, 100), cohort_size(0.01, 10)
+    (29, 1)
+    """
+    return max(int(participation_rate * population + 1e-9), 1)
+
+
 class Clock(NamedTuple):
     """A moment of the run."""
 
@@ -97,6 +108,11 @@ class Clock(NamedTuple):
     population: int
     learning_rate: float  # of this round
     newcomer: bool = False  # the client never took part and joins after the last round
+
+    @property
+    def expected_cohort(self) -> int:
+        """The clients that a round selects, on average where each is drawn by itself; those that fail count."""
+        return cohort_size(self.participation_rate, self.population)
 
 
 class Structure(NamedTuple):
@@ -118,6 +134,7 @@ class Structure(NamedTuple):
     own_buffers: tuple[str, ...] = ()  # buffers that are no running statistics of normalisation
     batchable: bool = True  # whether many clients can be computed at once
     has_head: bool = True  # whether the last unit is a classifier on features
+    n_scalars: int = 0  # of all parameters
 
     @property
     def classifier(self) -> str:
@@ -256,16 +273,38 @@ class ServerView:
 
 @dataclass(frozen=True)
 class GatherView:
-    """All that a part may read on the server between the arrival of the uploads and their mean.
+    """All that a part may read between a round's uploads and their mean: before they leave, or on the server.
 
     Args:
         origin: by message, what a client that has learnt nothing would send; the update of a client is the difference.
+            Where clients were sent different models, it has a row for each.
         model: the names of the messages that are the model: the server update's, and running statistics.
+        noise: (tensor, name) -> N(0, 1) numbers in the shape of the tensor; others for each name, round and part, and
+            before uploads leave for each client.
     """
 
     origin: dict[str, Slot]
     model: tuple[str, ...]
     clock: Clock
+    noise: Callable[[Tensor, str], Tensor]
+
+
+class Guarantee(NamedTuple):
+    """What a part promises: differential privacy of one client or of one example, once it is accounted for.
+
+    Args:
+        unit: whose presence the releases hide, a ``client`` with all its data or an ``example`` of a client.
+        observer: from whom: the ``receivers`` of the shared model, where the server is trusted, or the ``server``.
+        clip: C, the largest norm of what a unit contributes.
+        noise: z, the standard deviation of the noise in units of C; without noise nothing is promised.
+        delta: of (epsilon, delta).
+    """
+
+    unit: str
+    observer: str
+    clip: float
+    noise: float
+    delta: float
 
 
 class Predictor(NamedTuple):
@@ -326,6 +365,8 @@ class Part(NamedTuple):
     loss: Callable[[Loss, View], Loss] | None = None  # wraps the training loss
     carry: Callable[[Flats, View], Slot] | None = None  # initial carry of ``gradient``
     gradient: Callable[[GradientFunction, View], CarryingGradient] | None = None
+    # gradients of single examples [B, ...] -> that of the batch, in place of their mean; its hook ``stages`` acts last
+    reduce: Callable[[Flats, Batch, View], Flats] | None = None
     stages: Callable[[Plan, Scene, Clock], Plan] | None = None  # edits the plan of local work
     upload: Callable[[Results, View], Message] | None = None  # at the upload mark: sees the stages before it
     finish: Callable[[Results, View], Slot] | None = None  # after local work -> private slot
@@ -333,6 +374,8 @@ class Part(NamedTuple):
     personalise: Callable[[Results, View], Slot] | None = None  # after the last round, on every client
     # shared parameters, server slot -> what a client that has learnt nothing would upload; None and absent names: zeros
     origin: Callable[[Flat, Slot], Slot] | None = None
+    # on clients, after ``upload``, the messages of all parts, stacked over some clients -> what leaves each of them
+    release: Callable[[Messages, GatherView], Messages] | None = None
     # on the server, the messages of all parts, stacked over the clients that sent them -> those that are averaged
     gather: Callable[[Messages, GatherView], Messages] | None = None
     merge: Callable[[Flat, Slot, Slot, Clock], tuple[Flat, Slot]] | None = None  # on the server
@@ -352,6 +395,7 @@ class Part(NamedTuple):
     remarks: Callable[[View], dict[str, Tensor]] | None = None  # numbers about a client worth recording
     check: Callable[[Structure, Scene], None] | None = None  # refuses nets and scenes it cannot serve
     draws: Callable[[Structure], int] | None = None  # U(0,1) draws per step
+    noise: Callable[[Structure], int] | None = None  # N(0,1) draws per step, from the run's source of noise
     scalars: Callable[[Slot], int] | None = None  # scalars of a message that travel, if not all of it does
     broadcasts: bool = False  # the server slot travels to the clients
     individual: bool = False  # the server reads single uploads, not only their mean
@@ -371,6 +415,8 @@ class Part(NamedTuple):
     headline: str | None = None  # the predictor this part exists for
     choices: tuple[Choice, ...] = ()  # predictors picked on validation data
     overrides: tuple[str, ...] = ()  # in words, where it departs from the scene
+    guarantee: Guarantee | None = None  # of differential privacy
+    apart: bool = False  # what its stages train and measure stays on the client, and no upload depends on it
     gives_way: bool = False  # a server update so plain that any other one takes its place
     options: tuple[tuple[str, Any], ...] | None = None  # those that are not the default; None if unknown
 

@@ -6,17 +6,22 @@ them in a stage on the server, or has the hook ``gather``, which says what is av
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import numpy as np
 import torch
 from torch import Tensor
 
 from idiolect.core.client import call
 from idiolect.core.context import Messages, PrivateState, ServerState
 from idiolect.core.method import Method
+from idiolect.core.noise import NoiseSource, SecureNoise
 from idiolect.core.part import Clock, GatherView, Initial, Structure
 from idiolect.core.sharing import Sharing
 from idiolect.core.trees import Slot, T, pick, tree_map
 
-__all__ = ["broadcast", "init_private", "init_server", "origins", "server_round", "weighted_mean"]
+__all__ = ["broadcast", "init_private", "init_server", "origins", "released", "server_round", "weighted_mean"]
 
 
 def init_server(method: Method, initial: Initial, structure: Structure) -> ServerState:
@@ -71,25 +76,84 @@ def _like(value: Slot, origin: Slot) -> Slot:
         elif name in origin:
             found[name] = origin[name]
         else:
-            found[name] = tree_map(lambda leaf: torch.zeros_like(leaf[0]), below)
+            found[name] = tree_map(lambda leaf: leaf.new_zeros(leaf.shape[1:]), below)
     return found
 
 
-def gathered(method: Method, server: ServerState, messages: Messages, clock: Clock) -> Messages:
-    """Returns what is averaged of stacked messages: all of them, unless a part says otherwise."""
+def released(
+    method: Method,
+    sent: ServerState,
+    own: Mapping[str, Slot],
+    clients: Sequence[int],
+    messages: Messages,
+    clock: Clock,
+    noise: NoiseSource,
+) -> Messages:
+    """Returns what leaves clients of stacked messages: all of them as they are, unless a part says otherwise.
+
+    Args:
+        sent: what all of the clients were sent.
+        own: by part, what each of them alone was sent, stacked.
+    """
+    replaced = {name: leaf for slot in own.values() for name, leaf in slot.get("params", {}).items()}
+    received: ServerState = {**sent, "params": {**sent["params"], **replaced}}
     for part in method.parts:
-        if part.gather:
-            update = [p.name for p in method.parts if "server update" in p.roles]
-            model = tuple(name for name in messages if name in (*update, "buffers"))
-            view = GatherView(origins(method, server, messages), model, clock)
-            messages = call(part, "gather", messages, view)
+        if part.release and messages:
+            of_each = partial(_of_clients, noise, clients, part.name, clock.round)
+            messages = call(
+                part, "release", messages, _gather_view(method, received, messages, clock, of_each)
+            )
     return messages
 
 
-def server_round(method: Method, server: ServerState, messages: Messages, clock: Clock) -> ServerState:
+def gathered(
+    method: Method, server: ServerState, messages: Messages, clock: Clock, noise: NoiseSource
+) -> Messages:
+    """Returns what is averaged of stacked messages: all of them, unless a part says otherwise."""
+    for part in method.parts:
+        if part.gather and messages:
+            of_server = partial(_of_server, noise, part.name, clock.round)
+            messages = call(
+                part, "gather", messages, _gather_view(method, server, messages, clock, of_server)
+            )
+    return messages
+
+
+def _gather_view(
+    method: Method,
+    server: ServerState,
+    messages: Messages,
+    clock: Clock,
+    noise: Callable[[Tensor, str], Tensor],
+) -> GatherView:
+    update = [p.name for p in method.parts if "server update" in p.roles]
+    model = tuple(name for name in messages if name in (*update, "buffers"))
+    return GatherView(origins(method, server, messages), model, clock, noise)
+
+
+def _of_server(noise: NoiseSource, part: str, round: int, like: Tensor, name: str) -> Tensor:
+    return torch.from_numpy(noise.normal(tuple(like.shape), "server", part, name, round)).to(like)
+
+
+def _of_clients(
+    noise: NoiseSource, clients: Sequence[int], part: str, round: int, like: Tensor, name: str
+) -> Tensor:
+    each = [noise.normal(tuple(like.shape[1:]), "client", part, name, round, client) for client in clients]
+    return torch.from_numpy(np.stack(each)).to(like)
+
+
+def server_round(
+    method: Method,
+    server: ServerState,
+    messages: Messages,
+    clock: Clock,
+    noise: NoiseSource = SecureNoise(),  # noqa: B008 - holds no state
+) -> ServerState:
     """Returns the next server state, from messages stacked over the cohort."""
     params, slots = server["params"], dict(server["slots"])
-    messages = gathered(method, server, messages, clock)
+    messages = gathered(method, server, messages, clock, noise)
+    if method.hides_clients:
+        clock = clock._replace(cohort_size=clock.expected_cohort)
     for part in method.parts:
         if part.merge and part.name in messages:
             mean = weighted_mean(*messages[part.name])

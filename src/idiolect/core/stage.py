@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Measure", "Plan", "Result", "Stage", "Trees", "as_received", "default_plan", "steps_of"]
 
 SPLITS = ("train", "valid", "public", "none")
+SAMPLINGS = ("shuffled", "poisson")
 Trees: TypeAlias = tuple[Flats, Flats]  # (params, buffers)
 
 
@@ -57,6 +58,8 @@ class Stage:
         trainable: names that are trained; None trains all.  Units without a trained tensor run in
             evaluation mode.
         batches_per_step: batches that one step consumes.
+        sampling: how batches are drawn: ``shuffled`` passes over the data, or ``poisson``: every step takes each
+            example with the same probability, so that batches have any size, on average that of the scene.
         stream: which shuffle of the data is read; stages with one stream see the same batches.
         split: the split read, never ``test``; on the server ``public``, or ``none`` where the objective needs no
             data.
@@ -76,6 +79,7 @@ class Stage:
     lr_scale: float = 1.0
     trainable: Callable[[str, Structure], bool] | None = None
     batches_per_step: int = 1
+    sampling: Literal["shuffled", "poisson"] = "shuffled"
     stream: str = "main"
     split: Literal["train", "valid", "public", "none"] = "train"
     optimiser: Optimiser | None = None
@@ -86,6 +90,7 @@ class Stage:
 
     def __post_init__(self) -> None:
         refuse_unknown_choice(f"the split of the stage {self.name!r}", self.split, SPLITS)
+        refuse_unknown_choice(f"the sampling of the stage {self.name!r}", self.sampling, SAMPLINGS)
 
 
 class Plan(NamedTuple):

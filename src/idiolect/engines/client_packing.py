@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.func import grad_and_value, vmap
+from torch.func import vmap
 
 from idiolect.core import Batch, Context, Flats, Program, ServerState, Stage, State, Tree
-from idiolect.core.gradient import Differentiate, Objective
+from idiolect.core.gradient import Differentiate, Objective, functional_gradient
 from idiolect.core.trees import Rows, stack, tree_leaves, tree_map, with_leaves
 from idiolect.engines.cohort.batched_layer_dispatch import BatchedLayers
 from idiolect.engines.cohort.batches import padded_feed
@@ -81,19 +81,6 @@ def _autograd(objective: Objective, params: Flats) -> tuple[Flats, tuple[Tensor,
     return tree_map(lambda _: next(grads), leaves), (value.detach(), tree_map(torch.detach, aux))
 
 
-def _functional(objective: Objective, params: Flats) -> tuple[Flats, tuple[Tensor, Flats]]:
-    """Takes the gradient by ``torch.func``, which can be vmapped."""
-    form: Flats = {}
-
-    def flat(leaves: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
-        nonlocal form
-        value, form = objective(with_leaves(params, leaves))
-        return value, tree_leaves(form)
-
-    grads, (value, aux) = grad_and_value(flat, has_aux=True)(tree_leaves(params))
-    return with_leaves(params, grads), (value, with_leaves(form, aux))
-
-
 def _vmapped(function: Callable[..., Any]) -> Callable[..., Any]:
     """Runs ``function`` for all clients at once; they share the server's state, all else has a row for each client.
 
@@ -156,7 +143,7 @@ BATCHED = _packing(
     pack=stack,
     unpack=Rows,
     feed=padded_feed,
-    differentiate=_functional,
+    differentiate=functional_gradient,
 )
 
 BATCHED_LAYERS = _packing(
@@ -164,5 +151,5 @@ BATCHED_LAYERS = _packing(
     pack=stack,
     unpack=Rows,
     feed=BATCHED.feed,
-    differentiate=_functional,
+    differentiate=functional_gradient,
 )  # on a GPU, where PyTorch's own layers are slow under vmap

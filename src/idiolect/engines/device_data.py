@@ -16,9 +16,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from idiolect.core import Batch, Facts, Program, Stage, Tree, derive, steps_of
+from idiolect.core.noise import NoiseSource, SecureNoise, SeededNoise
 from idiolect.core.trees import tree_map
 from idiolect.engines.precision import PRECISIONS, Precision
-from idiolect.federation import BatchPlan, Federation, Store, batches_per_epoch, plan_batches
+from idiolect.federation import (
+    BatchPlan,
+    Federation,
+    Store,
+    batches_per_epoch,
+    plan_batches,
+    plan_poisson_batches,
+    poisson_width,
+)
 
 __all__ = ["EVALUATION_ROWS", "Workload", "in_order", "sent"]
 
@@ -36,6 +45,8 @@ class Workload:
         weighting: a client's weight in averages, ``uniform`` or ``samples``.
         like: a number in the run's precision on its device; x itself holds integers where the data are tokens.
         precision: what engines compute in.
+        is_deployed: the data are those of a site, so that what protects them is drawn from the operating system's
+            secure source and not from the seed.
     """
 
     federation: Federation
@@ -46,6 +57,7 @@ class Workload:
     weighting: str
     like: Tensor  # []
     precision: Precision = PRECISIONS["float64"]
+    is_deployed: bool = False
 
     @classmethod
     def place(
@@ -75,6 +87,11 @@ class Workload:
             self.federation, x=nothing, server_x=nothing, server_y=self.federation.server_y[:0]
         )
         return replace(self, federation=federation)
+
+    @property
+    def noise(self) -> NoiseSource:
+        """The source of the random numbers that protect data."""
+        return SecureNoise() if self.is_deployed else SeededNoise(self.seed)
 
     @property
     def device(self) -> torch.device:
@@ -140,34 +157,47 @@ class Workload:
 
     def plan(
         self, program: Program, stage: Stage, client: int, with_keys: bool = True
-    ) -> tuple[BatchPlan, dict[str, NDArray[np.float64]]]:
+    ) -> tuple[BatchPlan, dict[str, NDArray[Any]]]:
         """Returns the batches of one client in one stage, and by part the random draws of its steps."""
         rows = getattr(self.at(program.clock.round).federation.clients[client], stage.split)
         if stage.measure is not None:
             return in_order(rows), {}
         steps = self._steps_over(rows, program, stage)
         position = (stage.stream, program.clock.round, client)
-        plan = plan_batches(
-            rows,
-            steps * stage.batches_per_step,
-            program.scene.batch_size,
-            seed=self.seed,
-            position=position,
-            drop_single=self.drop_single,
-            with_keys=with_keys,
-        )
+        size = program.scene.batch_size
+        if stage.sampling == "poisson":
+            own = (stage.name, *position)  # no two stages take the same examples
+            chances = self.noise.uniform((steps, len(rows)), "batches", *own)
+            width = self.width(program, stage)
+            plan = plan_poisson_batches(
+                rows, chances, size, width, seed=self.seed, position=own, with_keys=with_keys
+            )
+        else:
+            plan = plan_batches(
+                rows,
+                steps * stage.batches_per_step,
+                size,
+                seed=self.seed,
+                position=position,
+                drop_single=self.drop_single,
+                with_keys=with_keys,
+            )
         return plan, self.draws(program, stage, steps, *position)
 
     def draws(
         self, program: Program, stage: Stage, steps: int, *position: int | str
-    ) -> dict[str, NDArray[np.float64]]:
+    ) -> dict[str, NDArray[Any]]:
         """Returns by part the random draws of the steps of a stage, [steps, as many as the part declares]."""
-        draws = {}
+        draws: dict[str, NDArray[Any]] = {}
         for part in program.method.parts:
             if part.draws:
                 width = part.draws(program.task.structure)
                 random = np.random.default_rng(derive(self.seed, "draws", part.name, stage.name, *position))
                 draws[part.name] = random.random((steps, width))
+            if part.noise and stage.objective is None:
+                shape = (steps, part.noise(program.task.structure))
+                kind = np.float32 if self.like.dtype == torch.float32 else np.float64
+                draws[part.name] = self.noise.normal(shape, part.name, stage.name, *position).astype(kind)
         return draws
 
     def extent(self, program: Program, stage: Stage) -> tuple[list[int], int]:
@@ -178,8 +208,8 @@ class Workload:
     def width(self, program: Program, stage: Stage) -> int:
         """Returns the rows of the largest batch of any client in a stage, newcomers included."""
         size = EVALUATION_ROWS if stage.measure is not None else program.scene.batch_size
-        clients = self.at(program.clock.round).federation.clients
-        return min(size, int(clients.sizes(stage.split).max()))
+        largest = int(self.at(program.clock.round).federation.clients.sizes(stage.split).max())
+        return poisson_width(largest, size) if stage.sampling == "poisson" else min(size, largest)
 
     @cached_property
     def is_even(self) -> bool:
@@ -225,8 +255,18 @@ class Workload:
         m = stage.batches_per_step
         for t in range(len(plan.index) // m):
             drawn = {part: d[t] for part, d in draws.items()}
-            picks = [(u, plan.mask[u]) for u in range(t * m, (t + 1) * m)]
-            yield tuple(self.single(plan.index[u][r], r[r], plan.key[u][r], drawn) for u, r in picks), None
+            picks = [(u, _held(plan.mask[u])) for u in range(t * m, (t + 1) * m)]
+            yield (
+                tuple(
+                    self.single(plan.index[u][r], plan.mask[u][r], plan.key[u][r], drawn) for u, r in picks
+                ),
+                None,
+            )
+
+
+def _held(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Returns the places of the real rows of a batch, or of one row of padding where there is none."""
+    return mask if mask.any() else np.arange(len(mask)) == 0
 
 
 def sent(array: NDArray[Any], device: torch.device) -> Tensor:

@@ -27,17 +27,19 @@ from idiolect.core import (
     init_server,
     keep_uploads,
     make_downloads,
+    released,
     server_round,
     without_replaced,
 )
 from idiolect.core.context import with_download, without_download
+from idiolect.core.noise import SecureNoise
 from idiolect.core.trees import flatten, stack, tree_map
 from idiolect.engines.client_packing import SINGLE, Feed
 from idiolect.engines.stages import run_round, run_settling, serve_on
 from idiolect.errors import UserError
 from idiolect.federation import KeptUploads
 
-__all__ = ["DryClient", "Forms", "ReportedNames", "dry_client", "dry_round"]
+__all__ = ["DryClient", "Forms", "ReportedNames", "dry_client", "dry_round", "reads_class_counts"]
 
 T = TypeVar("T")
 
@@ -112,6 +114,22 @@ def dry_round(
         ) from error
 
 
+def reads_class_counts(program: Program, initial: Initial, x: Tensor, n_classes: int) -> bool:
+    """Returns whether a client's round depends on how many examples of each class it has."""
+    client = dry_client(program, initial, x, n_classes)
+    asked = False
+
+    class Watched(Facts):
+        @property
+        def class_counts(self) -> Tensor:
+            nonlocal asked
+            asked = True
+            return self[0]
+
+    run_round(program, SINGLE, client.context._replace(facts=Watched(*client.context.facts)), client.feed)
+    return asked
+
+
 class DryClient(NamedTuple):
     """A client before its first round, on rows of zeros.
 
@@ -146,7 +164,8 @@ def dry_client(
         )
     one = next(iter(initial.params.values())).new_ones(())
     context = Context(broadcast(method, server), private, Facts(one.new_ones(n_classes), one, one), {})
-    draws = {p.name: one.new_ones(p.draws(structure)) for p in method.parts if p.draws}
+    widths = {p.name: width(structure) for p in method.parts if (width := p.draws or p.noise)}
+    draws = {name: one.new_ones(width) for name, width in widths.items()}
     key = torch.zeros(rows, dtype=torch.int64, device=device)
     inputs = torch.zeros(rows, *x.shape[1:], dtype=x.dtype, device=device)
     targets = key if OBJECTIVES[structure.task].has_classes else one.new_zeros(rows, n_classes)
@@ -174,6 +193,8 @@ def _attempt(program: Program, initial: Initial, x: Tensor, n_classes: int, devi
     held.append(without_download(context.private))
     names.append(_predict(program, context, batch))
     stacked = {part: (stack([value, value]), one.new_ones(2)) for part, (value, _) in messages.items()}
+    each = tree_map(lambda leaf: stack([leaf, leaf]), own)
+    stacked = released(method, context.server, each, [0, 1], stacked, program.clock, SecureNoise())
     server = server_round(method, server, stacked, program.clock)
     if method.plan(program.scene, program.clock).server:
         server = serve_on(program, server, stacked, feed, one)

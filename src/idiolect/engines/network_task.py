@@ -55,6 +55,7 @@ def structure_of(net: Net, task: str = "classification") -> Structure:
         batch_normalisation=_normalisation(net),
         own_buffers=tuple(sorted(net.observed.own_buffers)),
         has_head=net.has_head,
+        n_scalars=sum(p.numel() for name, p in net.named_parameters() if name in params),
     )
 
 

@@ -235,6 +235,11 @@ class ResultRecorder:
         for metric, value in remarks.items():
             self.rows.add(self.round, client, RowKind("none", headline, "end", "all", metric), value)
 
+    def of_run(self, metric: str, value: float) -> None:
+        """Records a number about the run as a whole, before local training."""
+        kind = RowKind("none", self.setting.headline, "before", "all", metric)
+        self.rows.add(self.round, NO_CLIENT, kind, value)
+
     def _has_shared_model(self) -> bool:
         """Returns whether the server trains a whole model, has statistics that belong to it, and data to test it on."""
         structure, federation = self.setting.task.structure, self.setting.federation

@@ -46,6 +46,7 @@ def outcome_of(
     if problem := simulation.participants.counter.problem:
         notes.append(f"floating-point operations could not be counted on this network: {problem}")
     found = {"seconds": seconds, "notes": notes, "choices": simulation.picks, "never_selected": idle}
+    found |= simulation.budget.facts(simulation.round)
     return found if diverged is None else {**found, "diverged": diverged._asdict()}
 
 

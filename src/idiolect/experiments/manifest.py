@@ -15,6 +15,7 @@ from typing import Any
 from idiolect.engines import EngineChoice
 from idiolect.errors import UserError
 from idiolect.experiments.identity import architecture, family_of, hash_of
+from idiolect.experiments.privacy_budget import PrivacyBudget
 from idiolect.experiments.run_binding import package_digests, versions
 from idiolect.experiments.setting import Setting
 from idiolect.experiments.spec import Experiment
@@ -69,6 +70,7 @@ def describe_run(setting: Setting, engine_choice: EngineChoice) -> dict[str, Any
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "hardware": _hardware(engine_choice),
         "notes": notes_of(experiment),
+        **PrivacyBudget(setting).facts(experiment.rounds),
     }
 
 

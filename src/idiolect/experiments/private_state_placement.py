@@ -18,7 +18,6 @@ from idiolect.federation import (
     RowFormat,
     Store,
     choose_store,
-    cohort_size,
     open_store,
     stored_rows,
 )
@@ -44,7 +43,7 @@ def demand_of(setting: Setting, checkpoint_every: int) -> Demand:
     experiment, population = setting.experiment, setting.federation.population
     program = setting.program(experiment.rounds - 1)
     plan = program.method.plan(program.scene, program.clock)
-    cohort = cohort_size(experiment.participation_rate, population)
+    cohort = setting.largest_cohort
     in_rounds = population if plan.merged else min(population, cohort * experiment.rounds)
     changed = population if plan.merged else min(population, cohort * checkpoint_every)
     sizes = [RowFormat([tree]).row_bytes for tree in setting.private_shapes]
@@ -92,7 +91,7 @@ def place_kept(setting: Setting, folder: Path, execution: Execution) -> Placemen
         return None
     experiment, population = setting.experiment, setting.federation.population
     row = RowFormat([setting.first_kept]).row_bytes
-    cohort = cohort_size(experiment.participation_rate, population)
+    cohort = setting.largest_cohort
     holders = min(population, cohort * experiment.rounds)
     changed = min(population, cohort * execution.checkpoint_every)
     return choose_store(

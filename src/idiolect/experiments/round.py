@@ -7,6 +7,7 @@ answer: clients on an engine in a simulation, sites over a network in a deployme
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,6 +39,7 @@ from idiolect.experiments.personal_downloads import (
     Sent,
     broadcast_bytes,
 )
+from idiolect.experiments.privacy_budget import PrivacyBudget
 from idiolect.experiments.setting import Setting
 from idiolect.records import CountBuffer, RoundBuffer, RowBuffer
 
@@ -183,6 +185,7 @@ class FederatedRun(Generic[P]):
 
     Attributes:
         costs: what each client has spent so far.
+        budget: of differential privacy, where the method promises some.
     """
 
     participants: P
@@ -196,10 +199,12 @@ class FederatedRun(Generic[P]):
     late: LateUploads = field(default_factory=LateUploads)
     counts: CountBuffer = field(default_factory=CountBuffer)
     costs: ClientCosts = field(init=False)
+    budget: PrivacyBudget = field(init=False)
 
     def __post_init__(self) -> None:
         federation = self.setting.federation
         self.costs = ClientCosts(federation.population, len(federation.newcomers))
+        self.budget = PrivacyBudget(self.setting)
 
     @property
     def setting(self) -> Setting:
@@ -277,18 +282,22 @@ class FederatedRun(Generic[P]):
         clients, messages = self.late.deliver(round, answers.clients, self._sent(program, answers), delays)
         count = len(clients)
         merged = self.server
-        if clients:
+        if (
+            not clients and setting.method.hides_clients
+        ):  # a round without noise would tell that nobody took part
+            messages = setting.no_messages
+        if messages:
             with threads_for(count * count_scalars(sent.shared)):
                 clock = program.clock._replace(cohort_size=count)
-                merged = server_round(setting.method, self.server, messages, clock)
+                merged = server_round(setting.method, self.server, messages, clock, setting.work.noise)
         plan = program.method.plan(program.scene, program.clock)
         receiving = receivers(plan, round, answers.downloaded, setting.federation.population)
         size = self.participants.downloads.bytes_to_one(self.server)
         traffic = _Traffic(receiving, size, clients, upload_bytes(setting.method, messages, count))
         answers.check()  # only now, after all that can be done while a device computes
-        if clients:
+        if messages:
             refuse_broken_server(setting.experiment.method, "merge", round + 1, merged["params"])
-        if clients:
+        if clients or messages:
             merged = _run_server_stages(setting, program, merged, messages)
             merged = self.participants.downloads.keep(program, merged, clients, messages)
         self.server = merged
@@ -341,6 +350,10 @@ class FederatedRun(Generic[P]):
             summary = self._recorder().everyone(program, scores, moment)
             self.latest |= summary.numbers
             self.picks = summary.picks
+        for spent in self.budget.after(self.round) if moment == "before" else ():
+            if math.isfinite(spent.epsilon):
+                self._recorder().of_run(spent.metric, spent.epsilon)
+                self.latest[spent.metric] = spent.epsilon
 
     def _recorder(self) -> ResultRecorder:
         final = self.round == self.setting.experiment.rounds
@@ -359,6 +372,8 @@ def upload_bytes(method: Method, messages: Messages, cohort_size: int) -> list[i
 
     A part can say that fewer scalars of its values travel.
     """
+    if not cohort_size:
+        return []
     counts = {part.name: part.scalars for part in method.parts}
     scalars = [0] * cohort_size
     for part, (values, _) in messages.items():

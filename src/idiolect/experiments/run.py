@@ -22,6 +22,7 @@ from idiolect.experiments.finished_run import FinishedRun, open_run
 from idiolect.experiments.identity import name_of
 from idiolect.experiments.manifest import describe_run
 from idiolect.experiments.own_data import with_own_data
+from idiolect.experiments.privacy_budget import PrivacyBudget
 from idiolect.experiments.private_state_placement import (
     announce,
     check_rows,
@@ -118,11 +119,14 @@ def make_run(
     start_early(asked)
     setting = prepare(experiment, asked, execution.data_dir)
     if is_registered(experiment.dataset):
-        clients, each = setting.federation.population, len(setting.selected(0))
-        watcher.hint(f"{clients} clients, {each} of them in each round; network {experiment.model}")
+        clients, each = setting.federation.population, setting.program(0).clock.expected_cohort
+        about = "about " if experiment.selection == "poisson" else ""
+        watcher.hint(f"{clients} clients, {about}{each} of them in each round; network {experiment.model}")
     engine_choice = asked.for_network(setting.cannot_batch)
     if engine_choice != asked:
         watcher.say(str(engine_choice))
+    if spends := PrivacyBudget(setting).sentence(experiment.rounds):
+        watcher.say(spends)
     _check_interrupted(execution, name)
     if experiment.precision == "tf32" and not engine_choice.trains_on_gpu:
         execution = replace(execution, notes=[*execution.notes, "a CPU computes tf32 in float32"])

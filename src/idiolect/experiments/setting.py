@@ -14,6 +14,7 @@ from idiolect.core import (
     OBJECTIVES,
     Clock,
     Initial,
+    Messages,
     Method,
     PrivateState,
     Program,
@@ -25,13 +26,19 @@ from idiolect.core import (
     init_private,
     init_server,
 )
+from idiolect.core.trees import tree_map
 from idiolect.data import Dataset, load
 from idiolect.engines import EngineChoice, Forms, Workload, dry_round, initial_net, initialiser, make_task
 from idiolect.engines.client_packing import SINGLE
+from idiolect.engines.dry_round import reads_class_counts
 from idiolect.engines.precision import PRECISIONS
 from idiolect.errors import UserError
 from idiolect.evaluation import Metric, Units, chosen_metrics, per_batch_metrics
-from idiolect.experiments.setting_checks import refuse_unreadable_inputs, refuse_unusable_clients
+from idiolect.experiments.setting_checks import (
+    refuse_unprotected,
+    refuse_unreadable_inputs,
+    refuse_unusable_clients,
+)
 from idiolect.experiments.spec import Experiment
 from idiolect.federation import (
     Federation,
@@ -145,7 +152,20 @@ class Setting:
     def selected(self, round: int) -> list[int]:
         """Returns the clients selected in a round counted from 0, in client-id order; they download the model."""
         experiment, population = self.experiment, self.federation.population
-        return select(experiment.participation_rate, population, seed=experiment.seed, round=round)
+        return select(
+            experiment.participation_rate,
+            population,
+            seed=experiment.seed,
+            round=round,
+            selection=experiment.selection,
+        )
+
+    @cached_property
+    def largest_cohort(self) -> int:
+        """The most clients that any round of the run selects, at least one."""
+        if self.experiment.selection == "fixed":
+            return len(self.selected(0))
+        return max(1, *(len(self.selected(round)) for round in range(self.experiment.rounds)))
 
     def cohort(self, round: int) -> list[int]:
         """Returns the selected clients that train and answer, in client-id order: all whom no disturbance takes out."""
@@ -192,10 +212,19 @@ class Setting:
     def forms(self) -> list[Forms]:
         """Shapes of the trees in every kind of round, from dry rounds; a method that cannot work is refused."""
         with_numbers, n_classes = is_registered(self.experiment.model), self.federation.n_classes
-        return [
-            dry_round(program, self.initial(0), self.work.x, n_classes, with_numbers)
-            for program in self.programs_with_every_stage()
+        programs = self.programs_with_every_stage()
+        found = [
+            dry_round(program, self.initial(0), self.work.x, n_classes, with_numbers) for program in programs
         ]
+        plans = [program.method.plan(program.scene, program.clock) for program in programs]
+        refuse_unprotected(self.experiment, self.method, found[0].messages, plans)
+        return found
+
+    @property
+    def no_messages(self) -> Messages:
+        """What reaches the server in a round in which nobody takes part: stacks without rows."""
+        one = self.forms[0].messages
+        return tree_map(lambda leaf: self.work.like.new_empty((0, *leaf.shape), dtype=leaf.dtype), one)
 
     def programs_with_every_stage(self) -> list[Program]:
         """Returns programs that together have every stage, with that of newcomers where there are any."""
@@ -203,6 +232,11 @@ class Setting:
         if self.experiment.newcomers:
             programs.append(self.program(self.experiment.rounds, newcomer=True))
         return programs
+
+    @cached_property
+    def reads_class_counts(self) -> bool:
+        """Whether what a client does depends on how many examples of each class it has."""
+        return reads_class_counts(self.program(0), self.initial(0), self.work.x, self.federation.n_classes)
 
     @property
     def trains_shared_model(self) -> bool:

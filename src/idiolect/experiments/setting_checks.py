@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from idiolect.core import Method
+from idiolect.core import Messages, Method, Part, Plan
 from idiolect.errors import UserError
 from idiolect.experiments.spec import Experiment
 from idiolect.federation import Federation
 from idiolect.models import Net
+from idiolect.option_parsing import parse_call
 
-__all__ = ["refuse_unreadable_inputs", "refuse_unusable_clients"]
+__all__ = ["refuse_unprotected", "refuse_unreadable_inputs", "refuse_unusable_clients"]
 
 LEAST_SIDE = 8  # pixels of an augmented image: it is moved by up to four, so that half of it stays
 
@@ -56,4 +59,46 @@ def refuse_unreadable_inputs(experiment: Experiment, federation: Federation, net
         raise UserError(
             f"model {experiment.model} reads tokens 0..{net.vocabulary - 1} and the data hold numbers from "
             f"{x.min():g} to {x.max():g}; use a dataset of tokens or another model"
+        )
+
+
+def refuse_unprotected(
+    experiment: Experiment, chosen: Method, messages: Messages, plans: Sequence[Plan]
+) -> None:
+    """Refuses what would tell more of a client or an example than a part's noise covers, and what noise would destroy.
+
+    Args:
+        messages: the form of what a client sends.
+        plans: of rounds that together have every stage.
+    """
+    for part in chosen.parts:
+        if part.guarantee is None or not part.guarantee.noise:
+            continue
+        if part.guarantee.unit == "example":
+            for plan in plans:
+                _refuse_noiseless_stages(part, chosen, plan)
+            continue
+        if "buffers" in messages:
+            raise UserError(
+                f"{part.name} would add noise to running statistics, and a variance with noise can be negative; set "
+                "buffers to private, or use a network without running statistics"
+            )
+        late = next((text for text in experiment.under if parse_call(text)[0] == "late"), None)
+        if late is not None and part.guarantee.observer == "receivers":
+            raise UserError(
+                f"under {late} two uploads of one client can arrive in one round, and the noise of {part.name} covers "
+                "one; leave late out, or let every client add the noise to its own upload (where=local)"
+            )
+
+
+def _refuse_noiseless_stages(private: Part, chosen: Method, plan: Plan) -> None:
+    """Refuses stages that ``private`` adds no noise to and on which uploads may depend."""
+    apart = {part.name for part in chosen.parts if part.apart}
+    earlier = [s for s in plan.before if s.objective is not None or s.measure is not None]
+    for stage in (*earlier, *(s for s in (*plan.after, *plan.merged) if s.owner not in apart)):
+        does = "measures" if stage.measure is not None else "trains"
+        raise UserError(
+            f"{private.name} adds noise to the steps of the method's own loss, and {stage.owner or chosen.name} {does} "
+            f"something beside them in its stage {stage.name!r}, on which what leaves a client may depend; use another "
+            "method"
         )

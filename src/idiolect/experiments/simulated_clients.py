@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from idiolect.core import Messages, Program, ServerState, Tree
+from idiolect.core import Messages, Program, ServerState, Tree, released
 from idiolect.core.objectives import OBJECTIVES
 from idiolect.core.trees import Rows, any_nan, count_scalars, stack, tree_map
 from idiolect.engines import Engine, Outcome, PrivateRows
@@ -86,6 +86,15 @@ class SimulatedClients:
         del privates
         with threads_for(len(cohort) * count_scalars(sent.shared)):
             messages, losses, kept = _gathered(outcomes)
+            messages = released(
+                self.setting.method,
+                sent.shared,
+                sent.own,
+                cohort,
+                messages,
+                program.clock,
+                self.setting.work.noise,
+            )
             broken = broken_rows(messages, losses, kept)
         return SimulatedAnswers(cohort, messages, self, program, outcomes, losses, kept, broken)
 
@@ -142,7 +151,7 @@ class SimulatedClients:
     def everyone(self) -> Iterator[tuple[list[int], Mapping[int, Tree]]]:
         """Yields all clients with their private state in chunks, while the store reads the next chunk."""
         population = self.setting.federation.population
-        size = self.store.at_once(CHUNK, least=len(self.setting.selected(0)))
+        size = self.store.at_once(CHUNK, least=self.setting.largest_cohort)
         for first in range(0, population, size):
             chunk = range(first, min(first + size, population))
             privates = self.store.together(chunk)

@@ -13,7 +13,7 @@ from idiolect.core.schedule import local_schedule
 from idiolect.engines import AUGMENTATIONS
 from idiolect.errors import UserError, near_names, refuse_outside, refuse_unknown_choice
 from idiolect.experiments.schedules import rate_factor
-from idiolect.federation import canonical_under
+from idiolect.federation import SELECTIONS, canonical_under
 from idiolect.option_parsing import is_of_kind
 
 __all__ = ["NEUTRAL", "PRECISIONS", "Experiment", "unknown_setting", "with_settings"]
@@ -36,6 +36,8 @@ class Experiment:
         initialisation: a scheme for the network's first values; ``default`` is the network's own.
         rounds: communication rounds.
         participation_rate: share of the clients that train in a round, above 0 and at most 1.
+        selection: of the clients that train in a round: ``fixed`` draws equally many in every round, without
+            replacement; ``poisson`` draws each by itself with the probability ``participation_rate``.
         local_epochs: passes over its training samples that a selected client makes in a round.
         batch_size: samples of a local step.
         learning_rate: of the local steps.
@@ -92,6 +94,7 @@ class Experiment:
     initialisation: str = "default"
     rounds: int = 40
     participation_rate: float = 0.4
+    selection: str = "fixed"
     local_epochs: float = 2
     batch_size: int = 32
     learning_rate: float = 0.03
@@ -140,6 +143,7 @@ class Experiment:
         local_schedule(self.local_schedule)
         self.learning_rate_at(0)
         self._check_test_data()
+        refuse_unknown_choice("selection", self.selection, SELECTIONS)
         refuse_unknown_choice("weighting", self.weighting, ("uniform", "samples"))
         refuse_unknown_choice("buffers", self.buffers, ("average", "private", "frozen"))
         refuse_unknown_choice("augmentation", self.augmentation, AUGMENTATIONS)
@@ -197,6 +201,7 @@ class Experiment:
 
 NEUTRAL: dict[str, Any] = {
     "newcomers": 0,
+    "selection": "fixed",
     "initialisation": "default",
     "weight_decay": 0.0,
     "clip_norm": None,
@@ -256,6 +261,7 @@ ALIASES = {
     "batch_size": "bs b batch minibatch local_batch_size",
     "clients": "k n_clients num_clients n_users num_users users",
     "rounds": "t r n_rounds num_rounds global_rounds comm_rounds communication_rounds",
+    "selection": "sampling client_sampling sampler",
     "participation_rate": "c frac fraction join_ratio sample_rate client_fraction fraction_fit clients_per_round",
     "weight_decay": "wd l2",
     "clip_norm": "clip grad_clip max_norm max_grad_norm gradient_clipping",

@@ -1,6 +1,12 @@
 """Clients as rows of one pool: splits, batch plans, selection of cohorts, the store of private state."""
 
-from idiolect.federation.batches import BatchPlan, batches_per_epoch, plan_batches
+from idiolect.federation.batches import (
+    BatchPlan,
+    batches_per_epoch,
+    plan_batches,
+    plan_poisson_batches,
+    poisson_width,
+)
 from idiolect.federation.client_set import ClientSet
 from idiolect.federation.clients import Clients
 from idiolect.federation.disturbances import (
@@ -14,7 +20,7 @@ from idiolect.federation.disturbances import (
 from idiolect.federation.federation import Federation, LaterRows, SplitRules, federate
 from idiolect.federation.kept_uploads import KeptUploads
 from idiolect.federation.preprocessing import Preprocessing
-from idiolect.federation.selection import cohort_size, newcomers_last, select
+from idiolect.federation.selection import SELECTIONS, cohort_size, newcomers_last, select
 from idiolect.federation.splits import ClientRows, split_client, split_rows
 from idiolect.federation.store import (
     KEPT_ROWS,
@@ -37,6 +43,7 @@ __all__ = [
     "DISTURBANCES",
     "KEPT_ROWS",
     "PRIVATE_ROWS",
+    "SELECTIONS",
     "STORES",
     "BatchPlan",
     "ByClient",
@@ -65,6 +72,8 @@ __all__ = [
     "newcomers_last",
     "open_store",
     "plan_batches",
+    "plan_poisson_batches",
+    "poisson_width",
     "readable",
     "select",
     "split_client",

@@ -6,30 +6,36 @@ from functools import lru_cache
 
 import numpy as np
 
+from idiolect.core.part import cohort_size
 from idiolect.core.seeds import derive
 from idiolect.errors import UserError
 
-__all__ = ["cohort_size", "newcomers_last", "select"]
+__all__ = ["SELECTIONS", "cohort_size", "newcomers_last", "select"]
+
+SELECTIONS = ("fixed", "poisson")
 
 
-def cohort_size(participation_rate: float, population: int) -> int:
-    """Returns ``max(floor(Q * K), 1)``, safe against 0.29 * 100 = 28.999...
+def select(
+    participation_rate: float, population: int, *, seed: int, round: int, selection: str = "fixed"
+) -> list[int]:
+    """Draws the cohort of a round; returns it in client-id order.
 
-    >>> cohort_size(0.29, 100), cohort_size(0.01, 10)
-    (29, 1)
+    Args:
+        selection: ``fixed`` draws ``cohort_size`` clients, uniform without replacement; ``poisson`` draws every client
+            by itself with the probability ``participation_rate``, so that a cohort may have any size, also none.
     """
-    return max(int(participation_rate * population + 1e-9), 1)
-
-
-def select(participation_rate: float, population: int, *, seed: int, round: int) -> list[int]:
-    """Draws the cohort of a round, uniform without replacement; returns it in client-id order."""
-    return list(_selected(participation_rate, population, seed, round))
+    return list(_selected(participation_rate, population, seed, round, selection))
 
 
 @lru_cache(maxsize=8)  # a round is asked for when its rows are prefetched and again when it runs
-def _selected(participation_rate: float, population: int, seed: int, round: int) -> tuple[int, ...]:
+def _selected(
+    participation_rate: float, population: int, seed: int, round: int, selection: str
+) -> tuple[int, ...]:
     random = np.random.default_rng(derive(seed, "selection", round))
-    chosen = random.choice(population, cohort_size(participation_rate, population), replace=False)
+    if selection == "poisson":
+        chosen = np.flatnonzero(random.random(population) < participation_rate)
+    else:
+        chosen = random.choice(population, cohort_size(participation_rate, population), replace=False)
     return tuple(sorted(chosen.tolist()))
 
 

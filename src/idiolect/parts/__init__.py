@@ -7,6 +7,7 @@ from idiolect.parts.average import average
 from idiolect.parts.calibrated_softmax import calibrated_softmax
 from idiolect.parts.class_prototypes import class_prototypes
 from idiolect.parts.classifier_collaboration import classifier_collaboration
+from idiolect.parts.client_dp import client_dp
 from idiolect.parts.component_mixture import component_mixture
 from idiolect.parts.conditional_features import conditional_features
 from idiolect.parts.conditional_policy import conditional_policy
@@ -14,6 +15,7 @@ from idiolect.parts.contrastive import contrastive
 from idiolect.parts.control_variates import control_variates
 from idiolect.parts.critical_parameters import critical_parameters
 from idiolect.parts.curvature import curvature
+from idiolect.parts.dp_sgd import dp_sgd
 from idiolect.parts.dynamic_regulariser import dynamic_regulariser
 from idiolect.parts.ensemble_distillation import ensemble_distillation
 from idiolect.parts.feature_alignment import feature_alignment
@@ -62,6 +64,7 @@ __all__ = [
     "calibrated_softmax",
     "class_prototypes",
     "classifier_collaboration",
+    "client_dp",
     "component_mixture",
     "conditional_features",
     "conditional_policy",
@@ -69,6 +72,7 @@ __all__ = [
     "control_variates",
     "critical_parameters",
     "curvature",
+    "dp_sgd",
     "dynamic_regulariser",
     "ensemble_distillation",
     "feature_alignment",

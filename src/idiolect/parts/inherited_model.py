@@ -125,4 +125,5 @@ def inherited_model(
         needs_classes=transfer == "kd",
         roles=("inherited model", "main stage", "companion predictor"),
         headline="companion",
+        apart=True,
     )

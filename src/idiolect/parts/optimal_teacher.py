@@ -114,4 +114,5 @@ def optimal_teacher(
         needs_classes=True,
         roles=("companion predictor",),
         headline="companion",
+        apart=True,
     )

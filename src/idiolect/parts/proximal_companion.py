@@ -84,4 +84,5 @@ def proximal_companion(weight: float = 0.1, epochs: float | None = None, form: s
         predictors=predictors,
         roles=("companion predictor",),
         headline="companion",
+        apart=True,
     )

@@ -159,7 +159,7 @@ def _refuse_ordered_merge(trial: Trial) -> None:
 
     def merged(order: list[Any]) -> ServerState:
         messages = stack([outcome.messages for outcome in order])
-        server = server_round(setting.method, trial.run.server, messages, program.clock)
+        server = server_round(setting.method, trial.run.server, messages, program.clock, setting.work.noise)
         return serve(program, setting.work, server, messages) if plan.server else server
 
     if found := next(differences(merged(outcomes[::-1]), merged(outcomes), FLOAT64), None):

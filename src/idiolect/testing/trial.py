@@ -115,7 +115,7 @@ def _watched_rounds(setting: Setting, watch: Watch) -> None:
         if changed is not None and not watch.of("writes"):
             watch.add("writes", f"round {round} of the method", f"changes what clients were given: {changed}")
         messages = stack([outcome.messages for outcome in outcomes])
-        server = server_round(method, server, messages, program.clock)
+        server = server_round(method, server, messages, program.clock, work.noise)
         server = serve(program, work, server, messages) if plan.server else server
         server = downloads.keep(program, server, clients, messages)
         everyone |= dict(zip(cohort, (outcome.private for outcome in outcomes), strict=True))

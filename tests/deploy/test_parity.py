@@ -14,6 +14,7 @@ from ..told_apart import told_apart
 from .conftest import PERSFL, Deploy
 from .played import assert_parity, play
 
+PATIENT = DeploymentOptions(plain=True, wait=0.5, grace=20, deadline=600, min_sites=1)
 METHODS = ["fedper", "map", "scamap", PERSFL, "superfed_mm", "ditto", "fedbabu", "fedaws", "fedfomo"]
 METHODS += [pytest.param("fedpac", marks=pytest.mark.slow)]
 
@@ -29,17 +30,16 @@ def test_sites_train_as_clients_of_a_simulation(deploy: Deploy, method: str) -> 
 @pytest.mark.parametrize("buffers", ["average", "private"])
 def test_running_statistics_travel_as_in_a_simulation(deploy: Deploy, buffers: str) -> None:
     settings = {"dataset": "fashion-mnist-12k", "partition": "iid", "model": "lenet_bn", "rounds": 1}
-    deployment = deploy(method="fedavg", weighting="samples", buffers=buffers, **settings)
-    play(deployment)
+    deployment = deploy(PATIENT, method="fedavg", weighting="samples", buffers=buffers, **settings)
+    assert play(deployment)["status"] == "finished"
     assert_parity(deployment)
 
 
 def test_what_is_sent_to_single_sites_is_as_in_a_simulation(deploy: Deploy) -> None:
     register("told_apart", told_apart)
     try:
-        patient = DeploymentOptions(plain=True, wait=0.5, grace=20, deadline=20, min_sites=1)
         settings = {"newcomers": 1, "method": "told_apart + fine_tune", "participation_rate": 0.67}
-        deployment = deploy(patient, **settings)
+        deployment = deploy(PATIENT, **settings)
         assert play(deployment)["status"] == "finished"
         assert_parity(deployment)
     finally:
@@ -47,23 +47,24 @@ def test_what_is_sent_to_single_sites_is_as_in_a_simulation(deploy: Deploy) -> N
 
 
 def test_newcomers_join_as_in_a_simulation(deploy: Deploy) -> None:
-    patient = DeploymentOptions(plain=True, wait=0.5, grace=20, deadline=20, min_sites=1)
-    deployment = deploy(patient, method="superfed_mm", newcomers=1)
-    play(deployment)
+    deployment = deploy(PATIENT, method="superfed_mm", newcomers=1)
+    assert play(deployment)["status"] == "finished"
     assert_parity(deployment)
 
 
 @pytest.mark.slow
 def test_server_trains_on_public_data_as_in_a_simulation(deploy: Deploy) -> None:
     data = "fashion-mnist-12k"
-    deployment = deploy(method="feddf", dataset=data, partition="iid", model="lenet_map", public=50, rounds=1)
-    play(deployment)
+    deployment = deploy(
+        PATIENT, method="feddf", dataset=data, partition="iid", model="lenet_map", public=50, rounds=1
+    )
+    assert play(deployment)["status"] == "finished"
     assert_parity(deployment)
 
 
 @pytest.mark.slow
 def test_sites_follow_optimiser_and_schedules_as_in_a_simulation(deploy: Deploy) -> None:
     rates = {"learning_rate": 0.01, "schedule": "cosine", "local_schedule": "linear(final=0.1)"}
-    deployment = deploy(method="map", optimiser="adam(beta_two=0.9)", **rates)
+    deployment = deploy(PATIENT, method="map", optimiser="adam(beta_two=0.9)", **rates)
     assert play(deployment)["status"] == "finished"
     assert_parity(deployment)

@@ -249,7 +249,8 @@ class DeployedSites:
             since = f"round {base[0] + 1}" if base else "nothing"
             self.progress.heard(name, f"goes on from {since}, where the server knew round {known.round + 1}")
         elif round - known.round > 1:
-            self.progress.heard(name, f"is back after {round - known.round - 1} rounds without it")
+            missed = round - known.round - 1
+            self.progress.heard(name, f"is back after {missed} round{'s' * (missed > 1)} without it")
 
     def _note_score(self, site: SiteEntry, scores: ClientScores) -> None:
         headline = self.setting.headline

@@ -43,7 +43,7 @@ def federation(kind: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 )
 def test_three_federations_get_the_right_answer(kind, right, tmp_path):
     found = idiolect.recommend(
-        "20m", data=federation(kind), rounds=20, learning_rate=0.05, engine="loop", out=tmp_path, quiet=True
+        "2h", data=federation(kind), rounds=20, learning_rate=0.05, engine="loop", out=tmp_path, quiet=True
     )
     expected = right or {"fedper", "ditto", "apfl", "fedavg_lu"}
     assert found.method in expected, "\n".join([*found.answer, *map(str, found.rows())])

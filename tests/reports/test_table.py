@@ -91,6 +91,19 @@ def test_notes_name_their_method_unless_common(make_run) -> None:
     assert notes_of(runs) == ["common", "A: mine"]
 
 
+def test_notes_name_their_seeds_unless_common(make_run) -> None:
+    notes = {
+        ("A", 0): ["all", "first", "of A", "one of A", "apart"],
+        ("A", 1): ["all", "of A"],
+        ("B", 0): ["all", "first", "apart"],
+        ("B", 1): ["all", "apart"],
+    }
+    values = {(1, "after"): [0.5]}
+    runs = [make_run(name, seed, values, notes=own) for (name, seed), own in notes.items()]
+    told = ["all", "seed 0: first", "A: of A", "A, seed 0: one of A", "A (seed 0), B: apart"]
+    assert notes_of(runs) == told
+
+
 def test_csv_keeps_every_digit(make_run) -> None:
     summary = summarise([make_run("A", personal={(1, "after"): [1 / 3]})])
     assert pd.read_csv(io.StringIO(csv_table(summary)))["personal_accuracy"][0] == 1 / 3

@@ -120,7 +120,7 @@ def _certainty(found: SceneVerdict, others: Iterable[str]) -> str:
         "nested": f"{counts} runs on {drawn} partitions",
     }
     repeated = words[designs.pop()] if len(designs) == 1 else f"{counts} runs"
-    return f"Paired over {repeated}, p < {LEVEL:g} after Holm's correction."
+    return f"Tested at {100 * LEVEL:g} % after Holm's correction, paired over {repeated}."
 
 
 def _range(counts: Iterable[int]) -> str:

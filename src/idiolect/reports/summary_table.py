@@ -8,7 +8,7 @@ evaluations that the reading takes.  Runs that are judged by another metric than
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pandas as pd
@@ -25,11 +25,13 @@ from idiolect.statistics import (
     LAST,
     Groups,
     Reading,
+    Replicate,
     as_reading,
     design_of,
     headline,
     over_replicates,
     primary_metric,
+    replicate_of,
     run_numbers,
 )
 
@@ -310,26 +312,42 @@ def best_cells(
 def notes_of(runs: Iterable[Run], reading: Reading = LAST) -> list[str]:
     """Returns the notes of all manifests, each once, and what methods gain over training alone.
 
-    A note that not all methods share names its methods.
+    A note that not all runs share names its methods and seeds.
     """
     runs = list(runs)
     ended = ended_runs(runs)
     undefined = {run.manifest["name"]: _undefined(run) for run in ended}
-    labels: set[str] = set()
-    owners: dict[str, list[str]] = {}
+    every: dict[str, set[Replicate]] = {}
+    owners: dict[str, dict[str, set[Replicate]]] = {}
     for groups in scenes_of(runs).values():
-        labels |= groups.keys()
-        for label, group in groups.items():
-            for note in (
-                n
-                for run in group
-                for n in (*run.manifest.get("notes", []), *undefined.get(run.manifest["name"], []))
-            ):
-                who = owners.setdefault(note, [])
-                who += [label] * (label not in who)
-    notes = [note if set(who) == labels else f"{', '.join(who)}: {note}" for note, who in owners.items()]
+        for label, run in ((label, run) for label, group in groups.items() for run in group):
+            every.setdefault(label, set()).add(replicate_of(run))
+            for note in (*run.manifest.get("notes", []), *undefined.get(run.manifest["name"], [])):
+                owners.setdefault(note, {}).setdefault(label, set()).add(replicate_of(run))
+    notes = [_whose(who, every) + note for note, who in owners.items()]
     gains = gains_over_local(ended, reading) if ended else []
     return [*notes, *gains, *divergence_notes(runs)]
+
+
+def _whose(who: Mapping[str, set[Replicate]], every: Mapping[str, set[Replicate]]) -> str:
+    """Returns the methods and seeds that a note is about, a colon behind; nothing where it is about all runs."""
+    if who == every:
+        return ""
+    seeds = {label: _seeds_text(found) if found != every[label] else "" for label, found in who.items()}
+    if len(set(seeds.values())) > 1:
+        return ", ".join(f"{label}{f' ({text})' * bool(text)}" for label, text in seeds.items()) + ": "
+    methods = [", ".join(who)] if who.keys() != every.keys() else []
+    return ", ".join([*methods, *filter(None, set(seeds.values()))]) + ": "
+
+
+def _seeds_text(replicates: Iterable[Replicate]) -> str:
+    """Returns the seeds of some runs in words.
+
+    >>> _seeds_text([Replicate(0, 2), Replicate(0, 1)]), _seeds_text([Replicate(0, 1)])
+    ('seeds 1, 2', 'seed 1')
+    """
+    seeds = sorted({replicate.seed for replicate in replicates})
+    return f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
 
 
 def _undefined(run: Run) -> list[str]:

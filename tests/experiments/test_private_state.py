@@ -225,7 +225,7 @@ def test_wrong_option_is_refused_before_anything_is_written(
 
 def program(name: str, *words: str) -> Any:
     done = subprocess.run(
-        [sys.executable, str(HERE / name), *words], capture_output=True, text=True, check=False, timeout=3000
+        [sys.executable, str(HERE / name), *words], capture_output=True, text=True, check=False, timeout=7200
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -51,7 +51,7 @@ def greeting_answer() -> Check:
     return answer({"position": either(nothing(), _position(MOST_COUNT)), "seen": either(nothing(), serial)})
 
 
-def training_answer(setting: Setting, client: int, observe: bool) -> Check:
+def training_answer(setting: Setting, observe: bool) -> Check:
     """Returns the schema of a client's answer to a round of training."""
     names = [forms.reported for forms in setting.forms]
     scores: dict[str, Check] = {}

@@ -75,11 +75,9 @@ class DeployedSites:
         round, selected = program.clock.round, set(cohort)
         self._note_excluded()
         asked = [site for site in self.population if site.client in selected]
-
-        def schema(client: int) -> Check:
-            return training_answer(self.setting, client, observe)
-
-        replies = self._request(asked, sent, round, {"kind": "train", "observe": observe}, schema)
+        answer = training_answer(self.setting, observe)
+        header = {"kind": "train", "observe": observe}
+        replies = self._request(asked, sent, round, header, lambda client: answer)
         uploads = self._uploads(replies, asked, sent)
         self._refuse_too_few(round, len(uploads), len(asked), replies)
         sites = [site for site in asked if site.name in uploads]

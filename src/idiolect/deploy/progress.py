@@ -14,7 +14,7 @@ from idiolect.deploy.audit import AuditLog
 from idiolect.deploy.processes import start_of_process
 from idiolect.records import read_json_object, write_atomically
 
-__all__ = ["PROGRESS_FILE", "DeploymentProgress", "is_written_on", "read_progress"]
+__all__ = ["PROGRESS_FILE", "DeploymentProgress", "read_progress", "writer_is_alive"]
 
 PROGRESS_FILE = "progress.json"
 MAX_EVENTS = 200  # that are kept
@@ -92,7 +92,7 @@ def read_progress(folder: Path) -> dict[str, Any] | None:
     return found if _is_sound(found) else None
 
 
-def is_written_on(found: Mapping[str, Any]) -> bool:
+def writer_is_alive(found: Mapping[str, Any]) -> bool:
     """Returns whether the process that wrote a progress file still runs; another one with its number does not count."""
     began = found.get("began", "")
     return bool(began) and start_of_process(found.get("pid", 0)) == began

@@ -63,9 +63,8 @@ REFUSALS = {  # words in Flower's log, and what they mean here
 }
 POLL_SECONDS = 0.2  # between looks for a task
 DEAF_SECONDS = 60.0  # after which a SuperNode that does not answer is started again
-NOT_OURS = SignedMessage(
-    b"", b"", b""
-)  # stands for a record that is no message of ours; no signature fits it
+# Stands for a record that is no message of ours; no signature fits it.
+NOT_OURS = SignedMessage(b"", b"", b"")
 ACQUIRE = "/flwr.proto.Runtime/AcquireTask"
 TASK_OF_A_SITE = AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP])
 PR_SET_PDEATHSIG = 1

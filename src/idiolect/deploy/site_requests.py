@@ -116,15 +116,14 @@ class SiteConnection:
     _count: int = 0
     _looked: float = float("-inf")
     _pending: dict[str, PendingRequest] = field(default_factory=dict)
-    _away: dict[str, float] = field(default_factory=dict)  # since when sites that were asked are away
-    _starts: dict[str, int] = field(
-        default_factory=dict
-    )  # of sites that have accepted a higher one than ours
-    _greeted: set[NodeSession] = field(default_factory=set)  # those that answered, as a site of ours or not
-
-    _refused: dict[NodeSession, tuple[float, str]] = field(
-        default_factory=dict
-    )  # when, and in which sentence
+    # since when sites that were asked are away
+    _away: dict[str, float] = field(default_factory=dict)
+    # of sites that have accepted a request of a higher start than ours
+    _starts: dict[str, int] = field(default_factory=dict)
+    # nodes that answered a greeting, as a site of ours or not
+    _greeted: set[NodeSession] = field(default_factory=set)
+    # when a node refused its greeting, and in which sentence
+    _refused: dict[NodeSession, tuple[float, str]] = field(default_factory=dict)
 
     def wait_for(self, names: list[str], seconds: float) -> None:
         """Waits until these sites are connected, or until the time is over."""

@@ -9,7 +9,7 @@ from typing import Any
 from idiolect.deploy.configuration import Deployment, read_plan
 from idiolect.deploy.heartbeat import condition
 from idiolect.deploy.processes import PROFILE, is_served, refuse_silent_server, running, use_flower
-from idiolect.deploy.progress import PROGRESS_FILE, DeploymentProgress, is_written_on, read_progress
+from idiolect.deploy.progress import PROGRESS_FILE, DeploymentProgress, read_progress, writer_is_alive
 from idiolect.errors import UserError
 
 __all__ = ["is_running", "start_run", "status", "watch"]
@@ -24,7 +24,7 @@ def status(deployment: Deployment) -> dict[str, Any]:
     """Returns the processes on this machine, the rounds completed, and what each site did last."""
     processes, found = running(deployment), read_progress(deployment.server) or {}
     state = found.get("status", "not started")
-    if state in UNDER_WAY and not is_written_on(found):
+    if state in UNDER_WAY and not writer_is_alive(found):
         state = "interrupted"
     sites = {
         site.name: {
@@ -52,7 +52,7 @@ def status(deployment: Deployment) -> dict[str, Any]:
 def is_running(deployment: Deployment) -> bool:
     """Returns whether the server's loop is on its way, or was just asked for."""
     found = read_progress(deployment.server)
-    return found is not None and found.get("status") in UNDER_WAY and is_written_on(found)
+    return found is not None and found.get("status") in UNDER_WAY and writer_is_alive(found)
 
 
 def start_run(deployment: Deployment) -> bool:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from idiolect.records import Run
-from idiolect.reports import disturbances_data, page_data, page_html, write_report
+from idiolect.reports import disturbance_cells, disturbances_data, page_data, page_html, write_report
+from idiolect.reports.judged_metric import ACCURACY
 
 from .conftest import MakeRun
 
@@ -73,6 +75,21 @@ def test_runs_without_a_clean_twin_are_left_out(make_run: MakeRun) -> None:
     other = make_run("FedAvg", 0, {(4, "before"): CLEAN}, spec={"rounds": 9, "under": NOISE})
     clean = [run for run in runs if not run.manifest["spec"]["under"]]
     assert disturbances_data([*clean, other]).empty
+
+
+def test_a_twin_that_diverged_has_no_number_and_the_other_keeps_its_own(make_run: MakeRun) -> None:
+    runs = scenes(make_run, seeds=1)
+    lost = {"diverged": {"round": 2, "client": 1, "what": "upload/w", "moment": "training"}}
+    spec = {"rounds": 4, "under": NOISE}
+    runs[1] = make_run("FedAvg", 0, {}, spec=spec, disturbed={NOISE[0]: [0, 2]}, **lost)
+    table = disturbances_data(runs).set_index("method")
+    assert table["diverged"].to_dict() == {"FedAvg": "disturbed", "FedPer": ""}
+    assert table.loc["FedAvg", "clean"] == pytest.approx(0.65) and math.isnan(
+        table.loc["FedAvg", "difference"]
+    )
+    assert math.isnan(table.loc["FedAvg", "disturbed"]) and table.loc["FedPer", "difference"] < 0
+    cells = disturbance_cells(table.reset_index(), ACCURACY)
+    assert cells[1][:4] == ["FedAvg", "65.0", "diverged", "-"]
 
 
 def test_means_are_of_the_seeds_that_both_have(make_run: MakeRun) -> None:

@@ -11,6 +11,7 @@ import pandas as pd
 
 from idiolect import statistics
 from idiolect.records import Run, scene_settings
+from idiolect.reports.diverged_methods import divergence_text
 from idiolect.reports.judged_metric import ABSENT, ACCURACY, JudgedMetric
 from idiolect.reports.run_groups import scenes_of, settings_of_run
 from idiolect.reports.text_tables import to_csv, to_latex, to_markdown
@@ -39,6 +40,7 @@ DISTURBANCE_COLUMNS = [
     "p_holm",
     "hit",
     "spared",
+    "diverged",
     "clients",
     "seeds",
     "design",
@@ -60,9 +62,9 @@ def disturbances_data(runs: Iterable[Run], reading: Reading = LAST) -> pd.DataFr
 
     Columns: `scene` (the clean one), `under`, `method`, `clean`, `disturbed`, `difference` (disturbed minus clean,
     paired by replicate and client) with its 95 % interval `low` and `high`, `p`, `p_holm` (corrected over the methods
-    of a scene and disturbance), `hit` and `spared` (the difference among disturbed clients, and among
-    the others; NaN where no client is singled out), `clients`, `seeds`, `design`.  It is empty where no two runs
-    are twins.
+    of a scene and disturbance), `hit` and `spared` (the difference among disturbed clients, and among the others; NaN
+    where no client is singled out), `diverged` (`clean`, `disturbed` or both, where one of the seeds diverged and there
+    is no number), `clients`, `seeds`, `design`.  It is empty where no two runs are twins.
     """
     lines = [_compared(twins, reading) for twins in _twins(list(runs))]
     table = pd.DataFrame(lines, columns=DISTURBANCE_COLUMNS)
@@ -109,16 +111,25 @@ def _without_disturbances(run: Run) -> str:
 
 def _compared(twins: Twins, reading: Reading) -> dict[str, Any]:
     groups = {"disturbed": twins.disturbed, "clean": twins.clean}
+    lost = [name for name in ("clean", "disturbed") if divergence_text(groups[name])]
+    told = {
+        "scene": twins.scene,
+        "under": twins.under,
+        "method": twins.method,
+        "diverged": " and ".join(lost),
+    }
+    if lost:
+        ended = {name: _mean(group, reading) for name, group in groups.items() if name not in lost}
+        return ended | told | {"seeds": len(twins.clean)}
     pairs = statistics.paired_comparisons(groups, baseline="clean", reading=reading)
     found: dict[str, Any] = pairs.iloc[0].to_dict() if len(pairs) else {}
-    means = {
-        name: over_replicates(
-            group, [float(client_scores(run, reading=reading).mean()) for run in group]
-        ).mean
-        for name, group in groups.items()
-    }
-    parts = _by_clients(twins, reading)
-    return found | means | parts | {"scene": twins.scene, "under": twins.under, "method": twins.method}
+    means = {name: _mean(group, reading) for name, group in groups.items()}
+    return found | means | _by_clients(twins, reading) | told
+
+
+def _mean(group: Sequence[Run], reading: Reading) -> float:
+    values = [float(client_scores(run, reading=reading).mean()) for run in group]
+    return over_replicates(group, values).mean
 
 
 def _by_clients(twins: Twins, reading: Reading) -> dict[str, float]:
@@ -164,7 +175,11 @@ def disturbance_cells(table: pd.DataFrame, metric: JudgedMetric) -> list[list[st
     header = ["Method", metric.heading("Clean"), metric.heading("Disturbed"), "Difference", "95 % interval"]
     rows = [header + (["Disturbed clients", "Other clients"] if singled else [])]
     for line in table.to_dict("records"):
-        cells = [str(line["method"]), metric.text(line["clean"]), metric.text(line["disturbed"])]
+        cells = [str(line["method"])]
+        cells += [
+            "diverged" if side in line["diverged"] else metric.text(line[side])
+            for side in ("clean", "disturbed")
+        ]
         cells += [_signed(line["difference"], metric), _interval(line["low"], line["high"], metric)]
         rows.append(cells + ([_signed(line[name], metric) for name in ("hit", "spared")] if singled else []))
     return rows

@@ -140,6 +140,7 @@ PERSONALISES = {
         "persfl",
         "persfl_gd",
         "fedbabu",
+        "knn_per",
     },
 }
 

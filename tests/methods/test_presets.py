@@ -61,6 +61,7 @@ PAPER = {
     "perfedavg_hf": {"inner_rate": 0.01, "outer_rate": 0.001, "adapt_steps": 1, "difference": 1e-3},
     "fedproto": {"weight": 1.0},
     "fedamp": {"weight": 1.0},
+    "knn_per": {"count": 10, "scale": 1.0},
     "pfedsim": {"generalisation": 0.5},
     "fedpac": {"weight": 1.0, "head_epochs": 1},
     "fedbabu": {"count": 1, "epochs": 5, "tuned": "all"},

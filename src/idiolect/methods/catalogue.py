@@ -48,6 +48,7 @@ from idiolect.methods import (
     fedrs,
     flda,
     gpfl,
+    knn_per,
     lg_fedavg,
     local,
     map,
@@ -148,6 +149,7 @@ METHODS: dict[str, Entry] = {
     "feddistill": Entry("FedDistill", feddistill.feddistill),
     "fedcac": Entry("FedCAC", fedcac.fedcac, fedcac.presets),
     "cfl": Entry("CFL", cfl.cfl, cfl.presets),
+    "knn_per": Entry("kNN-Per", knn_per.knn_per, knn_per.presets),
 }
 
 ALIASES = {"fml": "feddml", "fd": "feddistill"}  # other names of methods, and what they are listed under

@@ -38,6 +38,7 @@ from idiolect.parts.mixed_companion import mixed_companion
 from idiolect.parts.mixed_subspace import mixed_subspace
 from idiolect.parts.moreau_envelope import moreau_envelope
 from idiolect.parts.mutual_companion import mutual_companion
+from idiolect.parts.nearest_neighbours import nearest_neighbours
 from idiolect.parts.norm_bound import norm_bound
 from idiolect.parts.normalised_average import normalised_average
 from idiolect.parts.not_true_distillation import not_true_distillation
@@ -96,6 +97,7 @@ __all__ = [
     "moreau_envelope",
     "multi_krum",
     "mutual_companion",
+    "nearest_neighbours",
     "norm_bound",
     "normalised_average",
     "not_true_distillation",

@@ -13,7 +13,7 @@ ELSEWHERE = {
     "FL-bench": """
         local fedavg fedprox scaffold fedavgm fedadagrad fedadam fedyogi feddyn moon fedper fedrep lg_fedavg
         apfl pfedme perfedavg_fo perfedavg_hf fedproto ditto fedrod fedbabu fedbn fedala fedas fedlc fedfomo
-        pfedhn fedem fedpac pfedsim cfl cfl
+        pfedhn fedem fedpac pfedsim cfl knn_per
         """,
     "FLGo": """
         local fedavg fedavg_lu fedprox scaffold fedavgm fednova feddyn moon fedper fedrep lg_fedavg apfl

@@ -72,6 +72,7 @@ KEPT = {  # by part, in words: what the server keeps, and what a client keeps
     "mixed_subspace": ("", "the private model"),
     "moreau_envelope": ("", "the personal model"),
     "mutual_companion": ("", "the private model"),
+    "nearest_neighbours": ("", "the features and labels of its rows, and lambda, after the last round"),
     "normalised_average": ("the momentum, where there is one", ""),
     "optimal_teacher": ("", "the best teacher, its loss and round; after the last round the student"),
     "personal_head": ("", "the private head"),

@@ -135,6 +135,7 @@ LOOKS: dict[str, tuple[str, int, str]] = {
     "fedgh": ("rose", 3, "s"),
     "fedcac": ("forest", 1, "D"),
     "cfl": ("forest", 2, "s"),
+    "knn_per": ("forest", 3, "p"),
     "fedntd": ("orange", 2, "v"),
     "pfedhn": ("olive", 4, "o"),
     "fedem": ("olive", 5, "X"),

@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 pytest.importorskip("flwr", reason="deployment needs the extra flower")
 
@@ -214,3 +215,33 @@ def test_bounds_and_checkpoints_are_settings_of_the_deployment(idiolect, refused
     refused(
         idiolect("deploy", "init", "other", *INIT, "--checkpoints", "1"), "checkpoints must be in [2, 100]"
     )
+
+
+def test_progress_names_the_sites_of_a_round_and_the_record_that_is_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from idiolect.cli.deploy import SiteTable, _print_status  # noqa: PLC0415 - needs the extra
+
+    site = {"runs_here": True, "excluded": False, "here": "connected", "loss": 0.5}
+    sites = {
+        "site-0": {**site, "round": 4},
+        "site-1": {**site, "round": 2, "excluded": True},
+        "site-2": dict(site),
+    }
+    del sites["site-2"]["loss"]
+    record = tmp_path / "run"
+    found = {
+        "status": "running",
+        "server_runs_here": True,
+        "round": 3,
+        "rounds": 9,
+        "sites": sites,
+        "events": [],
+    }
+    SiteTable().show(found)
+    assert capsys.readouterr().err == "round 3/9: site-0 loss 0.500\n"
+    console = Console(width=200)
+    _print_status(console, {**found, "message": "", "run": str(record)})
+    record.mkdir()
+    _print_status(console, {**found, "message": "", "run": str(record)})
+    assert capsys.readouterr().out.count("Record: ") == 1

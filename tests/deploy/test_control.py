@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -19,14 +20,18 @@ from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
 
-from idiolect.deploy import flower_with_token
+from idiolect.deploy import flower_with_token, processes
 from idiolect.deploy.control_token import make_control_token, read_control_token
 from idiolect.deploy.create_deployment import DeploymentOptions
 from idiolect.deploy.flower_with_token import launch_task
 from idiolect.deploy.guarded_superlink import Guard, Unguarded, refuse_unguarded, status_of_call
 from idiolect.deploy.processes import deployment_processes
+from idiolect.deploy.progress import DeploymentProgress
+from idiolect.deploy.status import is_running as is_running_loop
+from idiolect.deploy.status import start_run as ask_for_run
 from idiolect.errors import UserError
 
+from ..child_process import child_process, is_running
 from .conftest import Deploy
 from .real import idiolect, site_says, start_run, up, wait_for
 
@@ -97,6 +102,56 @@ def test_token_of_a_task_is_not_on_its_command_line(monkeypatch: pytest.MonkeyPa
 def task() -> SimpleNamespace:
     address = {"task_type": "flwr-serverapp", "runtime_api_address": "127.0.0.1:1", "token": TOKEN}
     return SimpleNamespace(**address, insecure=True, root_certificates_path=None, parent_pid=None)
+
+
+BLOCKED = """
+import os, subprocess, sys, threading
+from idiolect.deploy import flower_with_token
+flower_with_token.END_SECONDS = 0.2
+if sys.argv[1:]:
+    flower_with_token.end_with(os.getppid())
+    print(os.getpid(), flush=True)
+    waits = threading.Lock()
+    waits.acquire()
+    waits.acquire()
+subprocess.Popen([sys.executable, "-c", open("/proc/self/cmdline").read().split(chr(0))[2], "task"]).wait()
+"""
+
+
+def test_task_ends_with_its_parent_also_where_its_main_thread_waits_without_end() -> None:
+    with child_process([sys.executable, "-c", BLOCKED], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        task = int(parent.stdout.readline())
+        assert is_running(task)
+        parent.kill()
+        parent.wait()
+        wait_for(lambda: not is_running(task), "the end of the task", 20)
+
+
+def test_what_a_killed_server_left_is_ended_before_the_next_one_starts(deploy: Deploy) -> None:
+    deployment = deploy()
+    words = [
+        sys.executable,
+        "-c",
+        "import time; time.sleep(600)",
+        "idiolect.deploy.flower_with_token",
+        "loop",
+    ]
+    marked = {**os.environ, processes.DEPLOYMENT_VARIABLE: str(deployment.folder)}
+    with child_process(words, env=marked) as left, pytest.MonkeyPatch.context() as patch:
+        wait_for(lambda: left.pid in deployment_processes(deployment.folder), "the start", 20)
+        patch.setattr(processes, "_superlink_command", lambda deployment: [sys.executable, "-c", "pass"])
+        with pytest.raises(UserError, match="the server did not start"):
+            processes.start_server(deployment)
+        assert left.wait(20) == -signal.SIGKILL
+
+
+def test_run_of_a_server_that_is_gone_is_not_watched(deploy: Deploy) -> None:
+    deployment = deploy()
+    DeploymentProgress(deployment.server, 3).save()  # as a loop that has not ended yet
+    assert is_running_loop(deployment)
+    with pytest.raises(UserError, match="no server answers"):
+        ask_for_run(deployment)
 
 
 STRANGER = """

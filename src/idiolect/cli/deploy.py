@@ -411,15 +411,17 @@ class SiteTable:
             self._live.update(table)
         elif found["round"] > self._told:
             self._told = found["round"]
-            sites = ", ".join(f"{name} loss {loss}" for name, _, _, loss, _ in _rows(found))
-            self.say(f"round {found['round']}/{found['rounds']}: {sites}")
+            took_part = {name for name, site in found["sites"].items() if site.get("round", 0) >= self._told}
+            sites = [f"{name} loss {loss}" for name, _, _, loss, _ in _rows(found) if name in took_part]
+            self.say(f"round {found['round']}/{found['rounds']}: {', '.join(sites) or 'no site'}")
 
 
 def _print_status(console: Console, found: dict[str, Any]) -> None:
     print_table(console, [_headings(found), *_rows(found)], title=_title(found), words=2)
     for event in found["events"][-10:]:
         console.print(f"- {event}", highlight=False, markup=False)
-    for sentence in (found["message"], f"Record: {found['run']}" if found["run"] else ""):
+    is_recorded = found["run"] and Path(found["run"]).is_dir()
+    for sentence in (found["message"], f"Record: {found['run']}" if is_recorded else ""):
         if sentence:
             console.print(sentence, highlight=False, markup=False, soft_wrap=True)
 

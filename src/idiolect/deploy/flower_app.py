@@ -13,6 +13,7 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
+from idiolect.deploy.receiving_grid import ReceivingGrid
 from idiolect.deploy.server import run_server
 from idiolect.deploy.signed_messages import from_record, to_record
 from idiolect.deploy.site import Site
@@ -26,7 +27,7 @@ client = ClientApp()
 @server.main()
 def main(grid: Grid, context: Context) -> None:
     """Trains the deployment whose folder the app's configuration names."""
-    run_server(grid, Path(str(context.run_config["deployment"])))
+    run_server(ReceivingGrid(grid), Path(str(context.run_config["deployment"])))
 
 
 @client.query()

@@ -3,6 +3,8 @@
 ``python -m idiolect.deploy.flower_with_token flwr run ...`` is ``flwr run ...``, each of whose calls carries the token.
 Where the program is Flower's SuperExec, the tasks it starts run in the same way, and get the token of their task on
 standard input: on the command line, where Flower puts it, every user of the machine could read it.
+
+A task ends with the process that started it, also where Flower's own end of it waits for a lock without end.
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -22,7 +26,10 @@ from flwr.supercore.superexec.executor.types import ExecutionSpec, LaunchResult
 
 from idiolect.deploy.control_token import TOKEN_HEADER, read_control_token
 
-__all__ = ["command_with_token", "launch_task", "send_token"]
+__all__ = ["command_with_token", "end_with", "launch_task", "send_token"]
+
+LOOK_SECONDS = 0.2  # between looks at the process that started a task
+END_SECONDS = 10.0  # that Flower has to end a task whose parent is gone
 
 
 def command_with_token(*words: str) -> list[str]:
@@ -63,8 +70,25 @@ def launch_task(executor: Any, task: ExecutionSpec) -> LaunchResult:
     return LaunchResult.accepted()
 
 
+def end_with(parent: int) -> None:
+    """Ends this process when its parent has ended.
+
+    Flower interrupts the main thread of a task then, which does not hear it while it waits for an object of a message.
+    """
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(LOOK_SECONDS)
+        time.sleep(END_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def main() -> None:
     """Runs the program that the first argument names with the arguments after it."""
+    if sys.argv[1] in TASK_TYPE_TO_COMMAND.values():
+        end_with(os.getppid())
     send_token(read_control_token(Path(os.environ["FLWR_HOME"])))
     subprocess_executor.SubprocessExecutor.launch = launch_task
     sys.argv = sys.argv[1:]

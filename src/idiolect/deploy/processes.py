@@ -85,6 +85,7 @@ def start_server(deployment: Deployment) -> subprocess.Popen[bytes]:
         raise UserError(
             f"something listens at {deployment.local_address} already; end it, or init with another --address"
         )
+    _end_leftovers(deployment)
     make_control_token(_home(deployment))
     log = deployment.server / "superlink.log"
     process = _spawn(_superlink_command(deployment), deployment, log)
@@ -216,6 +217,15 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def _end_leftovers(deployment: Deployment) -> None:
+    """Ends what a server that was killed has left: the loop of its run would go on beside the next one's."""
+    left = deployment_processes(deployment.folder).items()
+    _signal(
+        (process for process, command in left if "idiolect.deploy.flower_with_token" in command),
+        signal.SIGKILL,
+    )
 
 
 def _start_site(deployment: Deployment, site: SiteEntry) -> None:

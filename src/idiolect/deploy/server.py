@@ -6,13 +6,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from flwr.serverapp import Grid
-
 from idiolect.deploy.checkpoint_history import keep_checkpoint
 from idiolect.deploy.configuration import Deployment, DeploymentPlan, read_deployment, read_plan
 from idiolect.deploy.deployed_sites import DeployedSites
 from idiolect.deploy.keys import private_key
 from idiolect.deploy.progress import DeploymentProgress
+from idiolect.deploy.receiving_grid import MessageGrid
 from idiolect.deploy.server_memory import count_start
 from idiolect.deploy.site_data import server_federation
 from idiolect.deploy.site_requests import ConnectedSites, SiteConnection
@@ -49,7 +48,7 @@ def run_folder(deployment: Deployment, plan: DeploymentPlan) -> tuple[Path, str]
     return deployment.server / "runs", name_of(plan.experiment)
 
 
-def run_server(grid: Grid, folder: Path) -> None:
+def run_server(grid: MessageGrid, folder: Path) -> None:
     """Trains to the end from where the last start stopped; an error is written to the progress file."""
     deployment = read_deployment(folder)
     plan = read_plan(deployment.server)
@@ -67,7 +66,9 @@ def run_server(grid: Grid, folder: Path) -> None:
         progress.audit("run", what=f"{progress.status} {progress.message}".strip())
 
 
-def _run(grid: Grid, deployment: Deployment, plan: DeploymentPlan, progress: DeploymentProgress) -> None:
+def _run(
+    grid: MessageGrid, deployment: Deployment, plan: DeploymentPlan, progress: DeploymentProgress
+) -> None:
     setting = server_setting(plan, deployment.server)
     out, name = run_folder(deployment, plan)
     is_finished = finished(out, name)

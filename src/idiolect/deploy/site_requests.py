@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric import ec
 from flwr.app import Message
-from flwr.serverapp import Grid
 from torch import Tensor
 
 from idiolect.deploy.answer_schema import Check, greeting_answer
 from idiolect.deploy.configuration import DeploymentPlan, SiteEntry
 from idiolect.deploy.keys import public_key
+from idiolect.deploy.receiving_grid import MessageGrid
 from idiolect.deploy.signed_messages import MESSAGE_TYPE, OpenedMessage, from_record, sign, to_record, verify
 from idiolect.errors import UserError
 
@@ -105,7 +105,7 @@ class SiteConnection:
             that has accepted a higher one says so when it is greeted, and is counted from there.
     """
 
-    grid: Grid
+    grid: MessageGrid
     plan: DeploymentPlan
     connected: ConnectedSites
     key: ec.EllipticCurvePrivateKey

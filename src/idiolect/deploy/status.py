@@ -61,12 +61,12 @@ def start_run(deployment: Deployment) -> bool:
     Raises:
         UserError: the server is not up, or hangs; the progress of the run before then stays.
     """
-    if is_running(deployment):
-        return False
     if not is_served(deployment):
         raise UserError(
             f"no server answers at {deployment.local_address}; start it with idiolect deploy up {deployment.folder}"
         )
+    if is_running(deployment):
+        return False
     refuse_silent_server(deployment)
     rounds = read_plan(deployment.server).experiment.rounds
     DeploymentProgress(deployment.server, rounds, status=STARTING).save()

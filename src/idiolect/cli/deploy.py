@@ -148,6 +148,7 @@ def init_command(
     """Write a Flower app, a folder for the server and one for each site."""
     from idiolect.deploy.configuration import individual_uploads  # noqa: PLC0415 - needs the extra
     from idiolect.deploy.create_deployment import DeploymentOptions, create_deployment  # noqa: PLC0415
+    from idiolect.deploy.server import privacy_notice  # noqa: PLC0415
 
     if options.code is not None:
         load_code(options.code)
@@ -157,6 +158,8 @@ def init_command(
     experiment = _experiment(method, choice, chosen, data_dir)
     made = create_deployment(experiment, folder, DeploymentOptions(**given), data_dir)
     if sentence := individual_uploads(read_method(experiment.method)):
+        print_line(f"Note: {sentence}.")
+    if sentence := privacy_notice(made):
         print_line(f"Note: {sentence}.")
     print_line(f"{len(made.sites)} sites and a server for {experiment.method}: {made.folder}")
     print_line(f"Next, a trial on this machine: idiolect deploy up {folder} --local {len(made.sites)}")
@@ -199,12 +202,15 @@ def run_command(
 ) -> None:
     """Start training, or go on after the last complete round, and show progress per site."""
     from idiolect.deploy.configuration import individual_uploads, read_deployment, read_plan  # noqa: PLC0415
+    from idiolect.deploy.server import privacy_notice  # noqa: PLC0415
     from idiolect.deploy.status import start_run, watch  # noqa: PLC0415
 
     deployment = read_deployment(folder)
     plan = read_plan(deployment.server)
     view = SiteTable(quiet=as_json)
     if sentence := individual_uploads(read_method(plan.experiment.method)):
+        view.say(f"Note: {sentence}.")
+    if sentence := privacy_notice(deployment):
         view.say(f"Note: {sentence}.")
     if not start_run(deployment):
         view.say("the run is on its way; watching it")

@@ -54,6 +54,10 @@ def greeting_answer() -> Check:
 def training_answer(setting: Setting, observe: bool) -> Check:
     """Returns the schema of a client's answer to a round of training."""
     names = [forms.reported for forms in setting.forms]
+    if setting.numbers_stay_at_sites:
+        parts = (part.guarantee for part in setting.method.parts if part.guarantee)
+        spent = rows_of(*(number(0) for one in parts if one.noise))
+        return answer({**_origin(setting), "scores": fields({}), "digest": DIGEST, "spent": spent})
     scores: dict[str, Check] = {}
     if observe:
         before = [moment for found in names for moment in (found.untrained, found.merged)]
@@ -67,7 +71,7 @@ def follow_up_answer(setting: Setting, client: int, tasks: FollowUpTasks) -> Che
     wanted = _origin(setting)
     names = [forms.reported for forms in setting.forms]
     if tasks.settle:
-        wanted |= {"digest": DIGEST, "work": WORK}
+        wanted |= {"digest": DIGEST} if setting.numbers_stay_at_sites else {"digest": DIGEST, "work": WORK}
     if tasks.score:
         moments = [found.end if tasks.settle == "end" else found.merged for found in names]
         validates = (setting.validates and bool(setting.method.choices)) or setting.experiment.score_valid
@@ -82,6 +86,8 @@ def follow_up_answer(setting: Setting, client: int, tasks: FollowUpTasks) -> Che
 
 def join_answer(setting: Setting, client: int) -> Check:
     """Returns the schema of a newcomer's answer."""
+    if setting.numbers_stay_at_sites:
+        return answer({"digest": DIGEST})
     names = [forms.reported for forms in setting.forms]
     joined = [(*found.trained, *found.merged, *found.end) for found in names]
     chooses = setting.validates and bool(setting.method.choices)

@@ -138,6 +138,7 @@ class SiteConfig:
         experiment, code: the plan's identity and code digest that the site agreed to; it refuses any other.
         data, private: folders, relative to the site's own.
         patience: seconds that a message of the server may take to arrive whole.
+        most_epsilon: of differential privacy that the site may spend in this experiment; None is no limit.
     """
 
     folder: Path
@@ -151,6 +152,7 @@ class SiteConfig:
     data: str
     private: str
     patience: float = 600.0
+    most_epsilon: float | None = None
 
 
 def make_plan(experiment: Experiment, inputs: Inputs, tokens: bool, folder: Path) -> DeploymentPlan:

@@ -20,6 +20,7 @@ from idiolect.deploy.configuration import Deployment, SiteEntry, read_deployment
 from idiolect.deploy.private_store import END, JOIN, MERGED, TRAINED, Position
 from idiolect.deploy.progress import DeploymentProgress
 from idiolect.deploy.site_requests import Replies, SiteConnection
+from idiolect.deploy.spent_budget import note_spent
 from idiolect.deploy.tensor_names import OWN, UnexpectedTensors, flatten
 from idiolect.deploy.upload_limits import odd_ones, overlong, overweight, readable_upload
 from idiolect.errors import UserError
@@ -43,6 +44,7 @@ class DeployedSites:
         downloads: makes what the server sends to single sites.
         known: by client, the version of its private state that came with what was merged last.
         era: names the last rollback, after which sites go back too; empty before the first.
+        spent: by site, what it says that it has spent of differential privacy, by parts with noise.
     """
 
     setting: Setting
@@ -52,6 +54,7 @@ class DeployedSites:
     downloads: PersonalDownloads
     era: str = ""
     known: dict[int, Position] = field(default_factory=dict)
+    spent: dict[str, list[float]] = field(default_factory=dict)
 
     @property
     def population(self) -> list[SiteEntry]:
@@ -78,6 +81,7 @@ class DeployedSites:
         answer = training_answer(self.setting, observe)
         header = {"kind": "train", "observe": observe}
         replies = self._request(asked, sent, round, header, lambda client: answer)
+        self._note_spent(replies)
         uploads = self._uploads(replies, asked, sent)
         self._refuse_too_few(round, len(uploads), len(asked), replies)
         sites = [site for site in asked if site.name in uploads]
@@ -127,6 +131,10 @@ class DeployedSites:
         replies = self._request(
             there, sent, round, {"kind": "join"}, lambda client: join_answer(self.setting, client), enough=0
         )
+        if self.setting.numbers_stay_at_sites:
+            for site in (one for one in there if one.name in replies.messages):
+                self._note_joined(site, round)
+            return None
         self._leave_out_odd(replies, lambda header: _predictors(header["arrival"][1]), "predictors")
         found: list[NewcomerScores] = []
         for site in there:
@@ -135,8 +143,7 @@ class DeployedSites:
                 did = [(site.client, Work(*work))]
                 found.append(NewcomerScores(before, scores_of_plain(joined), did))
                 self._note_score(site, found[-1].joined)
-                self.known[site.client] = Position(round, JOIN)
-                self.progress.heard(site.name, "has joined")
+                self._note_joined(site, round)
         if not found:
             return None
         before = concatenate(ClientScores([], one.before, {}) for one in found).test
@@ -250,6 +257,17 @@ class DeployedSites:
             missed = round - known.round - 1
             self.progress.heard(name, f"is back after {missed} round{'s' * (missed > 1)} without it")
 
+    def _note_joined(self, site: SiteEntry, round: int) -> None:
+        self.known[site.client] = Position(round, JOIN)
+        self.progress.heard(site.name, "has joined")
+
+    def _note_spent(self, replies: Replies) -> None:
+        """Notes what sites say that they have spent, of every upload that came, merged or not."""
+        said = {name: m.header["spent"] for name, m in replies.messages.items() if "spent" in m.header}
+        for name, numbers in said.items():
+            self.progress.note(name, epsilon=max(numbers))
+        note_spent(self.deployment.server, self.spent, said)
+
     def _note_score(self, site: SiteEntry, scores: ClientScores) -> None:
         headline = self.setting.headline
         if headline in scores.test:
@@ -283,15 +301,12 @@ class SiteAnswers:
         """Notes the version of each site's private state that is merged now; the state is with the site."""
         for site, header in zip(self.sites, self.headers, strict=True):
             self.participants.known[site.client] = Position(self.round, TRAINED)
-            facts = {key: header[key] for key in ("loss", "digest", "base_digest")}
+            facts = {key: header[key] for key in ("loss", "digest", "base_digest") if key in header}
             self.participants.progress.note(site.name, round=self.round + 1, **facts)
 
     def mean_loss(self) -> float:
-        return (
-            float(sum(header["loss"] for header in self.headers) / len(self.headers))
-            if self.headers
-            else math.nan
-        )
+        losses = [header["loss"] for header in self.headers if "loss" in header]
+        return float(sum(losses) / len(losses)) if losses else math.nan
 
     def work(self) -> Iterator[tuple[int, Work]]:
         return _reported_work(self.sites, self.headers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,16 @@ from idiolect.deploy.receiving_grid import MessageGrid
 from idiolect.deploy.server_memory import count_start
 from idiolect.deploy.site_data import server_federation
 from idiolect.deploy.site_requests import ConnectedSites, SiteConnection
+from idiolect.deploy.spent_budget import spent_by_sites
 from idiolect.engines import EngineChoice
 from idiolect.errors import UserError
 from idiolect.experiments.identity import name_of
 from idiolect.experiments.manifest import describe_run
 from idiolect.experiments.personal_downloads import PersonalDownloads
+from idiolect.experiments.privacy_budget import PrivacyBudget
 from idiolect.experiments.round import FederatedRun
 from idiolect.experiments.setting import Setting, assemble
+from idiolect.methods import method
 from idiolect.records import (
     CheckpointName,
     RunWriter,
@@ -33,14 +37,26 @@ from idiolect.records import (
     save_checkpoint,
 )
 
-__all__ = ["run_folder", "run_server", "server_setting"]
+__all__ = ["privacy_notice", "run_folder", "run_server", "server_setting"]
 
 ENGINE_CHOICE = EngineChoice("flower", "cpu", "sites train where their data are")
 
 
 def server_setting(plan: DeploymentPlan, folder: Path) -> Setting:
     """Returns the setting of the experiment without any row of a site."""
-    return assemble(plan.experiment, ENGINE_CHOICE, server_federation(plan, folder), plan.inputs, held=[])
+    federation = server_federation(plan, folder)
+    return assemble(plan.experiment, ENGINE_CHOICE, federation, plan.inputs, held=[], is_deployed=True)
+
+
+def privacy_notice(deployment: Deployment) -> str:
+    """Returns what the parts of the method promise of privacy, and who says what is spent; empty without a promise."""
+    plan = read_plan(deployment.server)
+    if not any(part.guarantee for part in method(plan.experiment.method).parts):
+        return ""
+    setting = server_setting(plan, deployment.server)
+    spends = PrivacyBudget(setting).sentence(plan.experiment.rounds)
+    stays = "; losses, scores and counts stay at the sites" if setting.numbers_stay_at_sites else ""
+    return f"{spends}{stays}"
 
 
 def run_folder(deployment: Deployment, plan: DeploymentPlan) -> tuple[Path, str]:
@@ -77,8 +93,10 @@ def _run(
     memory = count_start(deployment.server, lambda sentence: progress.heard("", sentence))
     connection = SiteConnection(grid, plan, connected, key, progress.heard, memory.start)
     downloads = PersonalDownloads.of(setting, None)
-    sites = DeployedSites(setting, deployment, connection, progress, downloads, memory.era)
+    spent = spent_by_sites(deployment.server, lambda sentence: progress.heard("", sentence))
+    sites = DeployedSites(setting, deployment, connection, progress, downloads, memory.era, spent=spent)
     run = FederatedRun(sites, setting.first_server())
+    run.budget = replace(run.budget, reported=spent)
     folder = finished_folder(out, name) if is_finished else partial_folder(out, name)
     progress.folder_of_run = str(finished_folder(out, name))
     found = (
@@ -142,4 +160,5 @@ def _outcome(run: FederatedRun[DeployedSites], seconds: float) -> dict[str, Any]
     notes = ["trained where the data are, over Flower", *sites.progress.events]
     notes += [f"{name} is {member}" for name, member in run.picks.items()]
     clients = {site.name: site.client for site in sites.deployment.sites}
-    return {"seconds": seconds, "notes": notes, "choices": run.picks, "sites": clients}
+    found = {"seconds": seconds, "notes": notes, "choices": run.picks, "sites": clients}
+    return found | run.budget.facts(run.round)

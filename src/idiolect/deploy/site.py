@@ -12,7 +12,7 @@ from typing import Any, cast
 from safetensors import SafetensorError
 from torch import Tensor
 
-from idiolect.core import ServerState, Tree, without_replaced
+from idiolect.core import ServerState, Tree, released, without_replaced
 from idiolect.core.trees import any_nan, stack, tree_map
 from idiolect.deploy.code_digest import code_digest
 from idiolect.deploy.configuration import MOST_CHECKPOINTS, DeploymentPlan, SiteConfig, read_plan, read_site
@@ -20,6 +20,7 @@ from idiolect.deploy.keys import keep_to_owner, private_key, public_key
 from idiolect.deploy.private_store import END, JOIN, MERGED, TRAINED, Position, PrivateStore
 from idiolect.deploy.signed_messages import OpenedMessage, SignedMessage, sign, verify
 from idiolect.deploy.site_data import site_federation
+from idiolect.deploy.spent_budget import SiteBudget
 from idiolect.deploy.tensor_names import flatten, unflatten
 from idiolect.engines import EngineChoice, LoopEngine
 from idiolect.errors import UserError
@@ -75,17 +76,23 @@ class Site:
             federation,
             plan.inputs,
             held=[config.client],
+            is_deployed=True,
         )
         store = private_store(config, plan, setting.private_shapes)
         store.check()
         private_key(config.folder / "key")
         site = cls(config, plan, setting, store, say)
+        site.budget.spent()
         site.counter.count_steps()
         return site
 
     @property
     def client(self) -> int:
         return self.config.client
+
+    @cached_property
+    def budget(self) -> SiteBudget:
+        return SiteBudget(self.setting, self.client, self.store.folder, self.config.most_epsilon)
 
     @cached_property
     def counter(self) -> WorkCounter:
@@ -155,26 +162,38 @@ class Site:
         return Sent(cast("ServerState", found), [self.client], alone)
 
     def _train(self, header: dict[str, Any], sent: Sent, known: Position | None) -> Answer:
-        """Trains a round of the method, and uploads what the method shares."""
-        round = header["round"]
+        """Trains a round of the method, and uploads what the method shares; the numbers of a private one stay here."""
+        round, told = header["round"], not self.setting.numbers_stay_at_sites
+        self._refuse_to_tell(header["observe"])
+        self.budget.allow(round)
+        program = self.setting.program(round)
         private, facts = self._private(known, Position(round, TRAINED))
         (outcome,) = LoopEngine(self.setting.work).round(
-            self.setting.program(round), sent.shared, sent.with_own({self.client: private}), header["observe"]
+            program, sent.shared, sent.with_own({self.client: private}), header["observe"]
         )
-        broken = broken_rows(stack([outcome.messages]), outcome.loss[None], [outcome.private])
-        sent_and_kept = {"upload": outcome.messages, "loss": outcome.loss, "private": outcome.private}
+        method, noise = self.setting.method, self.setting.work.noise
+        made = stack([outcome.messages])
+        leaving = released(method, sent.shared, sent.own, [self.client], made, program.clock, noise)
+        upload = tree_map(lambda leaf: leaf[0], leaving)
+        broken = broken_rows(leaving, outcome.loss[None], [outcome.private])
+        sent_and_kept = {"upload": upload, "loss": outcome.loss, "private": outcome.private}
         self._refuse_broken("training", round + 1, broken, sent_and_kept)
         self.store.write(Position(round, TRAINED), outcome.private, known, _rounds_kept(header))
         scores = score_outcomes(self.setting, round, [self.client], [outcome]) if header["observe"] else {}
-        (work,) = self.counter.of(self.setting.program(round), "round", [self.client])
-        facts |= {"loss": float(outcome.loss), "scores": scores, "digest": self.store.digest(outcome.private)}
-        facts["work"] = work
-        return facts, flatten(outcome.messages)
+        facts |= {"scores": scores, "digest": self.store.digest(outcome.private)}
+        if told:
+            (work,) = self.counter.of(program, "round", [self.client])
+            facts |= {"loss": float(outcome.loss), "work": work}
+        else:
+            facts["spent"] = self.budget.count(round)
+            self.say(self.budget.sentence())
+        return facts, flatten(upload)
 
     def _follow(self, header: dict[str, Any], sent: Sent, known: Position | None) -> Answer:
         """Runs the method's stages after a merge or at the end, then scores and remarks where they are asked for."""
         round, phase = header["round"], header["settle"]
         program = self.setting.program(round)
+        self._refuse_to_tell(header["examine"] or header["remark"])
         position = Position(round, STEPS[phase or "merged"])
         private, facts = self._private(known, position)
         if phase:
@@ -183,7 +202,8 @@ class Site:
             self._refuse_broken(*settle_moment(phase, round), any_nan([private]), {"private": private})
             self.store.write(position, private, known, _rounds_kept(header))
             facts["digest"] = self.store.digest(private)
-            (facts["work"],) = self.counter.of(program, phase, [self.client])
+            if not self.setting.numbers_stay_at_sites:
+                (facts["work"],) = self.counter.of(program, phase, [self.client])
         row: Mapping[int, Tree] = {self.client: private}
         given = sent.with_own(row) if self.setting.method.scored_with_download else row
         if header["examine"]:
@@ -194,6 +214,14 @@ class Site:
             facts["remarks"] = remarks_of(self.setting, program, sent.shared, self.client, given[self.client])
         return facts, {}
 
+    def _refuse_to_tell(self, asked: bool) -> None:
+        """Refuses numbers that the noise of the method does not cover."""
+        if asked and self.setting.numbers_stay_at_sites:
+            raise UserError(
+                f"{self.config.name} tells no scores and no numbers of parts, which the noise of "
+                f"{self.setting.experiment.method} does not cover"
+            )
+
     def _refuse_broken(self, moment: str, round: int, broken: Tensor, tree: Tree) -> None:
         method = self.setting.experiment.method
         refuse_broken(method, moment, round, [self.client], broken, lambda place: tree)
@@ -203,10 +231,13 @@ class Site:
         round, engine = header["round"], LoopEngine(self.setting.work)
         joined = join(self.setting, engine, sent, round)
         self.store.write(Position(round, JOIN), joined.privates[self.client], known, _rounds_kept(header))
+        facts = {"digest": self.store.digest(joined.privates[self.client])}
+        if self.setting.numbers_stay_at_sites:
+            return facts, {}
         scores = score_newcomers(self.setting, joined)
         (work,) = self.counter.of_joining(joined.program, [self.client])
         arrival = [scores.before, plain_scores(scores.joined), work]
-        return {"arrival": arrival, "digest": self.store.digest(joined.privates[self.client])}, {}
+        return {"arrival": arrival, **facts}, {}
 
     def _private(self, known: Position | None, asked: Position) -> tuple[Tree, dict[str, Any]]:
         """Returns the private state that work starts from, and what the server is told of it."""

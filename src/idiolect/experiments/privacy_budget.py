@@ -14,6 +14,9 @@ Kasiviswanathan, AISTATS 2019, and Mironov, Talwar, Zhang 2019).  What it is tol
   is there or is not, the client's number of examples n being public; the sensitivity is C.
 
 The better of two bounds counts where both hold, and the worst client.
+
+In a deployment each site counts what it has sent, whatever the server says, because it alone knows its examples and how
+often it was asked; the server records the most that any site says.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
@@ -52,6 +55,8 @@ SEEDED = (
 SECURE = "the operating system's secure source"
 MOST = "the rounds count in which the client took part that was selected most often"
 EXACT = "losses, scores, counts and costs in this record, which are exact: they serve the study of the method"
+TIMES = "which sites took part in a round, and when they answer"
+SWITCHED_OFF = "losses, scores, counts, remarks and local work of the sites, which stay with them"
 OWN = "models and state that stay with their client, without noise: a model that is given away tells of its data"
 CHOSEN = "what was chosen on validation data, and settings that were tried on the same data"
 
@@ -114,18 +119,32 @@ class PrivacyBudget:
 
     Args:
         times: by (round, client), how often the client made an update for this round, where it was more than once.
+        reported: in a deployment, by site, what it says that it has spent, by parts with noise.
     """
 
     setting: Setting
     times: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    reported: Mapping[Any, Sequence[float]] | None = None
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
         return tuple(part for part in self.setting.method.parts if part.guarantee)
 
     def after(self, rounds: int) -> list[Spent]:
-        """Returns what has been spent after some rounds, by parts; a part without noise spends without end."""
-        return [self._spent(part, rounds) for part in self.parts]
+        """Returns what has been spent after some rounds, by parts; a part without noise spends without end.
+
+        What examples have spent at sites is NaN at a server that they have told nothing.
+        """
+        found = [self._spent(part, rounds) for part in self.parts]
+        if self.reported is None:
+            return found
+        most = (max(each, default=0.0) for each in self._reported_by_part())
+        return [one._replace(epsilon=next(most)) if one.guarantee.noise else one for one in found]
+
+    def _reported_by_part(self) -> list[list[float]]:
+        count = sum(bool(part.guarantee and part.guarantee.noise) for part in self.parts)
+        each = (self.reported or {}).values()
+        return [[numbers[place] for numbers in each] for place in range(count)]
 
     def facts(self, rounds: int) -> dict[str, Any]:
         """Returns what the manifest says of privacy after some rounds; nothing where nothing is promised."""
@@ -139,12 +158,14 @@ class PrivacyBudget:
                 "the number of examples of each class at each client is public, because the method reads it"
             )
         kept = [OWN] if any(tree_leaves(private) for private in self.setting.private_shapes) else []
+        stays = self.setting.numbers_stay_at_sites
         return {
             "privacy": {
                 "promises": [self._promise(spent, rounds) for spent in self.after(rounds)],
                 "noise_source": SECURE if self.setting.work.is_deployed else SEEDED,
                 "assumed": assumed,
-                "not_covered": [EXACT, *kept, CHOSEN],
+                "switched_off": [SWITCHED_OFF] if stays else [],
+                "not_covered": [TIMES if stays else EXACT, *kept, CHOSEN],
             }
         }
 
@@ -159,6 +180,8 @@ class PrivacyBudget:
         given = spent.guarantee
         if math.isinf(spent.epsilon):
             return f"{spent.part.written} adds no noise and promises no privacy"
+        if math.isnan(spent.epsilon):
+            return f"each site says what {spent.part.written} spends there, which depends on its number of examples"
         return (
             f"{spent.part.written} spends epsilon {spent.epsilon:.3g} at delta {given.delta:g} in {rounds} rounds, for "
             f"one {given.unit} ({self._relation(given)}; {spent.sampling}), against {OBSERVERS[given.observer]}"
@@ -170,7 +193,7 @@ class PrivacyBudget:
             "part": spent.part.written,
             "unit": given.unit,
             "against": OBSERVERS[given.observer],
-            "epsilon": None if math.isinf(spent.epsilon) else spent.epsilon,
+            "epsilon": spent.epsilon if math.isfinite(spent.epsilon) else None,
             "delta": given.delta,
             "rounds": rounds,
             "noise": given.noise,
@@ -185,6 +208,10 @@ class PrivacyBudget:
         return ADD_OR_REMOVE if by_chance and not _is_local(given) else REPLACE
 
     @property
+    def _rows_are_elsewhere(self) -> bool:
+        return self.setting.work.is_deployed and not self.setting.federation.clients.sizes("train").any()
+
+    @property
     def _rate(self) -> float:
         return self.setting.experiment.participation_rate
 
@@ -196,6 +223,8 @@ class PrivacyBudget:
         )
         if not given.noise:
             return Spent(part, math.inf, bounds[0].sampling)
+        if given.unit == "example" and self._rows_are_elsewhere:
+            return Spent(part, math.nan, bounds[0].sampling)
         relation = self._relation(given)
         each = [max(epsilon_of(one, relation, given.delta) for one in bound.worst) for bound in bounds]
         return Spent(part, min(each), bounds[each.index(min(each))].sampling)

@@ -215,7 +215,7 @@ class FederatedRun(Generic[P]):
         began, setting = time.perf_counter(), self.setting
         program, cohort = setting.program(self.round), setting.cohort(self.round)
         evaluate = setting.experiment.evaluates(self.round + 1)
-        observe = evaluate or setting.experiment.observe == "always"
+        observe = (evaluate or setting.experiment.observe == "always") and not setting.numbers_stay_at_sites
         sent = self.participants.downloads.send(program, self.server, cohort)
         answers = self.participants.train(program, sent, cohort, observe)
         traffic = self._merge(program, sent, answers)
@@ -315,13 +315,18 @@ class FederatedRun(Generic[P]):
     def _tasks_after_merge(self, program: Program, evaluate: bool) -> FollowUpTasks:
         stages = program.method.plan(program.scene, program.clock).merged
         final = self.round + 1 == self.setting.experiment.rounds
-        return FollowUpTasks("merged" if stages else None, score=evaluate, remark=False, tally=final)
+        told = not self.setting.numbers_stay_at_sites
+        return FollowUpTasks(
+            "merged" if stages else None, evaluate and told, remark=False, tally=final and told
+        )
 
     def _tasks_at_end(self, program: Program) -> FollowUpTasks:
         stages = program.method.plan(program.scene, program.clock).end
-        remark = any(part.remarks for part in program.method.parts)
+        told = not self.setting.numbers_stay_at_sites
+        remark = any(part.remarks for part in program.method.parts) and told
         settles = bool(stages)
-        return FollowUpTasks("end" if settles else None, score=settles, remark=remark, tally=settles)
+        score = settles and told
+        return FollowUpTasks("end" if settles else None, score, remark, tally=score)
 
     def _record_round(self, answers: Answers, follow_up: FollowUp, traffic: _Traffic, began: float) -> None:
         """Records the loss, time, traffic and local work of a round, which is complete by now."""
@@ -345,7 +350,8 @@ class FederatedRun(Generic[P]):
 
     def _record_evaluation(self, program: Program, follow_up: FollowUp, moment: str) -> None:
         """Records the scores of all clients and of the shared model."""
-        scores = follow_up.scores()
+        stay = self.setting.numbers_stay_at_sites
+        scores = ClientScores([], {}, {}) if stay else follow_up.scores()
         if scores is not None:
             summary = self._recorder().everyone(program, scores, moment)
             self.latest |= summary.numbers

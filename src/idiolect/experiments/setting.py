@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -239,6 +239,12 @@ class Setting:
         return reads_class_counts(self.program(0), self.initial(0), self.work.x, self.federation.n_classes)
 
     @property
+    def numbers_stay_at_sites(self) -> bool:
+        """Whether sites keep losses, scores and counts to themselves, since the noise of a part covers none of them."""
+        promised = (part.guarantee for part in self.method.parts if part.guarantee)
+        return self.work.is_deployed and any(one.noise for one in promised)
+
+    @property
     def trains_shared_model(self) -> bool:
         """Whether the server holds every parameter of the model, and some kind of round replaces one of them."""
         pairs = [[sent["params"] for sent in forms.broadcasts] for forms in self.forms]
@@ -343,6 +349,7 @@ def assemble(
     inputs: Inputs,
     *,
     held: Sequence[int] | None = None,
+    is_deployed: bool = False,
     report: dict[str, Any] | None = None,
     source: dict[str, Any] | None = None,
     digests: Mapping[str, str] | None = None,
@@ -351,6 +358,7 @@ def assemble(
 
     Args:
         held: the clients whose rows are here; all of them by default.
+        is_deployed: the data are those of a site, or the server is one of sites.
         report: what the partition dropped.
         source: where the data come from.
         digests: of the data as they were read.
@@ -372,6 +380,7 @@ def assemble(
         weighting=experiment.weighting,
         precision=PRECISIONS[experiment.precision],
     )
+    work = replace(work, is_deployed=is_deployed)
     n_parameters = sum(p.numel() for p in net.parameters() if p.requires_grad)
     initial = initialiser(
         experiment.model, image_shape, inputs.n_classes, scheme, seed, work.like, inputs.task, inputs.named

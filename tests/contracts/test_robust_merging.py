@@ -41,7 +41,7 @@ def test_engines_agree_on_robust_means_under_attack(text: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("ray_session")
-@pytest.mark.parametrize("text", [f"map + {part}" for part in PARTS])
+@pytest.mark.parametrize("text", [f"{spelt(method)} + {part}" for method, part in product(METHODS, PARTS)])
 def test_ray_is_exactly_loop_with_robust_means(text: str) -> None:
     from .test_ray import on_ray  # noqa: PLC0415 - needs Ray
 

@@ -24,7 +24,8 @@ def trimmed_mean(share: float = 0.2) -> Part:
 
     Args:
         share: beta, at least 0 and below 0.5, of the uploads of a round at either end, rounded down; it should be at
-            least the share of hostile ones.  0, or a round of fewer than 1 / beta uploads, is the plain mean.
+            least the share of hostile ones, which in a round may be larger than among all clients.  0, or a round of
+            fewer than 1 / beta uploads, is the plain mean.
 
     Deviations: models in the place of gradients.  Where values are left out, every client counts once, whatever the
     weights of the run.

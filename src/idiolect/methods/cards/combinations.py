@@ -68,8 +68,9 @@ Parts and whole methods are put together with `+`, as in `--method "map + fedada
   update there is; FedDF needs one that uploads models; FedNova uploads directions, and FedCP half of a head.
 - Robust means: `median`, `trimmed_mean`, `krum`, `multi_krum` and `geometric_median` take the place of the weighted
   mean of whatever is averaged, for any server update, and one method has one of them; `norm_bound` may stand before
-  it.  They are refused where they could protect nothing: with FedProto, FedCurv and FedAS, and with methods that read
-  single uploads after the merge.
+  it.  They are refused where they could protect nothing: with FedProto, FedPAC, FedDistill and FedCurv, whose clients
+  send sums, with FedAS, whose clients say how much they count, and with methods that read single uploads after the
+  merge, such as FedDF, FedAMP and FedFomo.
 - The same part: methods that bring the same part with the same options share it, at its first place.  With different
   options they are refused.
 - Scene: what a part does otherwise than the scene says, such as SCAFFOLD's momentum 0, it does in a composition too.

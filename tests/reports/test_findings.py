@@ -114,6 +114,20 @@ def test_a_leader_with_one_run_is_not_said_to_lead(invent) -> None:
     )
 
 
+def test_a_best_mean_that_other_seeds_make_is_not_said_to_lead(make_run) -> None:
+    """B is better with each seed that both have; A has an easy seed of its own."""
+    level = {"A": [0.5, 0.6, 0.55, 0.99], "B": [0.52, 0.62, 0.571]}
+    runs = [
+        make_run(label, seed, {(1, "after"): [value, value - 0.1]})
+        for label, values in level.items()
+        for seed, value in enumerate(values)
+    ]
+    (text,) = found(runs)
+    assert text.startswith("A has the best mean accuracy, 61.0 % (95 % interval ")
+    assert "but on the seeds in common B (by 2.0 points) is better: the means are of different seeds." in text
+    assert "leads" not in text and "told apart" not in text and "Clearly worse" not in text
+
+
 def test_seeds_that_a_test_stands_on_are_those_in_common(invent) -> None:
     runs = invent({"MAP": 0.8, "FedAvg": 0.7, "Local": 0.6}, seeds=5)
     some = [run for run in runs if run.manifest["label"] != "Local" or run.manifest["seed"] < 3]
@@ -141,7 +155,11 @@ def test_scenes_that_agree_and_scenes_that_do_not(invent) -> None:
     levels = {"MAP": 0.8, "FedAvg": 0.7, "Local": 0.6}
     agree, *each = found([*invent(levels, dataset="a"), *invent(levels, dataset="b")])
     assert agree.startswith("MAP has the best mean in both scenes.")
-    assert "In every scene among those that cannot be told apart from the best: MAP." in agree
+    whom = "has the best mean or cannot be told apart from the method that has it."
+    assert f"In every scene MAP {whom}" in agree
+    close = {"MAP": 0.801, "Ditto": 0.8, "FedAvg": 0.7}
+    both, *_ = found([*invent(close, dataset="e"), *invent(close, dataset="f")])
+    assert f"In every scene each of MAP and Ditto {whom}" in both or f"each of Ditto and MAP {whom}" in both
     assert "By mean rank MAP comes first (1.00 of 3); over 2 scenes" in agree
     assert [text.partition(":")[0] for text in each] == ["a", "b"]
     other = {"MAP": 0.7, "FedAvg": 0.8, "Local": 0.6}

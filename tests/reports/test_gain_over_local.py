@@ -57,3 +57,19 @@ def test_a_lower_error_is_a_gain(make_run) -> None:
         run.rows.loc[run.rows["metric"] == "loss", "value"] = error
     (sentence,) = gains_over_local([local, better])
     assert "Ditto +1.5 loss, better for 2 of 2, worse for 0" in sentence
+
+
+def test_gains_name_their_scene_and_begin_with_the_largest(make_run) -> None:
+    scene = {"partition": "natural", "metrics": {"accuracy": {"higher_is_better": True}}}
+    levels = {"Local": 0.5, "FedAvg": 0.4, "MAP": 0.7, "FedPer": 0.6}
+    runs = [
+        make_run(label, **values(level, level), dataset=dataset, **scene)
+        for dataset in ("x", "y")
+        for label, level in levels.items()
+    ]
+    sentences = gains_over_local(runs)
+    assert [sentence.partition(": gain over")[0] for sentence in sentences] == ["x", "y"]
+    for sentence in sentences:
+        assert sentence.index("MAP +20.0") < sentence.index("FedPer +10.0") < sentence.index("FedAvg -10.0")
+    (alone,) = gains_over_local(runs[:4])
+    assert alone.startswith("gain over training alone (Local)")

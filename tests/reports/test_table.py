@@ -104,6 +104,21 @@ def test_notes_name_their_seeds_unless_common(make_run) -> None:
     assert notes_of(runs) == told
 
 
+def test_notes_name_their_scene_unless_common(make_run) -> None:
+    notes = {
+        ("x", "A"): ["all", "in x", "of A", "A in x"],
+        ("x", "B"): ["all", "in x"],
+        ("y", "A"): ["all", "of A", "elsewhere"],
+        ("y", "B"): ["all", "elsewhere", "A in x"],
+    }
+    values = {(1, "after"): [0.5]}
+    runs = [
+        make_run(name, 0, values, notes=own, dataset=dataset) for (dataset, name), own in notes.items()
+    ]
+    told = ["all", "x: in x", "A: of A", "x: A: A in x", "y: B: A in x", "y: elsewhere"]
+    assert notes_of(runs) == told
+
+
 def test_csv_keeps_every_digit(make_run) -> None:
     summary = summarise([make_run("A", personal={(1, "after"): [1 / 3]})])
     assert pd.read_csv(io.StringIO(csv_table(summary)))["personal_accuracy"][0] == 1 / 3

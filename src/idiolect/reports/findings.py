@@ -49,8 +49,11 @@ def scene_findings(found: SceneVerdict, groups: Groups) -> list[str]:
             "in common with every other method for a verdict on its lead; the groups compare the others."
         ]
     worse = tested[(tested["p_holm"] < LEVEL) & (tested["lead"] > 0)]
+    better = tested[(tested["p_holm"] < LEVEL) & (tested["lead"] < 0)]
     equal = tested[tested["p_holm"] >= LEVEL]
     sentences = [f"{found.leader} leads with {value} {found.metric.word}{_interval(found, best)}."]
+    if len(better):
+        sentences = [_misleading(found, better, value + _interval(found, best))]
     if len(equal):
         sentences.append(f"It cannot be told apart from {_listed(equal['other'])}.")
     elif len(worse) == len(found.estimates) - 1:
@@ -62,6 +65,15 @@ def scene_findings(found: SceneVerdict, groups: Groups) -> list[str]:
     if unpaired:
         sentences.append(f"Not compared for want of common seeds: {_listed(sorted(unpaired))}.")
     return [*sentences, _certainty(found, tested["other"])]
+
+
+def _misleading(found: SceneVerdict, better: pd.DataFrame, value: str) -> str:
+    """Returns that the best mean owes its place to seeds which better methods were not run with."""
+    leads = [f"{line.other} (by {_points(found.metric, -line.lead)})" for line in better.itertuples()]
+    return (
+        f"{found.leader} has the best mean {found.metric.word}, {value}, but on the seeds in common {_listed(leads)} "
+        f"{'is' if len(leads) == 1 else 'are'} better: the means are of different seeds."
+    )
 
 
 def _undecided(found: SceneVerdict, groups: Groups, value: str) -> list[str]:
@@ -164,8 +176,9 @@ def overall_findings(verdicts: Mapping[str, SceneVerdict], matrix: SceneMatrix) 
             if all(label in t for t in top)
         ]
         if always:
+            whom = always[0] if len(always) == 1 else f"each of {_listed(always)}"
             sentences.append(
-                f"In every scene among those that cannot be told apart from the best: {_listed(always)}."
+                f"In every scene {whom} has the best mean or cannot be told apart from the method that has it."
             )
         else:
             sentences.append("No method is among the best in every scene.")
@@ -181,7 +194,7 @@ def overall_findings(verdicts: Mapping[str, SceneVerdict], matrix: SceneMatrix) 
 
 def _top(found: SceneVerdict) -> list[str]:
     others = found.against_leader()
-    return [found.leader, *others["other"][~(others["p_holm"] < LEVEL)]]
+    return [found.leader, *others["other"][~((others["p_holm"] < LEVEL) & (others["lead"] > 0))]]
 
 
 def _interval(found: SceneVerdict, line: pd.Series) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pandas as pd
 
@@ -13,6 +13,9 @@ from idiolect.records import Run
 from idiolect.reports.judged_metric import JudgedMetric, judged_by
 from idiolect.reports.run_groups import scenes_of
 from idiolect.statistics import LAST, Reading, client_scores, mean_over_seeds, replicate_of, same_clients
+
+if TYPE_CHECKING:
+    from idiolect.statistics import Estimate
 
 __all__ = ["gains_over_local"]
 
@@ -30,14 +33,21 @@ class Gains(NamedTuple):
     runs: list[Run]
     each: list[pd.Series]
 
+    @property
+    def estimate(self) -> Estimate:
+        """The mean gain over clients and seeds, with its interval."""
+        values = zip(self.runs, self.each, strict=True)
+        return statistics.estimate({replicate_of(run): one.dropna() for run, one in values})
+
 
 def gains_over_local(runs: Iterable[Run], reading: Reading = LAST) -> list[str]:
     """Returns a sentence on what each method gains over Local on the clients' test rows; none without a run of Local.
 
-    Only runs of one scene with the same seeds are set beside each other.
+    Only runs of one scene with the same seeds are set beside each other.  A sentence names its scene where there are
+    several, and the method with the largest gain first.
     """
-    sentences = []
-    for groups in scenes_of(runs).values():
+    sentences, scenes = [], scenes_of(runs)
+    for scene, groups in scenes.items():
         for local in (group for group in groups.values() if group[0].manifest["method"] == "local"):
             compared = {
                 label: gains
@@ -45,7 +55,8 @@ def gains_over_local(runs: Iterable[Run], reading: Reading = LAST) -> list[str]:
                 if group is not local and (gains := _gains(group, local, reading)).runs
             }
             if compared:
-                sentences.append(_sentence(compared, judged_by(local)))
+                where = f"{scene}: " if len(scenes) > 1 else ""
+                sentences.append(where + _sentence(compared, judged_by(local)))
     return sentences
 
 
@@ -62,7 +73,8 @@ def _gains(group: Sequence[Run], local: Sequence[Run], reading: Reading) -> Gain
 
 
 def _sentence(compared: dict[str, Gains], metric: JudgedMetric) -> str:
-    parts = [_part(label, gains, metric) for label, gains in compared.items()]
+    largest_first = sorted(compared.items(), key=lambda item: -item[1].estimate.value)
+    parts = [_part(label, gains, metric) for label, gains in largest_first]
     seeds = max(len(gains.runs) for gains in compared.values())
     certainty = (
         "one seed tells what happened here, not what to expect" if seeds == 1 else f"means over {seeds} seeds"
@@ -75,8 +87,7 @@ def _part(label: str, gains: Gains, metric: JudgedMetric) -> str:
 
     Where the seed redraws the clients, those of every seed are counted, since none is in two of them.
     """
-    by_replicate = {replicate_of(run): one.dropna() for run, one in zip(gains.runs, gains.each, strict=True)}
-    found = statistics.estimate(by_replicate)
+    found = gains.estimate
     interval = ""
     if not math.isnan(found.low):
         interval = f" (95 % interval {metric.signed(found.low)} to {metric.signed(found.high)})"

@@ -312,19 +312,26 @@ def best_cells(
 def notes_of(runs: Iterable[Run], reading: Reading = LAST) -> list[str]:
     """Returns the notes of all manifests, each once, and what methods gain over training alone.
 
-    A note that not all runs share names its methods and seeds.
+    A note that not all runs share names its scenes, methods and seeds.
     """
     runs = list(runs)
     ended = ended_runs(runs)
     undefined = {run.manifest["name"]: _undefined(run) for run in ended}
-    every: dict[str, set[Replicate]] = {}
-    owners: dict[str, dict[str, set[Replicate]]] = {}
-    for groups in scenes_of(runs).values():
+    scenes = scenes_of(runs)
+    told: dict[str, dict[str, list[str]]] = {}  # for each note the methods and seeds, and the scenes of these
+    for scene, groups in scenes.items():
+        every = {label: {replicate_of(run) for run in group} for label, group in groups.items()}
+        owners: dict[str, dict[str, set[Replicate]]] = {}
         for label, run in ((label, run) for label, group in groups.items() for run in group):
-            every.setdefault(label, set()).add(replicate_of(run))
             for note in (*run.manifest.get("notes", []), *undefined.get(run.manifest["name"], [])):
                 owners.setdefault(note, {}).setdefault(label, set()).add(replicate_of(run))
-    notes = [_whose(who, every) + note for note, who in owners.items()]
+        for note, who in owners.items():
+            told.setdefault(note, {}).setdefault(_whose(who, every), []).append(scene)
+    notes = [
+        f"{'; '.join(where)}: " * (len(where) < len(scenes)) + whose + note
+        for note, owned in told.items()
+        for whose, where in owned.items()
+    ]
     gains = gains_over_local(ended, reading) if ended else []
     return [*notes, *gains, *divergence_notes(runs)]
 

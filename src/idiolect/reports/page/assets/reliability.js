@@ -4,7 +4,7 @@ function reliability() {
   const found = report.reliability;
   if (!found) return;
   const has = (place) => Boolean(found[place]);
-  const body = section("reliability", "Calibration of all samples", "Left: share of right predictions against mean confidence, samples of all clients and seeds in bins of confidence; a line below the diagonal is too sure of itself. Right: the ECE of all samples together (mark), what a calibrated model would show by chance (tick), and the debiased error (ring).");
+  const body = section("reliability", "Calibration of all samples", "Left: share of right predictions against mean confidence, samples of all clients and seeds in bins of confidence; a line below the diagonal is too sure of itself. Right: the ECE of all samples together (mark), what a calibrated model would show by chance (tick), and the root of the debiased squared error (ring), which weighs large errors more and may exceed the ECE.");
   drawn(body, (width) => {
     const places = shown().filter(has);
     if (!places.length) return [nothing("None of the methods shown has counted it."), legend(has)];

@@ -304,10 +304,17 @@ def differences(runs: Path, report: Path) -> list[str]:
 
 
 def _letters(table: pd.DataFrame, compared: pd.DataFrame) -> list[str]:
-    """Two methods must share a letter exactly where their difference is not significant."""
+    """Two methods must share a letter exactly where their difference is not significant.
+
+    Where there are too many groups for letters, the word "best" says so of the best and each other method.
+    """
     shown = table.fillna({"groups": ""}).set_index(["scene", "method"])["groups"]
+    leaders = table.groupby("scene", sort=False)["method"].first()
     found = []
     for line in compared.itertuples():
+        worded = shown[line.scene, leaders[line.scene]] == "best"
+        if worded and leaders[line.scene] not in (line.method, line.other):
+            continue
         share = bool(set(shown[line.scene, line.method]) & set(shown[line.scene, line.other]))
         if not math.isnan(line.p_holm) and share != (line.p_holm >= 0.05):
             found.append(

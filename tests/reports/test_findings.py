@@ -164,7 +164,8 @@ def test_scenes_that_agree_and_scenes_that_do_not(invent) -> None:
     assert [text.partition(":")[0] for text in each] == ["a", "b"]
     other = {"MAP": 0.7, "FedAvg": 0.8, "Local": 0.6}
     disagree, *_ = found([*invent(levels, dataset="c"), *invent(other, dataset="d")])
-    assert disagree.startswith('The scenes disagree: MAP has the best mean in 1 of 2 ("c"), FedAvg in "d".')
+    led = 'No method has the best mean in every scene: MAP has it in 1 of 2 ("c"), FedAvg in "d".'
+    assert disagree.startswith(led)
     assert "No method is among the best in every scene." in disagree
 
 

@@ -133,6 +133,31 @@ def test_filters_leave_what_they_name(browser: Browser, page: Path) -> None:
     assert browser.complaints() == []
 
 
+def test_groups_that_are_too_many_for_letters_are_told_in_a_word(
+    browser: Browser, tmp_path: Path, monkeypatch
+) -> None:
+    draws = {"A": [0.9, 0.901, 0.899], "B": [0.7, 0.85, 0.8], "C": [0.6, 0.601, 0.599]}
+    make = maker(tmp_path / "runs")
+    runs = [
+        make(name, seed, {(1, "after"): [value, value]})
+        for name, values in draws.items()
+        for seed, value in enumerate(values)
+    ]
+    shown = (
+        "[...document.querySelectorAll('#leaderboard tbody tr')].map(r => r.children[2].textContent.trim())"
+    )
+    browser.open(write_page(runs, tmp_path / "letters.html"), 1280)
+    assert [text.replace(" ", "") for text in browser.value(shown)] == ["a", "ab", "b"]
+    monkeypatch.setattr("idiolect.reports.scene_verdict.MOST_GROUPS", 1)
+    browser.open(write_page(runs, tmp_path / "word.html"), 1280)
+    assert browser.value(shown) == ["best", "best", ""]
+    assert browser.value("document.querySelectorAll('#leaderboard td.best').length") == 2
+    assert "too many groups for letters" in browser.value(
+        "document.querySelector('#leaderboard').textContent"
+    )
+    assert browser.complaints() == []
+
+
 def choose(browser: Browser, selector: str, value: str) -> None:
     browser.value(
         f"(() => {{ const s = document.querySelector('{selector}'); s.value = {json.dumps(value)}; "
@@ -262,7 +287,7 @@ def test_every_section_follows_the_scene_of_the_address(browser: Browser, two_sc
     browser.wait_for("document.getElementById('main').dataset.scene === 'digits'")
     assert browser.value(CELLS % METHOD)[0] == "A"
     words = browser.value("document.getElementById('findings').textContent")
-    assert "The scenes disagree" in words and "B leads with" in words
+    assert "No method has the best mean in every scene: " in words and "B leads with" in words
     assert browser.complaints() == []
 
 

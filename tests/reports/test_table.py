@@ -112,9 +112,7 @@ def test_notes_name_their_scene_unless_common(make_run) -> None:
         ("y", "B"): ["all", "elsewhere", "A in x"],
     }
     values = {(1, "after"): [0.5]}
-    runs = [
-        make_run(name, 0, values, notes=own, dataset=dataset) for (dataset, name), own in notes.items()
-    ]
+    runs = [make_run(name, 0, values, notes=own, dataset=dataset) for (dataset, name), own in notes.items()]
     told = ["all", "x: in x", "A: of A", "x: A: A in x", "y: B: A in x", "y: elsewhere"]
     assert notes_of(runs) == told
 
@@ -140,3 +138,20 @@ def test_seconds_stand_only_where_all_runs_come_from_one_machine(make_run, secon
     assert ("Seconds are left out" in latex_table(summary)) is not together
     seconds = page_data(runs)["scenes"][0]["costs"][0]["seconds"]
     assert seconds == 3.0 if together else math.isnan(seconds)
+
+
+def test_many_groups_are_told_in_a_word(make_run, monkeypatch) -> None:
+    """Three methods with two groups, A and B, B and C, where one group is what a column can show."""
+    draws = {"A": [0.9, 0.901, 0.899], "B": [0.7, 0.85, 0.8], "C": [0.6, 0.601, 0.599]}
+    runs = [
+        make_run(name, seed, {(1, "after"): [value, value]})
+        for name, values in draws.items()
+        for seed, value in enumerate(values)
+    ]
+    assert list(summarise(runs)["groups"]) == ["a", "ab", "b"]
+    monkeypatch.setattr("idiolect.reports.summary_table.MOST_GROUPS", 1)
+    summary = summarise(runs)
+    assert list(summary["groups"]) == ["best", "best", ""]
+    text = markdown_table(summary)
+    assert text.count("**") == 4 and "too many groups for letters, and these are bold" in text
+    assert "share a letter" not in text

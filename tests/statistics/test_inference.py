@@ -219,6 +219,16 @@ def test_every_group_has_a_letter_of_one_character(count: int) -> None:
     )
 
 
+def test_too_many_groups_are_those_like_the_best_and_the_rest() -> None:
+    names = [f"m{number:02}" for number in range(30)]
+    beside = dict.fromkeys(itertools.pairwise(names), 0.5)
+    pairs = table_of({pair: beside.get(pair, 0.001) for pair in itertools.combinations(names, 2)})
+    assert letters(names, pairs, most=12) == {name: "best" if name in names[:2] else "" for name in names}
+    unpaired = pairs[~((pairs["method"] == "m00") & (pairs["other"] == "m07"))]
+    assert letters(names, unpaired, most=12)["m07"] == "best"  # not known to differ
+    assert letters(names, pairs, most=29) == letters(names, pairs)
+
+
 def test_no_letters_without_a_test() -> None:
     assert letters(["A", "B"], table_of({("A", "B"): math.nan})) == {"A": "", "B": ""}
 

@@ -161,7 +161,7 @@ def overall_findings(verdicts: Mapping[str, SceneVerdict], matrix: SceneMatrix) 
     else:
         rest = [f"{leader} in {_quoted(scenes)}" for leader, scenes in leaders.items() if leader != first]
         sentences = [
-            f"The scenes disagree: {first} has the best mean in {len(led)} of {count} ({_quoted(led)}), "
+            f"No method has the best mean in every scene: {first} has it in {len(led)} of {count} ({_quoted(led)}), "
             f"{_listed(rest)}."
         ]
     undecided = [scene for scene, found in verdicts.items() if not found.decided]

@@ -17,9 +17,10 @@ from idiolect.statistics import LAST, Groups, Reading, client_scores, replicate_
 if TYPE_CHECKING:
     from idiolect.statistics.comparisons import Values
 
-__all__ = ["LEVEL", "SceneVerdict", "best_first", "scene_verdict"]
+__all__ = ["LEVEL", "MOST_GROUPS", "SceneVerdict", "best_first", "scene_verdict"]
 
 LEVEL = 0.05
+MOST_GROUPS = 12  # that a column can show as letters
 
 
 class SceneVerdict(NamedTuple):
@@ -29,7 +30,8 @@ class SceneVerdict(NamedTuple):
         scores: the final value by client of every method and replicate.
         estimates: the mean of every method with its interval, the best first; see `statistics.mean_estimates`.
         pairs: paired comparisons of all methods; see `statistics.paired_comparisons`.
-        letters: methods that share a letter do not differ significantly; empty texts without a verdict.
+        letters: methods that share a letter do not differ significantly; empty texts without a verdict.  Where there
+            are too many groups, `best` marks those that do not differ from the best (see `statistics.letters`).
         first: one run of the scene, whose manifest describes it.
     """
 
@@ -83,7 +85,7 @@ def scene_verdict(
     estimates = estimates.sort_values("value", ascending=not metric.higher_is_better, kind="stable")
     order = list(estimates["method"])
     pairs = statistics.compare_scores({label: scores[label] for label in (order if paired else [])})
-    letters = statistics.letters(order, pairs, LEVEL)
+    letters = statistics.letters(order, pairs, LEVEL, most=MOST_GROUPS)
     return SceneVerdict(metric, reading, scores, estimates.reset_index(drop=True), pairs, letters, first)
 
 

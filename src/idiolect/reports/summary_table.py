@@ -20,6 +20,7 @@ from idiolect.reports.diverged_methods import divergence_notes, divergence_text,
 from idiolect.reports.gain_over_local import gains_over_local
 from idiolect.reports.judged_metric import ABSENT, ACCURACY, JudgedMetric, judged_by
 from idiolect.reports.run_groups import comparable_seconds, scenes_of
+from idiolect.reports.scene_verdict import MOST_GROUPS
 from idiolect.reports.text_tables import to_csv, to_latex, to_markdown
 from idiolect.statistics import (
     LAST,
@@ -79,7 +80,8 @@ def summarise(runs: Iterable[Run], reading: Reading = LAST) -> pd.DataFrame:
     headline), `reading` (which evaluations count), `clients`, `never_trained` (clients that never trained, NaN where
     nobody counted), then, each as the mean over seeds: `global_accuracy` (server's test set), `personal_accuracy` (mean
     over all clients), `personal_low` and `personal_high` (its 95 % interval, NaN below three seeds), `groups` (methods
-    of the scene that share a letter cannot be told apart), `weighted_accuracy` (clients weighted by their test
+    of the scene that share a letter cannot be told apart; with too many groups, `best` for those that cannot be told
+    apart from the best), `weighted_accuracy` (clients weighted by their test
     rows), `sd_clients` (SD over clients within a seed, n - 1), `worst_tenth` (mean of the worst ceil(10 %) of the
     clients that trained), `left_out_of_worst_tenth` (clients that it leaves out; none in older records), `bytes_down`
     and `bytes_up` per round, `seconds` of the whole run (NaN unless all runs of the scene come from one machine); and
@@ -116,7 +118,8 @@ def _scene_summary(scene: str, groups: Groups, metric: JudgedMetric, reading: Re
     letters = dict.fromkeys(table["method"], "")
     if len(groups) > 1:
         pairs = statistics.paired_comparisons(groups, reading=reading)
-        letters |= statistics.letters([name for name in table["method"] if name in groups], pairs)
+        order = [name for name in table["method"] if name in groups]
+        letters |= statistics.letters(order, pairs, most=MOST_GROUPS)
     table.insert(
         int(table.columns.get_indexer(["personal_high"])[0]) + 1, "groups", table["method"].map(letters)
     )
@@ -225,12 +228,16 @@ def marks_of(summary: pd.DataFrame, *, bold: bool) -> list[str]:
     Args:
         bold: whether the group of the best is printed bold.
     """
-    found = []
-    if (summary["groups"] != "").any():
-        best = "; those that cannot be told apart from the best are bold" if bold else ""
+    found, word = [], statistics.LIKE_THE_BEST
+    signs = set(summary["groups"]) - {""}
+    best = "; those that cannot be told apart from the best are bold" if bold else ""
+    corrected = "(5 %, Holm's correction over the pairs of the scene)"
+    if signs - {word}:
+        found.append(f"Groups: methods that share a letter cannot be told apart {corrected}{best}.")
+    if word in signs:
         found.append(
-            "Groups: methods that share a letter cannot be told apart (5 %, Holm's correction over the pairs of the "
-            f"scene){best}."
+            f"Groups: {word} stands beside the best method and those that cannot be told apart from it "
+            f"{corrected}, where there are too many groups for letters{', and these are bold' if bold else ''}."
         )
     idle = idle_note(summary["never_trained"], summary[LEFT_OUT]).strip()
     return [*found, *([idle] if idle else [])]

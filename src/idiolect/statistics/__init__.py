@@ -76,7 +76,7 @@ if TYPE_CHECKING:
         mean_estimates,
         paired_comparisons,
     )
-    from idiolect.statistics.inference import holm, letters
+    from idiolect.statistics.inference import LIKE_THE_BEST, holm, letters
     from idiolect.statistics.ranks import (
         Ranking,
         average_ranks,
@@ -89,6 +89,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FEWEST_UNITS",
     "LAST",
+    "LIKE_THE_BEST",
     "Calibration",
     "ChangeHistogram",
     "Chosen",
@@ -174,7 +175,7 @@ _NEEDS_SCIPY = {
         ("Estimate", "compare_scores", "estimate", "mean_estimate", "mean_estimates", "paired_comparisons"),
         "idiolect.statistics.comparisons",
     ),
-    **dict.fromkeys(("holm", "letters"), "idiolect.statistics.inference"),
+    **dict.fromkeys(("LIKE_THE_BEST", "holm", "letters"), "idiolect.statistics.inference"),
     **dict.fromkeys(
         ("Ranking", "average_ranks", "friedman", "nemenyi", "rank_methods", "scenario_table"),
         "idiolect.statistics.ranks",

@@ -26,6 +26,7 @@ from idiolect.statistics.replicates import FEWEST_UNITS
 __all__ = [
     "FEWEST_FOR_BOOTSTRAP",
     "FEWEST_UNITS",
+    "LIKE_THE_BEST",
     "MeanError",
     "bounds",
     "crossed_mean",
@@ -43,6 +44,7 @@ POWER = 0.8
 FEWEST_FOR_BOOTSTRAP = 10
 RESAMPLES = 2000
 LETTERS = ascii_lowercase + ascii_uppercase + "αβγδεζηθικλμνξπρστυφχψω"
+LIKE_THE_BEST = "best"
 FURTHER_LETTERS = 0x4E00  # the first of 20,000 ideographs
 
 
@@ -186,7 +188,9 @@ def holm(p_values: Sequence[float] | Array) -> Array:
     return corrected
 
 
-def letters(order: Sequence[str], pairs: pd.DataFrame, level: float = 0.05) -> dict[str, str]:
+def letters(
+    order: Sequence[str], pairs: pd.DataFrame, level: float = 0.05, *, most: int | None = None
+) -> dict[str, str]:
     """Returns a compact letter display: two methods that share a letter do not differ significantly.
 
     Empty texts where no pair was tested.  A pair that was not tested is not known to differ and shares a letter.
@@ -195,6 +199,9 @@ def letters(order: Sequence[str], pairs: pd.DataFrame, level: float = 0.05) -> d
     Args:
         order: the methods, the best first, which gets the letter `a`; a letter is always one character.
         pairs: the table of `paired_comparisons`.
+        most: where more groups than these come up, no letters are given: the best method and those that do not differ
+            from it significantly have the word `best`, the others an empty text.  Many methods with few seeds can have
+            hundreds of groups, which nobody reads.
     """
     if not pairs["p_holm"].notna().any():
         return dict.fromkeys(order, "")
@@ -205,12 +212,20 @@ def letters(order: Sequence[str], pairs: pd.DataFrame, level: float = 0.05) -> d
         split = [group - {name} for group in both for name in (one, other)]
         groups = [group for group in groups if group not in both] + split
         groups = [g for g in dict.fromkeys(groups) if not any(g < larger for larger in groups)]
+        if most is not None and len(groups) > most:
+            return _like_the_best(order, significant)
     place: Mapping[str, int] = {name: number for number, name in enumerate(order)}
     groups.sort(key=lambda group: sorted(place[name] for name in group))
     return {
         name: "".join(_letter(number) for number, group in enumerate(groups) if name in group)
         for name in order
     }
+
+
+def _like_the_best(order: Sequence[str], significant: pd.DataFrame) -> dict[str, str]:
+    """Returns a word for the first method and all that do not differ from it significantly."""
+    apart = {frozenset(pair) for pair in zip(significant["method"], significant["other"], strict=True)}
+    return {name: "" if frozenset((order[0], name)) in apart else LIKE_THE_BEST for name in order}
 
 
 def _letter(number: int) -> str:

@@ -33,6 +33,8 @@ function sorted(rows, key, descending) {
   });
 }
 
+const LIKE_THE_BEST = "best"; // in the place of letters where there are too many groups
+
 const written = (row, key) => (row.text[key] === "-" || !(key in row.text) ? "–" : row.text[key]);
 const unit = (column) => (metric().percent && (column.scored || column.interval || column.metric) ? " %" : "");
 
@@ -42,6 +44,7 @@ const letterKey = (letter) => (/[A-Z]/.test(letter) ? `{${letter}` : letter);
 // One column for each letter, so that a letter's methods form a bar when the table is sorted by value.
 function lettersCell(row, all) {
   if (!all.length) return html("td", { class: "words" }, measured().compared ? "no verdict" : "not compared");
+  if (all[0] === LIKE_THE_BEST) return html("td", { class: "words" }, row.letters);
   const signs = all.map((letter) => html("span", { class: row.letters.includes(letter) ? "letter" : "no letter" }, row.letters.includes(letter) ? letter : " "));
   return html("td", { class: "words letters", "aria-label": row.letters || "not compared" }, ...signs);
 }
@@ -62,7 +65,7 @@ function leaderboardCell(column, row, letters, leader) {
 }
 
 function leaderboardAbout() {
-  return `Final values: ${everything.reading}. Personalised: the named predictor, mean over all clients; ± is the SD over seeds, the interval counts seeds, and clients too where the partition is fixed. Methods that share a letter cannot be told apart; those that cannot be told apart from the best are bold. Global: the shared model on the server's test set. Worst tenth: mean of the worst 10 % of the clients${report.costs.some((cost) => isNumber(cost.never)) ? " that trained" : ""}.${report.idle_note}${report.costs.some((cost) => !isNumber(cost.seconds)) ? " Seconds are left out: the runs come from different machines or do not name theirs." : ""} Press a heading to sort.`;
+  return `Final values: ${everything.reading}. Personalised: the named predictor, mean over all clients; ± is the SD over seeds, the interval counts seeds, and clients too where the partition is fixed. ${measured().leaderboard.some((line) => line.letters === LIKE_THE_BEST) ? "There are too many groups for letters. Those" : "Methods that share a letter cannot be told apart; those"} that cannot be told apart from the best are bold. Global: the shared model on the server's test set. Worst tenth: mean of the worst 10 % of the clients${report.costs.some((cost) => isNumber(cost.never)) ? " that trained" : ""}.${report.idle_note}${report.costs.some((cost) => !isNumber(cost.seconds)) ? " Seconds are left out: the runs come from different machines or do not name theirs." : ""} Press a heading to sort.`;
 }
 
 function leaderboard() {
@@ -74,7 +77,7 @@ function leaderboard() {
     const rows = sorted(leaderboardRows(), order.key, down());
     if (!rows.length) return [nothing("No method passes the filter.")];
     const all = measured().leaderboard, scores = all.map((line) => line.personal).filter(isNumber);
-    const letters = [...new Set(all.flatMap((line) => [...line.letters]))].sort((a, b) => (letterKey(a) < letterKey(b) ? -1 : 1));
+    const letters = all.some((line) => line.letters === LIKE_THE_BEST) ? [LIKE_THE_BEST] : [...new Set(all.flatMap((line) => [...line.letters]))].sort((a, b) => (letterKey(a) < letterKey(b) ? -1 : 1));
     const best = (metric().higher ? Math.max : Math.min)(...scores);
     const leader = all.find((line) => line.personal === best)?.letters;
     const heads = columns.map((column) => {

@@ -245,3 +245,35 @@ def test_progress_names_the_sites_of_a_round_and_the_record_that_is_there(
     record.mkdir()
     _print_status(console, {**found, "message": "", "run": str(record)})
     assert capsys.readouterr().out.count("Record: ") == 1
+
+
+@pytest.mark.parametrize(
+    ("file", "written", "changed", "sentence"),
+    [
+        ("deployment.toml", "deadline = 3600.0", "deadline = nan", "deadline must be at least 0, got nan"),
+        ("deployment.toml", "grace = 30.0", "grace = inf", "grace must be at least 0, got inf"),
+        ("deployment.toml", "min_sites = 2", "min_sites = 0", "min_sites must be at least 1, got 0"),
+        ("deployment.toml", 'name = "site-1"', 'name = "site-0"', "two sites have the name site-0"),
+        ("deployment.toml", "client = 1", "client = 0", "two sites have the client 0"),
+        ("deployment.toml", 'name = "site-1"', 'name = "../../etc"', "'../../etc' cannot name a site"),
+        ("deployment.toml", "grace = 30.0", "grase = 30.0", "there is no setting 'grase'"),
+        ("deployment.toml", "grace = 30.0\n", "", "grace is missing"),
+        (
+            "sites/site-0/site.toml",
+            "patience = 600.0",
+            "patience = -1.0",
+            "patience must be at least 0, got -1",
+        ),
+        ("sites/site-0/site.toml", "patience = 600.0", "patients = 600.0", "there is no setting 'patients'"),
+    ],
+)
+def test_settings_that_nobody_can_work_with_are_refused(
+    idiolect, refused, tmp_path: Path, file: str, written: str, changed: str, sentence: str
+) -> None:
+    idiolect("deploy", "init", "d", *INIT)
+    path = tmp_path / "d" / file
+    whole = path.read_text()
+    assert written in whole
+    path.write_text(whole.replace(written, changed))
+    words = ("site", path.parent) if path.name == "site.toml" else ("status", "d")
+    refused(idiolect("deploy", *words), f"{path.name} is not the file of a", sentence)

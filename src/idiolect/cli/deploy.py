@@ -419,7 +419,8 @@ class SiteTable:
             self._told = found["round"]
             took_part = {name for name, site in found["sites"].items() if site.get("round", 0) >= self._told}
             sites = [f"{name} loss {loss}" for name, _, _, loss, _ in _rows(found) if name in took_part]
-            self.say(f"round {found['round']}/{found['rounds']}: {', '.join(sites) or 'no site'}")
+            here = f"round {found['round']}/{found['rounds']}"
+            self.say(f"{here}: {', '.join(sites)}" if sites else here)
 
 
 def _print_status(console: Console, found: dict[str, Any]) -> None:

@@ -34,6 +34,7 @@ __all__ = [
     "read_deployment",
     "read_plan",
     "read_site",
+    "refuse_name",
     "write_deployment",
     "write_plan",
     "write_site",
@@ -195,19 +196,42 @@ def read_deployment(folder: Path) -> Deployment:
         excluded = tuple(found.pop("excluded", ()))
         fixed = {"folder": Path(folder).resolve(), "sites": sites, "excluded": excluded}
         deployment = _of_kinds(Deployment, found, **fixed)
-        refuse_outside("checkpoints", deployment.checkpoints, 2, MOST_CHECKPOINTS)
-        refuse_outside("norm_bound", deployment.norm_bound, 1)
-    except TypeError as error:
+        _refuse_unusable(deployment)
+    except (TypeError, UserError) as error:
         raise UserError(f"{Path(folder) / DEPLOYMENT} is not the file of a deployment: {error}") from None
     return deployment
+
+
+def _refuse_unusable(deployment: Deployment) -> None:
+    """Refuses settings that somebody wrote and no server can work with."""
+    for name in ("deadline", "wait", "grace"):
+        refuse_outside(name, getattr(deployment, name), 0)
+    refuse_outside("min_sites", deployment.min_sites, 1)
+    refuse_outside("checkpoints", deployment.checkpoints, 2, MOST_CHECKPOINTS)
+    refuse_outside("norm_bound", deployment.norm_bound, 1)
+    for site in deployment.sites:
+        refuse_name(site.name)
+    for what in ("name", "client"):
+        values = [getattr(site, what) for site in deployment.sites]
+        if twice := [value for value in values if values.count(value) > 1]:
+            raise UserError(f"two sites have the {what} {twice[0]}; give each one of its own")
+
+
+def refuse_name(site: str) -> None:
+    """Refuses what cannot name a site, whose name is that of a folder too."""
+    if not site.replace("-", "").replace("_", "").isalnum():
+        raise UserError(f"{site!r} cannot name a site; use letters, digits and hyphens")
 
 
 def read_site(folder: Path) -> SiteConfig:
     found = _read(Path(folder) / SITE, tomllib.loads)
     try:
-        return _of_kinds(SiteConfig, found, folder=Path(folder).resolve())
-    except TypeError as error:
+        config = _of_kinds(SiteConfig, found, folder=Path(folder).resolve())
+        refuse_outside("patience", config.patience, 0)
+        refuse_name(config.name)
+    except (TypeError, UserError) as error:
         raise UserError(f"{Path(folder) / SITE} is not the file of a site: {error}") from None
+    return config
 
 
 def _of_kinds(kind: type[T], values: dict[str, Any], **fixed: Any) -> T:
@@ -216,7 +240,12 @@ def _of_kinds(kind: type[T], values: dict[str, Any], **fixed: Any) -> T:
     Raises:
         TypeError: a value is missing, unknown or of another kind; the numbers of clients must be real ones.
     """
-    for one in dataclasses.fields(kind):  # type: ignore[arg-type]
+    known = dataclasses.fields(kind)  # type: ignore[arg-type]
+    if unknown := sorted(set(values) - {one.name for one in known} | set(values) & set(fixed)):
+        raise TypeError(f"there is no setting {unknown[0]!r}")
+    for one in known:
+        if one.name not in {*values, *fixed} and one.default is dataclasses.MISSING:
+            raise TypeError(f"{one.name} is missing")
         if one.name in values and not is_of_kind(values[one.name], str(one.type)):
             raise TypeError(f"{one.name} must be {one.type}, got {values[one.name]!r}")
     for name in {"client", "number"} & set(values):
@@ -250,7 +279,7 @@ def _plan_values(experiment: Experiment, inputs: Inputs, tokens: bool) -> dict[s
 def _read(path: Path, parse: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
     try:
         return parse(path.read_text())
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         raise UserError(f"there is no {path}; make a deployment with idiolect deploy init") from None
-    except (ValueError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path} cannot be read: {error}") from None

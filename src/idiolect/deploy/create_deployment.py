@@ -16,6 +16,7 @@ from idiolect.deploy.configuration import (
     SiteConfig,
     SiteEntry,
     make_plan,
+    refuse_name,
     write_deployment,
     write_plan,
     write_site,
@@ -164,8 +165,7 @@ def _refuse_given_splits(dataset: Dataset) -> None:
 
 def add_site(deployment: Deployment, plan: DeploymentPlan, name: str) -> Deployment:
     """Adds a site that comes later; it brings its own rows and joins by the method's rule for newcomers."""
-    if not name.replace("-", "").replace("_", "").isalnum():
-        raise UserError(f"{name!r} cannot name a site; use letters, digits and hyphens")
+    refuse_name(name)
     if name in {site.name for site in deployment.sites}:
         raise UserError(f"there is a site {name} already; choose another name")
     client = max(site.client for site in deployment.sites) + 1

@@ -207,8 +207,8 @@ def refuse_silent_server(deployment: Deployment) -> None:
     answers = server_answers(deployment.local_address, authority)
     if not any(answers() for _ in range(PROBES)):
         raise UserError(
-            f"the server at {deployment.local_address} runs and does not answer; start it again with "
-            f"idiolect deploy down {deployment.folder} and idiolect deploy up {deployment.folder}"
+            f"the server at {deployment.local_address} runs and does not answer, or another one listens there; start "
+            f"it again with idiolect deploy down {deployment.folder} and idiolect deploy up {deployment.folder}"
         )
 
 

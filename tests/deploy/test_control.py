@@ -29,6 +29,7 @@ from idiolect.deploy.processes import deployment_processes
 from idiolect.deploy.progress import DeploymentProgress
 from idiolect.deploy.status import is_running as is_running_loop
 from idiolect.deploy.status import start_run as ask_for_run
+from idiolect.deploy.status import watch
 from idiolect.errors import UserError
 
 from ..child_process import child_process, is_running
@@ -152,6 +153,26 @@ def test_run_of_a_server_that_is_gone_is_not_watched(deploy: Deploy) -> None:
     assert is_running_loop(deployment)
     with pytest.raises(UserError, match="no server answers"):
         ask_for_run(deployment)
+
+
+@pytest.mark.parametrize(
+    ("server", "sentence"),
+    [
+        (False, "the server ended after round 0; start it again with idiolect deploy up"),
+        (True, "the server's loop ended after round 0 and could not say why"),
+    ],
+)
+def test_run_that_was_cut_off_says_how_to_go_on(
+    deploy: Deploy, monkeypatch: pytest.MonkeyPatch, server: bool, sentence: str
+) -> None:
+    deployment = deploy()
+    with monkeypatch.context() as patch:
+        patch.setattr("idiolect.deploy.progress.start_of_process", lambda process: "before the last boot")
+        DeploymentProgress(deployment.server, 3).save()
+    monkeypatch.setattr("idiolect.deploy.status.running", lambda deployment: {"server": 1} if server else {})
+    with pytest.raises(UserError, match=sentence) as refused:
+        watch(deployment, lambda found: None)
+    assert "go on with idiolect deploy run" in str(refused.value)
 
 
 STRANGER = """

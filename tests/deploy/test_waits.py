@@ -23,6 +23,7 @@ from flwr.supercore.inflatable.inflatable_utils import pull_objects
 
 from idiolect.deploy import heartbeat, processes, site_process
 from idiolect.deploy.configuration import SiteConfig, read_site, write_site
+from idiolect.deploy.control_token import make_control_token
 from idiolect.deploy.create_deployment import DeploymentOptions
 from idiolect.deploy.heartbeat import HANGS, beating, condition, server_answers
 from idiolect.deploy.processes import free_port, running
@@ -193,6 +194,16 @@ def test_run_is_not_asked_of_a_server_that_hangs(deploy: Deploy, monkeypatch: py
     with socket.create_server((host, int(port))), pytest.raises(UserError, match="runs and does not answer"):
         ask_for_run(deployment)
     assert status(deployment)["status"] == "finished"
+
+
+def test_command_that_the_server_does_not_take_in_time_is_a_sentence(
+    deploy: Deploy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployment = deploy()
+    make_control_token(deployment.server / "flower")
+    monkeypatch.setattr(processes, "COMMAND_SECONDS", 0.01)
+    with pytest.raises(UserError, match=r"took more than 0\.01 seconds for a command"):
+        processes.use_flower(deployment, "run", "app")
 
 
 def test_sites_are_not_brought_up_beside_a_server_that_hangs(

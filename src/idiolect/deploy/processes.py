@@ -48,6 +48,7 @@ QUIET = {
     "FLWR_INTERNAL_GRPC_FLEET_API": "0",
 }
 START_SECONDS = 60.0  # that the server may take to start
+COMMAND_SECONDS = 120.0  # that it may take for a command
 PROBES = 3  # questions without an answer after which a server is taken to hang
 
 
@@ -175,18 +176,24 @@ def use_flower(deployment: Deployment, *words: str) -> subprocess.CompletedProce
     """Runs Flower's command line with this deployment's profile and the token of its control interface.
 
     Raises:
-        UserError: the token cannot be read.
+        UserError: the token cannot be read, or the server does not take the command in time.
     """
     read_control_token(_home(deployment))
-    return subprocess.run(
-        [sys.executable, "-m", "idiolect.deploy.flower_with_token", "flwr", *words, "--format", "json"],
-        env=flower_environment(deployment.folder, _home(deployment)),
-        cwd=deployment.folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    try:
+        return subprocess.run(
+            [sys.executable, "-m", "idiolect.deploy.flower_with_token", "flwr", *words, "--format", "json"],
+            env=flower_environment(deployment.folder, _home(deployment)),
+            cwd=deployment.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=COMMAND_SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        raise UserError(
+            f"the server at {deployment.local_address} took more than {COMMAND_SECONDS:g} seconds for a command; end "
+            f"other programs on its machine, or start it again with idiolect deploy down {deployment.folder}"
+        ) from None
 
 
 def _home(deployment: Deployment) -> Path:

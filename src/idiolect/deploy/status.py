@@ -95,6 +95,11 @@ def watch(deployment: Deployment, show: Callable[[dict[str, Any]], None]) -> dic
             return found
         if found["status"] in ("stopped", "failed"):
             raise UserError(found["message"])
+        if found["status"] == "interrupted" and not found["server_runs_here"]:
+            raise UserError(
+                f"the server ended after round {found['round']}; start it again with idiolect deploy up "
+                f"{deployment.folder} and go on with idiolect deploy run {deployment.folder}"
+            )
         if found["status"] == "interrupted":
             raise UserError(
                 f"the server's loop ended after round {found['round']} and could not say why; look at "

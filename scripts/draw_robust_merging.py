@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pandas as pd
+from matplotlib.lines import Line2D
 
 from idiolect.records import read_runs
 from idiolect.reports import disturbances_data
@@ -27,6 +28,9 @@ RULES = {
     "krum": "Krum",
 }
 BLUE, RED = "#0072B2", "#D55E00"
+CLEAN = {"marker": "o", "markerfacecolor": "white", "markeredgecolor": BLUE, "markeredgewidth": 1.6}
+HOSTILE = {"marker": "o", "color": RED}
+SPOT = {"linestyle": "none", "markersize": 7}
 
 
 def rule_of(method: str) -> str:
@@ -46,6 +50,11 @@ def main(folders: list[str]) -> None:
         label_panel(
             axes, f"{name}, {'IID' if 'iid' in scene else 'Dirichlet(0.3)'}", "Accuracy (%)", grid="x"
         )
+    handles = [Line2D([], [], label="no hostile client", **CLEAN, **SPOT)]
+    handles.append(
+        Line2D([], [], label="a fifth of the clients flip the sign of their updates", **HOSTILE, **SPOT)
+    )
+    figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False, fontsize=10)
     figure.savefig(PICTURE)
 
 
@@ -56,10 +65,10 @@ def draw(axes: object, here: pd.DataFrame) -> None:
         height, clean, hostile = order.index(line["rule"]), 100 * line["clean"], 100 * line["disturbed"]
         if hostile == hostile:
             axes.plot([clean, hostile], [height, height], color="#BBBBBB", linewidth=2, zorder=1)
-            axes.scatter([hostile], [height], color=RED, s=40, zorder=3)
+            axes.plot([hostile], [height], **HOSTILE, **SPOT, zorder=3)
         else:
             axes.text(clean - 3, height, "diverged", color=RED, ha="right", va="center", fontsize=9)
-        axes.scatter([clean], [height], facecolor="white", edgecolor=BLUE, linewidth=1.6, s=40, zorder=2)
+        axes.plot([clean], [height], **CLEAN, **SPOT, zorder=2)
     axes.set_yticks(range(len(order)), order, fontsize=9, color=INK)
     axes.set_xlim(0, 100)
 

@@ -56,6 +56,8 @@ def test_a_leader_without_equals_is_better_than_all(invent) -> None:
 def test_fixed_partition_is_named(invent) -> None:
     (text,) = found(invent({"MAP": 0.8, "FedAvg": 0.7}, data_seed=7))
     assert "paired over 4 seeds on one partition" in text
+    (sentence,) = certainty_of(invent({"Ditto": 0.8, "Local": 0.7}, data_seed=7))
+    assert "(median over pairs, seeds crossed with clients as units)" in sentence
 
 
 def test_one_run_each_gives_no_verdict_and_says_what_is_needed(invent) -> None:

@@ -101,10 +101,11 @@ def certainty_sentence(pairs: pd.DataFrame, metric: JudgedMetric) -> str:
     if len(tested):
         fewest = int(tested["seeds"].min())
         repeated = f"{seeds}" if fewest == seeds else f"{fewest} to {seeds}"
+        crossed = " crossed with clients" if (tested["design"] == "fixed").all() else ""
         return (
             f"with {repeated} seeds, a true difference of {smallest} between two methods is found four times in five "
-            f"by a single test at 5 % (median over pairs, {_unit_words(pairs)} as units); smaller ones are often "
-            "missed, and Holm's correction for many pairs finds fewer"
+            f"by a single test at 5 % (median over pairs, {_unit_words(pairs)}{crossed} as units); smaller ones are "
+            "often missed, and Holm's correction for many pairs finds fewer"
         )
     if (pairs["design"] == "one").all():
         return (

@@ -22,10 +22,6 @@ __all__ = ["TRACKERS", "Log", "Tracker", "open_log"]
 
 EXTRAS = {"tensorboard": "tracking", "mlflow": "tracking", "wandb": "wandb"}
 TRACKERS = tuple(EXTRAS)
-RECORD = (
-    "*.json",
-    "*.parquet",
-)  # files of a run that a tracker keeps, as record.*: copies must not look like a run
 REPORT = ("*.png", "*.md", "*.csv", "*.html")
 COSTS = ("train_loss", "seconds", "bytes_down", "bytes_up")
 KEYS = ["split", "population", "moment", "predictor", "metric"]
@@ -101,13 +97,19 @@ class Log:
                 self._begun.pop().end(status)
 
     def keep(self, done: Run) -> None:
-        """Gives the trackers the record of a finished run, and its table and pictures."""
+        """Gives the trackers the record of a finished run, and its table and pictures.
+
+        The files of the record are called record.*, because copies must not look like a run.
+        """
         if not self._trackers or done.folder is None:
             return
         with tempfile.TemporaryDirectory() as scratch:
             with suppress(UserError):  # a record without the numbers of a report is kept alone
                 write_report([done], scratch)
-            files = _files(done.folder, RECORD, "record.") | _files(Path(scratch), REPORT, "report/")
+            record = {
+                f"record.{name}": done.folder / name for name in ("manifest.json", *done.manifest["sha256"])
+            }
+            files = record | _files(Path(scratch), REPORT, "report/")
             for tracker in self._trackers:
                 tracker.keep(files)
 

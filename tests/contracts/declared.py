@@ -18,7 +18,7 @@ class Declared(NamedTuple):
     private: (unit, number of units) -> whether the unit never leaves the client.
     layers: a word in the names of layers that never leave the client.
     up, down: scalars beyond the shared model, of (W, structure).
-    models: whole models with their statistics that travel each way.
+    models: whole models with their statistics that travel each way; ``models_up``: those that travel up, if others.
     names: tensors sent up that are not named after the model's.
     revealed: the layers that the client keeps are in its message all the same.
     wire: scalars of one upload that travel beyond the shared model, of (classes the client holds, structure); None is
@@ -30,6 +30,7 @@ class Declared(NamedTuple):
     up: Callable[[int, Structure], int] = lambda parameters, structure: 0
     down: Callable[[int, Structure], int] = lambda parameters, structure: 0
     models: int = 1
+    models_up: int | None = None
     names: frozenset[str] = frozenset()
     revealed: bool = False
     wire: Callable[[int, Structure], int] | None = None
@@ -113,6 +114,7 @@ _DECLARED = {
     "fedem": Declared(models=3),
     "fedcac": Declared(up=lambda w, _: w),
     "cfl": Declared(down=lambda w, _: 1),
+    "ifca": Declared(models=2, models_up=1, up=lambda w, _: 2, names=frozenset({"choice"})),
     "fedproto": Declared(
         private=lambda unit, units: True,
         up=lambda w, s: s.n_classes * (s.n_features + 1),

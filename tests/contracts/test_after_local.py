@@ -53,8 +53,10 @@ def _shared(at: Midway, trained: Result) -> Tree:
 
 
 def _trained_trees(slot: Tree, trained: Result) -> Tree:
-    """Returns a slot with whole models in it, which train beside the main one, as they were trained."""
-    also = {name: (trained.params[name], trained.buffers[name]) for name in slot if name in trained.buffers}
+    """Returns a slot with whole models in it, which train beside the main one or in its place, as they were trained."""
+    in_place = {name: "model" if name.startswith("cluster ") else name for name in slot}
+    trees = {name: tree for name, tree in in_place.items() if tree in trained.buffers}
+    also = {name: (trained.params[tree], trained.buffers[tree]) for name, tree in trees.items()}
     return slot | {name: {"params": params, "buffers": buffers} for name, (params, buffers) in also.items()}
 
 

@@ -66,7 +66,7 @@ def test_server_sends_and_keeps_no_private_tensor(method: str) -> None:
 
 def test_messages_have_the_declared_size(method: str) -> None:
     run, rounds = recorded(method)
-    parameters, shared = _sizes(method, run)
+    parameters, _, shared = _sizes(method, run)
     expected = shared + declared(method).up(parameters, run.setting.task.structure)
     for passed in rounds:
         assert len(passed.outcomes) == 3
@@ -77,8 +77,8 @@ def test_messages_have_the_declared_size(method: str) -> None:
 def test_recorded_bytes_are_the_declared_ones(method: str) -> None:
     run, rounds = recorded(method)
     structure, promise = run.setting.task.structure, declared(method)
-    parameters, shared = _sizes(method, run)
-    one_down = shared + promise.down(parameters, structure)
+    parameters, down, shared = _sizes(method, run)
+    one_down = down + promise.down(parameters, structure)
     clients = _receivers(run)
     for row, passed, receivers in zip(run.rounds.table().to_pylist(), rounds, clients, strict=True):
         assert row["cohort"] == len(passed.outcomes)
@@ -96,7 +96,7 @@ def test_recorded_bytes_are_the_declared_ones(method: str) -> None:
 def test_statistics_travel_both_ways_or_neither(text: str, buffers: str) -> None:
     run = finished_run(text, buffers=buffers)
     structure, promise = run.setting.task.structure, declared(text)
-    parameters, shared = _sizes(text, run)
+    parameters, shared, _ = _sizes(text, run)
     kept, tensors = kept_names(text, structure), run.setting.initial(0).buffers
     statistics = sum(leaf.numel() for name, leaf in tensors.items() if name not in kept)
     assert statistics > 0
@@ -128,14 +128,16 @@ def _bytes(leaf: Tensor) -> bytes:
     return leaf.contiguous().numpy().tobytes()
 
 
-def _sizes(method: str, run: Simulation) -> tuple[int, int]:
-    """Parameters of the model; parameters and statistics that the method shares, of all models that travel."""
+def _sizes(method: str, run: Simulation) -> tuple[int, int, int]:
+    """Parameters of the model; parameters and statistics that the method shares, of all models sent down and up."""
     initial = run.setting.initial(0)
     kept = kept_names(method, run.setting.task.structure)
     tensors = {**initial.params, **initial.buffers}
     parameters = sum(leaf.numel() for leaf in initial.params.values())
     shared = sum(leaf.numel() for name, leaf in tensors.items() if name not in kept)
-    return parameters, declared(method).models * shared
+    promise = declared(method)
+    up = promise.models if promise.models_up is None else promise.models_up
+    return parameters, promise.models * shared, up * shared
 
 
 def _receivers(run: Simulation) -> list[int]:

@@ -51,6 +51,7 @@ NEEDING = {
     "fedntd": "not_true_distillation",
     "feddf": "ensemble_distillation",
     "fedem": "component_mixture",
+    "knn_per": "nearest_neighbours",
 }
 BY_OPTION = {
     "fedphp(transfer=kd)": "inherited_teacher",

@@ -17,6 +17,7 @@ from idiolect.reports import summarise, write_report
         ("persfl(lambdas=(0.5,), temperatures=(5.0,), epochs=1)", {"teacher round", "lambda", "temperature"}),
         ("apfl(alpha=0.25)", {"alpha"}),
         ("cfl", {"cluster"}),
+        ("ifca", {"cluster"}),
         ("knn_per", {"lambda", "rows remembered"}),
         ("superfed_mm", set()),
     ],

@@ -48,6 +48,7 @@ TRAFFIC = {
     "feddistill": ("K K + K", "n_obs (K + 1)"),
     "fedcac": ("P", "2P"),
     "cfl": ("P + 1", "P"),
+    "ifca": ("2P", "P + 2"),
 }  # all others P down and P up
 
 SERVER = {
@@ -71,6 +72,7 @@ SERVER = {
     "pfedhn": "101P + 21600",
     "fedcac": "1",
     "cfl": "16P + 9",
+    "ifca": "P",
 }
 CLIENT = {
     "local": "P",
@@ -79,6 +81,7 @@ CLIENT = {
     "pfedsim": "P + 1",
     "fedfomo": "P",
     "fedem": "3",
+    "ifca": "1",
     "scaffold": "P",
     "scars": "P",
     "feddyn": "P",
@@ -129,7 +132,7 @@ PERSONALISES = {
     },
     "everything": {"local", "fedproto", "fedfomo", "feddistill"},
     "download": {"fedamp", "fedcac", "pfedhn", "pfedsim"},
-    "clusters": {"cfl"},
+    "clusters": {"cfl", "ifca"},
     "companion": {"ditto", "dittors", "feddml", "fedphp", "map", "scamap", "pfedme"},
     "mixture": {"apfl", "fedem", "flda", "superfed_mm", "superfed_lm"},
     "after-training": {

@@ -62,6 +62,7 @@ PAPER = {
     "fedproto": {"weight": 1.0},
     "fedamp": {"weight": 1.0},
     "knn_per": {"count": 10, "scale": 1.0},
+    "ifca": {"clusters": 4, "averaging": "model"},
     "pfedsim": {"generalisation": 0.5},
     "fedpac": {"weight": 1.0, "head_epochs": 1},
     "fedbabu": {"count": 1, "epochs": 5, "tuned": "all"},

@@ -48,6 +48,7 @@ from idiolect.methods import (
     fedrs,
     flda,
     gpfl,
+    ifca,
     knn_per,
     lg_fedavg,
     local,
@@ -150,6 +151,7 @@ METHODS: dict[str, Entry] = {
     "fedcac": Entry("FedCAC", fedcac.fedcac, fedcac.presets),
     "cfl": Entry("CFL", cfl.cfl, cfl.presets),
     "knn_per": Entry("kNN-Per", knn_per.knn_per, knn_per.presets),
+    "ifca": Entry("IFCA", ifca.ifca, ifca.presets),
 }
 
 ALIASES = {"fml": "feddml", "fd": "feddistill"}  # other names of methods, and what they are listed under

@@ -5,6 +5,7 @@ from idiolect.parts.alternating_layers import alternating_layers
 from idiolect.parts.attentive_mixture import attentive_mixture
 from idiolect.parts.average import average
 from idiolect.parts.calibrated_softmax import calibrated_softmax
+from idiolect.parts.chosen_clusters import chosen_clusters
 from idiolect.parts.class_prototypes import class_prototypes
 from idiolect.parts.classifier_collaboration import classifier_collaboration
 from idiolect.parts.client_dp import client_dp
@@ -63,6 +64,7 @@ __all__ = [
     "attentive_mixture",
     "average",
     "calibrated_softmax",
+    "chosen_clusters",
     "class_prototypes",
     "classifier_collaboration",
     "client_dp",

@@ -45,6 +45,7 @@ KEPT = {  # by part, in words: what the server keeps, and what a client keeps
     "adaptive_aggregation": ("", "its last model's mixed units, their weights, and how often it took part"),
     "alternating_layers": ("", "the private layers"),
     "attentive_mixture": ("", "its model"),
+    "chosen_clusters": ("the models of the other clusters", "the number of its cluster"),
     "class_prototypes": ("the prototype of every class", ""),
     "component_mixture": ("the other components", "its shares of the components"),
     "conditional_features": ("the embeddings of the classes and the valve", "the private head"),
@@ -190,12 +191,12 @@ def _personalises(made: Method) -> str:
     private = [made.is_private(name, structure) for name in structure.params]
     if made.headline == "global" or last is None:
         return "nothing"
+    if "client clusters" in last.roles:
+        return "clusters"
     if last.personalise:
         return "after-training"
     if made.headline.startswith("mix("):
         return "mixture"
-    if "client clusters" in last.roles:
-        return "clusters"
     if made.downloads and not any(private):
         return "download"
     if made.headline == "composed":

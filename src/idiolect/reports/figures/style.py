@@ -136,6 +136,7 @@ LOOKS: dict[str, tuple[str, int, str]] = {
     "fedcac": ("forest", 1, "D"),
     "cfl": ("forest", 2, "s"),
     "knn_per": ("forest", 3, "p"),
+    "ifca": ("forest", 4, "X"),
     "fedntd": ("orange", 2, "v"),
     "pfedhn": ("olive", 4, "o"),
     "fedem": ("olive", 5, "X"),

@@ -1,0 +1,175 @@
+"""IFCA (Ghosh et al., NeurIPS 2020): k models, of which each client trains the one that fits its data best."""
+
+import pytest
+import torch
+
+from idiolect import UserError
+from idiolect.testing import tiny_run
+
+PART = "chosen_clusters"
+TRAINING = {"local_epochs": 2, "batch_size": 8, "weighting": "samples", "weight_decay": 0.01}
+ENGINES = pytest.mark.parametrize("engine", ["loop", "cohort"])
+
+
+def models_of(server):
+    """The parameters of every cluster, whole."""
+    others = server["slots"][PART].values()
+    return [server["params"], *({**server["params"], **other["params"]} for other in others)]
+
+
+def clusters_of(trace):
+    """The record of which client is in which cluster."""
+    rows = trace.simulation.rows.table().to_pandas()
+    return rows[rows["metric"] == "cluster"].sort_values("client")["value"].astype(int).tolist()
+
+
+def choice(check, models, client):
+    losses = [float(check.cross_entropy(w, *check.rows(client, "train"))) for w in models]
+    return losses.index(min(losses))
+
+
+@ENGINES
+@pytest.mark.parametrize("options", ["clusters=3", "clusters=3, averaging=gradient", "clusters=3, count=1"])
+def test_reference_of_four_rounds_agrees(lab, plain, planted, engine, options):
+    """Losses, choices, local training and the means of algorithm 1, client by client."""
+    gradient, shared = "gradient" in options, "count" in options
+    settings = TRAINING | {"rounds": 4, "participation_rate": 0.7, "seed": 1}
+    trace = lab.run(f"ifca({options})", federation=planted((0, 1, 1, 0, 1, 0, 1)), engine=engine, **settings)
+    check, setting = plain(trace), trace.simulation.setting
+    models, used, empty = models_of(trace.servers[0]), set(), 0
+    last = dict.fromkeys(range(7), 0)
+    own = [name for name in models[0] if not shared or name.startswith("units.2.")]
+    for t in range(4):
+        cohort, uploads = setting.cohort(t), {}
+        for i in cohort:
+            last[i] = choice(check, models, i)
+            steps = 1 if gradient else check.steps(i, 2)
+            uploads[i] = check.sgd(models[last[i]], check.batches(i, t, steps), check.cross_entropy)
+        rows = {i: len(setting.federation.clients[i].train) for i in cohort}
+        new = []
+        for j, model in enumerate(models):
+            members = [i for i in cohort if last[i] == j]
+            empty += not members
+            whole = sum(rows[i] for i in (cohort if gradient else members))
+            moved = dict(model)
+            for name in own if members else []:
+                step = sum(rows[i] * (uploads[i][name] - model[name]) for i in members) / whole
+                moved[name] = model[name] + step
+            for name in set(model) - set(own):
+                moved[name] = sum(rows[i] * uploads[i][name] for i in cohort) / sum(rows.values())
+            new.append(moved)
+        models, used = new, used | {last[i] for i in cohort}
+        lab.close(models_of(trace.servers[t + 1]), models)
+        assert [trace.slot(PART, i, t + 1)["cluster"].item() for i in range(7)] == list(last.values())
+    assert len(used) > 1 and empty > 0
+    found = [choice(check, models, i) for i in range(7)]
+    assert clusters_of(trace) == found
+    for i, logits in enumerate(trace.logits()):
+        lab.close(logits["composed"], check.forward(models[found[i]], check.rows(i, "test")[0])[1])
+        assert "global" not in logits
+
+
+GROUPS = (0, 1, 0, 1, 1, 0, 1, 0, 1, 0)
+PLANTED = TRAINING | {"rounds": 8, "learning_rate": 0.1}
+
+
+@pytest.mark.parametrize("participation_rate", [1.0, 0.5])
+def test_planted_groups_are_found_and_recorded(lab, planted, participation_rate):
+    """Clients with permuted labels end in one cluster, those with the others in another, also such as sat out."""
+    settings = PLANTED | {"participation_rate": participation_rate, "seed": 2}
+    found = clusters_of(lab.run("ifca", federation=planted(GROUPS), **settings))
+    assert found in (list(GROUPS), [1 - group for group in GROUPS])
+
+
+def test_the_best_of_several_starts_finds_the_groups_where_one_of_them_does_not(lab, plain, planted):
+    """From one start all clients choose the same model; as in the paper's restarts, its training loss says so."""
+    losses, found = [], []
+    for seed in (0, 1):
+        trace = lab.run("ifca", federation=planted(GROUPS), seed=seed, **PLANTED)
+        check, models = plain(trace), models_of(trace.servers[-1])
+        rows = [check.rows(i, "train") for i in range(len(GROUPS))]
+        losses.append(sum(min(float(check.cross_entropy(w, *each)) for w in models) for each in rows))
+        found.append(clusters_of(trace))
+    assert len(set(found[0])) == 1 and losses[1] < losses[0]
+    assert found[1] in (list(GROUPS), [1 - group for group in GROUPS])
+
+
+@ENGINES
+@pytest.mark.parametrize("net", ["mlp", "bn"])
+def test_one_cluster_is_fedavg(lab, net, engine):
+    settings = {"net": net, "engine": engine, "rounds": 3, "participation_rate": 0.7, "weighting": "samples"}
+    one, fedavg = (lab.run(method, **settings) for method in ("ifca(clusters=1)", "fedavg"))
+    lab.close(one.params, fedavg.params)
+    lab.close(one.servers[-1]["buffers"], fedavg.servers[-1]["buffers"])
+
+
+def test_models_begin_apart_and_one_that_nobody_chose_stays(lab):
+    trace = lab.run("ifca(clusters=4)", federation=lab.federation((12,) * 3, ((0, 1, 2, 3),) * 3), rounds=1)
+    first, second = (models_of(server) for server in trace.servers)
+    for j, model in enumerate(first):
+        assert all(lab.differ(model, other) for other in first[j + 1 :])
+    taken = {int(trace.slot(PART, i, 1)["cluster"]) for i in range(3)}
+    for j in range(4):
+        assert lab.differ(first[j], second[j]) == (j in taken)
+
+
+@pytest.mark.parametrize("buffers", ["average", "private", "frozen"])
+def test_statistics_are_those_of_a_clusters_members(lab, planted, buffers):
+    """What the members of a cluster measured is averaged within it; a cluster without members keeps what it had."""
+    trace = lab.run("ifca(clusters=3)", federation=planted((0, 1, 0, 1)), net="bn", rounds=1, buffers=buffers)
+    statistics = [
+        [server["buffers"], *(slot["buffers"] for slot in server["slots"][PART].values())]
+        for server in trace.servers
+    ]
+    members = [[i for i in range(4) if trace.slot(PART, i, 1)["cluster"] == j] for j in range(3)]
+    assert any(not each for each in members)
+    for j, each in enumerate(members):
+        assert lab.differ(statistics[0][j], statistics[1][j]) == (buffers == "average" and bool(each))
+    if buffers == "private":
+        assert lab.differ(trace.privates[1][0]["buffers"], trace.privates[1][1]["buffers"])
+
+
+def test_statistics_of_one_member_are_what_it_measured(lab):
+    """A single client is a whole cluster, whose statistics are those of FedAvg begun at its model."""
+    alone = lab.federation((12,), ((0, 1, 2, 3),))
+    ours = lab.run("ifca(clusters=1)", federation=alone, net="bn", rounds=2)
+    theirs = lab.run("fedavg", federation=alone, net="bn", rounds=2)
+    lab.close(ours.servers[-1]["buffers"], theirs.servers[-1]["buffers"])
+
+
+def test_layers_that_clusters_share_travel_once(lab):
+    trace = lab.run("ifca(clusters=3, count=1)", rounds=1)
+    names = trace.servers[0]["params"]
+    assert any(name.startswith("units.0.") for name in names)
+    for slot in trace.servers[1]["slots"][PART].values():
+        assert slot["params"] and all(name.startswith("units.2.") for name in slot["params"])
+
+
+@pytest.mark.parametrize(
+    ("method", "reason"),
+    [
+        ("ifca(clusters=0)", "clusters"),
+        ("ifca(averaging=median)", "averaging must be one of"),
+        ("ifca(count=9)", "the network has 3 units"),
+        ("ifca + median", "averages each cluster by itself"),
+        ("ifca + dp_sgd", "chosen_clusters measures the examples exactly"),
+        ("ifca + cfl", "cannot be combined"),
+    ],
+)
+def test_what_does_not_fit_is_refused(method, reason):
+    with pytest.raises(UserError, match=reason):
+        tiny_run(method, model="mlpnet(hidden=8)", rounds=1)
+
+
+def test_all_models_travel_down_and_one_up(lab):
+    trace = lab.run("ifca(clusters=3)", rounds=1)
+    (row,) = trace.simulation.rounds.table().to_pylist()
+    scalars = sum(leaf.numel() for leaf in trace.params[0].values())
+    assert row["bytes_down"] == 4 * 5 * 3 * scalars
+    assert row["bytes_up"] == 4 * 5 * (scalars + 3)
+
+
+def test_seed_of_the_run_draws_the_models(lab):
+    one, other = (models_of(lab.run("ifca", rounds=1, seed=seed).servers[0]) for seed in (0, 1))
+    assert all(lab.differ(a, b) for a, b in zip(one, other, strict=True))
+    torch.testing.assert_close(models_of(lab.run("ifca", rounds=1, seed=0).servers[0]), one, rtol=0, atol=0)

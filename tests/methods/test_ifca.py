@@ -173,3 +173,17 @@ def test_seed_of_the_run_draws_the_models(lab):
     one, other = (models_of(lab.run("ifca", rounds=1, seed=seed).servers[0]) for seed in (0, 1))
     assert all(lab.differ(a, b) for a, b in zip(one, other, strict=True))
     torch.testing.assert_close(models_of(lab.run("ifca", rounds=1, seed=0).servers[0]), one, rtol=0, atol=0)
+
+
+def test_clients_are_scored_with_the_statistics_of_their_cluster(lab, planted):
+    trace = lab.run("ifca", federation=planted((0, 1, 0, 1)), net="bn", rounds=2, seed=2)
+    setting, last = trace.simulation.setting, trace.servers[-1]
+    slot = last["slots"][PART]["cluster 2"]
+    clusters = clusters_of(trace)
+    assert set(clusters) == {0, 1}
+    for i, found in enumerate(trace.logits()):
+        params = {**last["params"], **slot["params"]} if clusters[i] else last["params"]
+        buffers = slot["buffers"] if clusters[i] else last["buffers"]
+        rows = setting.federation.clients[i].test
+        batch = setting.work.single(rows, rows >= 0, rows, {})
+        lab.close(found["composed"], setting.task.forward(params, buffers, batch, False)[0].logits)

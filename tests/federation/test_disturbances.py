@@ -228,8 +228,8 @@ def test_lost_and_late_clients_are_drawn_by_seed_round_and_client() -> None:
     troubles = Troubles(canonical_under(["dropout(rate=0.25)", "late(share=0.5, delay=2)"]), 3, 0)
     lost = [troubles.lost(round, clients, one_step) for round in range(4)]
     assert all(30 <= len(found) <= 70 for found in lost) and lost[0] != lost[1]
-    whoever_else = troubles.lost(2, clients[50:], one_step)
-    assert whoever_else == {c for c in lost[2] if c >= 50}
+    among_fewer = troubles.lost(2, clients[50:], one_step)
+    assert among_fewer == {c for c in lost[2] if c >= 50}
     assert replace(troubles, seed=4).lost(0, clients, one_step) != lost[0]
     assert replace(troubles, data_seed=9).lost(0, clients, one_step) == lost[0]
     late = troubles.delays(0, clients)

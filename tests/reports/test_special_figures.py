@@ -324,15 +324,15 @@ def test_users_have_their_mean_and_sd_below_them(write: Write, tmp_path: Path) -
     write_report(runs, tmp_path / "r", ["md", "csv", "tex"], special=True)
     lines = (tmp_path / "r" / "users.md").read_text().splitlines()
     assert lines[4:8] == [
-        "| 0 | 20.0 | 50.0 |",
-        "| 1 | 60.0 | 50.0 |",
-        "| Avg | 40.0 | 50.0 |",
-        "| SD | 28.3 | 0.0 |",
+        "| 0 | 50.0 | 20.0 |",
+        "| 1 | 50.0 | 60.0 |",
+        "| Avg | 50.0 | 40.0 |",
+        "| SD | 0.0 | 28.3 |",
     ]
     table = pd.read_csv(tmp_path / "r" / "users.csv", index_col="user")
     assert table.loc["SD", "A_1"] == pytest.approx(0.08**0.5)
     latex = (tmp_path / "r" / "users.tex").read_text()
-    assert r"User & A\_1 & B \\" in latex and r"SD & 28.3 & 0.0 \\" in latex
+    assert r"User & B & A\_1 \\" in latex and r"SD & 0.0 & 28.3 \\" in latex
 
 
 def test_page_has_the_same_numbers_as_the_pictures(mixed: Run, observed: Run) -> None:

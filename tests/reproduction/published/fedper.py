@@ -16,7 +16,7 @@ STATED |= {
 }
 CHOSEN = {"initialisation": "default", "momentum": 0.0, "weight_decay": 0.0, "clip_norm": None}
 CHOSEN |= {"min_local_steps": 0, "buffers": "average", "valid": 0.0, "public": 0}
-CHOSEN |= {"optimiser": "sgd", "schedule": "constant", "local_schedule": "constant"}
+CHOSEN |= {"selection": "fixed", "optimiser": "sgd", "schedule": "constant", "local_schedule": "constant"}
 CHOSEN |= {"public_in_test": False, "augmentation": "none", "evaluate_every": 5, "observe": "evaluated"}
 CHOSEN |= {"calibration": "whole", "newcomers": 0}
 # Section 4.1: 50,000 training and 10,000 testing samples; who gets which of the latter is not stated.

@@ -12,7 +12,7 @@ STATED |= {"weighting": "uniform", "pool": "train", "client_test": "split", "tes
 STATED |= {"partition": "label_k(k=5)"}
 CHOSEN = {"initialisation": "default", "weight_decay": 0.0, "clip_norm": None, "min_local_steps": 0}
 CHOSEN |= {"buffers": "average", "valid": 0.0, "public": 0, "public_in_test": False, "augmentation": "none"}
-CHOSEN |= {"optimiser": "sgd", "schedule": "constant", "local_schedule": "constant"}
+CHOSEN |= {"selection": "fixed", "optimiser": "sgd", "schedule": "constant", "local_schedule": "constant"}
 CHOSEN |= {"evaluate_every": 10, "observe": "always", "calibration": "whole", "newcomers": 0}
 CODE = {"weight_decay": 1e-5, "clip_norm": 100.0, "min_local_steps": 5}
 

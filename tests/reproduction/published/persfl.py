@@ -10,7 +10,7 @@ STATED |= {"pool": "train_and_test", "client_test": "split"}  # 60,000 and 70,00
 # Local epochs, batch size and learning rate are not stated.
 CHOSEN = {"local_epochs": 4, "batch_size": 128, "learning_rate": 0.01, "momentum": 0.0, "weight_decay": 0.0}
 CHOSEN |= {"initialisation": "default", "clip_norm": None, "min_local_steps": 0, "warmup_rounds": 0}
-CHOSEN |= {"optimiser": "sgd", "schedule": "constant", "local_schedule": "constant"}
+CHOSEN |= {"selection": "fixed", "optimiser": "sgd", "schedule": "constant", "local_schedule": "constant"}
 CHOSEN |= {"lr_decay": 1.0, "buffers": "average", "public": 0, "public_in_test": False, "newcomers": 0}
 CHOSEN |= {"augmentation": "none", "evaluate_every": 25, "observe": "evaluated", "calibration": "whole"}
 

@@ -151,6 +151,7 @@ def test_groups_that_are_too_many_for_letters_are_told_in_a_word(
     monkeypatch.setattr("idiolect.reports.scene_verdict.MOST_GROUPS", 1)
     browser.open(write_page(runs, tmp_path / "word.html"), 1280)
     assert browser.value(shown) == ["best", "best", ""]
+    assert browser.value("document.querySelectorAll('#leaderboard .letter').length") == 0
     assert browser.value("document.querySelectorAll('#leaderboard td.best').length") == 2
     assert "too many groups for letters" in browser.value(
         "document.querySelector('#leaderboard').textContent"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -14,12 +15,14 @@ from torch import Tensor
 
 pytest.importorskip("flwr", reason="deployment needs the extra flower")
 
+from idiolect.deploy.answer_schema import follow_up_answer
 from idiolect.deploy.configuration import Deployment, read_plan
 from idiolect.deploy.keys import private_key
 from idiolect.deploy.progress import read_progress
 from idiolect.deploy.server import run_server
 from idiolect.deploy.signed_messages import SignedMessage, load, seal, sign
 from idiolect.deploy.site_requests import ConnectedSites, SiteConnection
+from idiolect.errors import UserError
 from idiolect.records import read_run
 
 from .conftest import Deploy
@@ -337,6 +340,44 @@ def greeted(deploy: Deploy) -> Callable[..., tuple[set[str], list[str]]]:
         return set(connected.sessions()), said
 
     return greet
+
+
+COUNTS = [
+    ("[0][1] says again what was said before", lambda bins, cells: bins.insert(1, bins[0])),
+    ("[1][1] says again what was said before", lambda bins, cells: cells.insert(1, cells[0])),
+    ("[0][0] is a list of 5 where no more confidence", lambda bins, cells: bins[0].__setitem__(4, 10**9)),
+    ("[1][0][3] is -1 where", lambda bins, cells: cells[0].__setitem__(3, -1)),
+    ("[1][0][0] is 0 where 2 is expected", lambda bins, cells: cells[0].__setitem__(0, 0)),
+]
+
+
+def test_counts_that_a_site_may_not_send_are_refused(deploy: Deploy) -> None:
+    """The last answer of a run also counts predictions; all wrong ones are looked at by the schema of a real answer."""
+    deployment = deploy(rounds=1)
+    grid, heard = grid_of(deployment), []
+    schemas: list[Any] = []
+
+    def note(answer: SignedMessage) -> SignedMessage:
+        header = json.loads(answer.header)
+        if header["site"] == "site-2" and header.get("examined", [0, 0, 0, {}])[3]:
+            heard.append(header)
+        return answer
+
+    def schema(*arguments: Any) -> Any:
+        schemas.append((arguments[1], follow_up_answer(*arguments)))
+        return schemas[-1][1]
+
+    grid.change = note
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("idiolect.deploy.deployed_sites.follow_up_answer", schema)
+        assert play(deployment, grid)["status"] == "finished"
+    check = [one for client, one in schemas if client == 2][-1]
+    check(heard[-1], "")
+    for sentence, change in COUNTS:
+        wrong = json.loads(json.dumps(heard[-1]))
+        change(*wrong["examined"][3]["composed"])
+        with pytest.raises(UserError, match=re.escape(sentence)):
+            check(wrong, "")
 
 
 def test_newcomer_that_speaks_for_others_does_not_join(deploy: Deploy) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from idiolect.core import OBJECTIVES
@@ -132,7 +132,8 @@ def _client_scores(
             lambda row: max(row[3], row[4]) <= row[2] * (1 + ROUNDING),
             "no more confidence and no more right than samples",
         )
-        tables = rows_of(every(bins), every(rows_of(own, classes, classes, rows)))
+        cells = rows_of(own, classes, classes, rows)
+        tables = rows_of(every(bins, lambda row: row[1]), every(cells, lambda row: (row[1], row[2])))
         counts = either(*(fields(dict.fromkeys(names, tables)) for names in _distinct(moments)))
     return rows_of(rows_of(whole(client, client)), _scores(setting, moments), _scores(setting, valid), counts)
 
@@ -223,13 +224,17 @@ def rows_of(*columns: Check) -> Check:
     return check
 
 
-def every(member: Check) -> Check:
-    """Accepts a list of members of one kind."""
+def every(member: Check, about: Callable[[Any], Hashable]) -> Check:
+    """Accepts a list of members of one kind, no two of which are ``about`` the same."""
 
     def check(value: Any, name: str) -> None:
         _refuse_unless(isinstance(value, list), value, name, "a list")
+        seen: set[Hashable] = set()
         for place, one in enumerate(value):
             member(one, f"{name}[{place}]")
+            if about(one) in seen:
+                raise Unfit(f"{name}[{place}] says again what was said before")
+            seen.add(about(one))
 
     return check
 

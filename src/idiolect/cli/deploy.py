@@ -125,6 +125,12 @@ class SiteOptions:
         int, typer.Option(help="Rounds to which the server and its sites can go back.")
     ] = 5
     norm_bound: Annotated[float, typer.Option(help="How many times as long as usual an upload may be.")] = 1e6
+    secure_aggregation: Annotated[
+        bool, typer.Option("--secure-aggregation", help="Show the server sums over sites alone.")
+    ] = False
+    secure_threshold: Annotated[
+        int | None, typer.Option(help="Fewest sites in a sum; by default more than two thirds of a round's.")
+    ] = None
     no_data: Annotated[bool, typer.Option("--no-data", help="Sites bring rows of their own.")] = False
     code: Annotated[
         Path | None, typer.Option(help="A file that registers methods or networks of your own.")
@@ -146,7 +152,7 @@ def init_command(
     options: SiteOptions,
 ) -> None:
     """Write a Flower app, a folder for the server and one for each site."""
-    from idiolect.deploy.configuration import individual_uploads  # noqa: PLC0415 - needs the extra
+    from idiolect.deploy.configuration import individual_uploads, read_plan  # noqa: PLC0415 - needs the extra
     from idiolect.deploy.create_deployment import DeploymentOptions, create_deployment  # noqa: PLC0415
     from idiolect.deploy.server import privacy_notice  # noqa: PLC0415
 
@@ -161,6 +167,8 @@ def init_command(
         print_line(f"Note: {sentence}.")
     if sentence := privacy_notice(made):
         print_line(f"Note: {sentence}.")
+    if (sums := read_plan(made.server).sums) is not None:
+        print_line(f"With secure aggregation: the server sees sums of at least {sums.threshold} sites.")
     print_line(f"{len(made.sites)} sites and a server for {experiment.method}: {made.folder}")
     print_line(f"Next, a trial on this machine: idiolect deploy up {folder} --local {len(made.sites)}")
 
@@ -304,19 +312,27 @@ def key_command(folder: SiteFolder) -> None:
 
 @deploy_app.command("register")
 def register_command(
-    folder: Folder,
+    folder: Annotated[
+        Path, typer.Argument(help="The folder of the deployment, or of a site that knows the others' keys.")
+    ],
     site: Annotated[str, typer.Argument(help="Name of the site.")],
     public: Annotated[Path, typer.Argument(help="File of its public key.")],
 ) -> None:
-    """Make a site's new public key the one that the server knows; it counts from the next deploy up on."""
-    from idiolect.deploy.configuration import read_deployment  # noqa: PLC0415
+    """Make a site's new public key the one that the server knows, or another site; it counts from the next start on."""
+    from idiolect.deploy.configuration import SITE, read_deployment  # noqa: PLC0415
+    from idiolect.deploy.create_deployment import introduce, meet  # noqa: PLC0415
     from idiolect.deploy.keys import public_key  # noqa: PLC0415
 
+    if (folder / SITE).exists():
+        meet(folder, site, public)
+        return
     deployment = read_deployment(folder)
-    if site not in {member.name for member in deployment.sites}:
+    member = next((one for one in deployment.sites if one.name == site), None)
+    if member is None:
         raise UserError(f"there is no site {site} in {folder}; add it with idiolect deploy add")
     public_key(public)
     shutil.copyfile(public, deployment.server / "sites" / f"{site}.pub")
+    introduce(deployment, member)
 
 
 @deploy_app.command("add")

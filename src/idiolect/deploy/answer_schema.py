@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from idiolect.core import OBJECTIVES
 from idiolect.deploy.private_store import JOIN, MOST_COUNT
+from idiolect.deploy.secure_sums import KEY_BYTES, SHARE_BYTES
 from idiolect.errors import UserError
 from idiolect.evaluation.calibration import BINS
 from idiolect.evaluation.metrics import Metric
@@ -21,18 +22,25 @@ from idiolect.experiments.setting import Setting
 
 __all__ = [
     "MOST_ROWS",
+    "OWN_NUMBERS",
     "Check",
     "Unfit",
+    "answer",
     "follow_up_answer",
     "greeting_answer",
     "join_answer",
+    "share_answer",
     "training_answer",
+    "unmask_answer",
 ]
 
 MOST_ROWS = 10**9  # of one site's data
 MOST_STEPS = 10**12  # of an optimiser, for one request
 MOST_VALUE = 1e30  # of a loss, a score or a remark, so that sums and means of them stay finite
 MOST_FLOPS = 1e30  # for one request
+SEAL_BYTES = 16  # that sealing adds to shares
+OWN_NUMBERS: tuple[str, ...] = ("examined", "remarks")  # of an answer to a follow-up, about one client
+NOTHING: Mapping[str, Any] = {}
 NO_NAMES: list[tuple[str, ...]] = [()]
 ALWAYS_DEFINED = ("accuracy", "loss")  # metrics that are means over rows; others may be undefined at a site
 ROUNDING = 1e-6  # by which a metric may be beyond its bounds, and a sum of shares beyond its number
@@ -51,24 +59,35 @@ def greeting_answer() -> Check:
     return answer({"position": either(nothing(), _position(MOST_COUNT)), "seen": either(nothing(), serial)})
 
 
-def training_answer(setting: Setting, observe: bool) -> Check:
-    """Returns the schema of a client's answer to a round of training."""
+def training_answer(setting: Setting, observe: bool, sums: bool = False) -> Check:
+    """Returns the schema of a client's answer to a round of training.
+
+    Args:
+        sums: what it says of itself is added up before the server sees it, but for scores that it shares.
+    """
     names = [forms.reported for forms in setting.forms]
     if setting.numbers_stay_at_sites:
         parts = (part.guarantee for part in setting.method.parts if part.guarantee)
         spent = rows_of(*(number(0) for one in parts if one.noise))
-        return answer({**_origin(setting), "scores": fields({}), "digest": DIGEST, "spent": spent})
+        noisy = {**_origin(setting), "digest": DIGEST, "spent": spent}
+        return answer(noisy | ({"keys": KEYS} if sums else {"scores": fields({})}), {"scores": fields({})})
     scores: dict[str, Check] = {}
     if observe:
         before = [moment for found in names for moment in (found.untrained, found.merged)]
         scores = {"before": _scores(setting, before), "after": _scores(setting, [f.trained for f in names])}
-    work = {"loss": number(), "scores": fields(scores), "digest": DIGEST, "work": WORK}
-    return answer({**_origin(setting), **work})
+    origin = {**_origin(setting), "digest": DIGEST}
+    if sums:
+        return answer({**origin, "keys": KEYS}, {"scores": fields(scores)})
+    return answer({**origin, "loss": number(), "scores": fields(scores), "work": WORK})
 
 
-def follow_up_answer(setting: Setting, client: int, tasks: FollowUpTasks) -> Check:
-    """Returns the schema of a client's answer to the tasks after a merge, or at the end of a run."""
-    wanted = _origin(setting)
+def follow_up_answer(setting: Setting, client: int, tasks: FollowUpTasks, sums: bool = False) -> Check:
+    """Returns the schema of a client's answer to the tasks after a merge, or at the end of a run.
+
+    Args:
+        sums: what it says of itself is added up before the server sees it, but for scores that it shares.
+    """
+    wanted: dict[str, Check] = {}
     names = [forms.reported for forms in setting.forms]
     if tasks.settle:
         wanted |= {"digest": DIGEST} if setting.numbers_stay_at_sites else {"digest": DIGEST, "work": WORK}
@@ -81,11 +100,21 @@ def follow_up_answer(setting: Setting, client: int, tasks: FollowUpTasks) -> Che
         wanted |= {
             "remarks": either(*(fields(dict.fromkeys(f.remarks, number(undefined=True))) for f in names))
         }
-    return answer(wanted)
+    if not sums:
+        return answer({**_origin(setting), **wanted})
+    told: dict[str, Check] = {name: wanted.pop(name) for name in OWN_NUMBERS if name in wanted}
+    wanted.pop("work", None)
+    is_summed = (tasks.settle or tasks.score) and not setting.numbers_stay_at_sites
+    keys = {"keys": KEYS} if is_summed else {}
+    return answer({**_origin(setting), **wanted, **keys}, told)
 
 
-def join_answer(setting: Setting, client: int) -> Check:
-    """Returns the schema of a newcomer's answer."""
+def join_answer(setting: Setting, client: int, sums: bool = False) -> Check:
+    """Returns the schema of a newcomer's answer.
+
+    Args:
+        sums: it tells its scores only if it shares them.
+    """
     if setting.numbers_stay_at_sites:
         return answer({"digest": DIGEST})
     names = [forms.reported for forms in setting.forms]
@@ -97,7 +126,21 @@ def join_answer(setting: Setting, client: int) -> Check:
         _client_scores(setting, client, joined, valid, tallied=True),
         WORK,
     )
+    if sums:
+        return answer({"digest": DIGEST}, {"arrival": arrival})
     return answer({"arrival": arrival, "digest": DIGEST})
+
+
+def share_answer(others: Iterable[str]) -> Check:
+    """Returns the schema of a site's shares of its secrets for the others, sealed, and of the digest of one secret."""
+    sealed = _hexadecimal(2 * SHARE_BYTES + SEAL_BYTES)
+    return answer({"shares": fields(dict.fromkeys(others, sealed)), "commitment": DIGEST})
+
+
+def unmask_answer(present: Iterable[str], gone: Iterable[str]) -> Check:
+    """Returns the schema of the shares that a site reveals: one of each site in the sum, one of each that is gone."""
+    share = _hexadecimal(SHARE_BYTES)
+    return answer({"own": fields(dict.fromkeys(present, share)), "pairs": fields(dict.fromkeys(gone, share))})
 
 
 def _origin(setting: Setting) -> dict[str, Check]:
@@ -148,9 +191,9 @@ def _distinct(moments: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
     return [tuple(names) for names in dict.fromkeys(frozenset(names) for names in moments)]
 
 
-def answer(wanted: Mapping[str, Check]) -> Check:
+def answer(wanted: Mapping[str, Check], optional: Mapping[str, Check] = NOTHING) -> Check:
     """Accepts an object with these fields, beside those that say whose answer it is and to what."""
-    return fields({**wanted, **dict.fromkeys(("experiment", "site", "serial"), anything)})
+    return fields({**wanted, **dict.fromkeys(("experiment", "site", "serial"), anything)}, optional)
 
 
 def anything(value: Any, name: str) -> None:
@@ -195,8 +238,8 @@ def text(pattern: str, expected: str) -> Check:
     return check
 
 
-def fields(wanted: Mapping[str, Check]) -> Check:
-    """Accepts an object with exactly these fields."""
+def fields(wanted: Mapping[str, Check], optional: Mapping[str, Check] = NOTHING) -> Check:
+    """Accepts an object with exactly these fields, and with any of those that are optional."""
 
     def check(value: Any, name: str) -> None:
         _refuse_unless(isinstance(value, dict), value, name, "an object")
@@ -204,10 +247,11 @@ def fields(wanted: Mapping[str, Check]) -> Check:
             if field not in value:
                 raise Unfit(f"{_below(name, field)} is missing")
         for field in value:
-            if field not in wanted:
+            if field not in wanted and field not in optional:
                 raise Unfit(f"{_below(name, _shown(field))} is not expected")
-        for field, check_field in wanted.items():
-            check_field(value[field], _below(name, field))
+        for field, check_field in {**wanted, **optional}.items():
+            if field in value:
+                check_field(value[field], _below(name, field))
 
     return check
 
@@ -263,7 +307,18 @@ def together(member: Check, holds: Callable[[Any], bool], expected: str) -> Chec
     return check
 
 
+def _hexadecimal(size: int) -> Check:
+    return text(f"[0-9a-f]{{{2 * size}}}", f"{size} bytes as hexadecimal digits")
+
+
 DIGEST = text("[0-9a-f]{64}", "64 hexadecimal digits")
+KEYS = fields(
+    {
+        "cipher": _hexadecimal(KEY_BYTES),
+        "mask": _hexadecimal(KEY_BYTES),
+        "signature": text("([0-9a-f]{2}){8,80}", "a signature as hexadecimal digits"),
+    }
+)
 WORK = rows_of(whole(0, MOST_STEPS), number(0, MOST_FLOPS, undefined=True))
 
 

@@ -29,6 +29,7 @@ __all__ = [
     "DeploymentPlan",
     "SiteConfig",
     "SiteEntry",
+    "SumRules",
     "individual_uploads",
     "make_plan",
     "read_deployment",
@@ -47,6 +48,19 @@ MOST_CHECKPOINTS = 100  # and rounds of which a site keeps its private state, wh
 
 
 @dataclass(frozen=True)
+class SumRules:
+    """What server and sites agree on for secure aggregation.
+
+    Args:
+        threshold: the fewest sites in a sum, and those that must help to take its masks away.
+        rows: W, the most rows that a site may weigh, a power of two; 1 where every site weighs 1.
+    """
+
+    threshold: int
+    rows: int
+
+
+@dataclass(frozen=True)
 class DeploymentPlan:
     """The experiment that server and sites agree on.
 
@@ -55,6 +69,7 @@ class DeploymentPlan:
         tokens: rows are sequences of token ids, not images.
         identity: hash of the experiment and its inputs; every message names it.
         code: digest of the code that decides numbers.
+        sums: the rules of secure aggregation; None where the server sees single uploads.
     """
 
     experiment: Experiment
@@ -62,6 +77,7 @@ class DeploymentPlan:
     tokens: bool
     identity: str
     code: str
+    sums: SumRules | None = None
 
     @property
     def population(self) -> int:
@@ -140,6 +156,8 @@ class SiteConfig:
         data, private: folders, relative to the site's own.
         patience: seconds that a message of the server may take to arrive whole.
         most_epsilon: of differential privacy that the site may spend in this experiment; None is no limit.
+        share_scores: tells the server the site's own scores, which secure aggregation otherwise shows as sums alone;
+            None in a deployment without it, where every site tells them.
     """
 
     folder: Path
@@ -154,12 +172,15 @@ class SiteConfig:
     private: str
     patience: float = 600.0
     most_epsilon: float | None = None
+    share_scores: bool | None = None
 
 
-def make_plan(experiment: Experiment, inputs: Inputs, tokens: bool, folder: Path) -> DeploymentPlan:
+def make_plan(
+    experiment: Experiment, inputs: Inputs, tokens: bool, folder: Path, sums: SumRules | None = None
+) -> DeploymentPlan:
     """Returns the plan of an experiment, with the code digest of this installation and of ``folder``."""
-    written = _plan_values(experiment, inputs, tokens)
-    return DeploymentPlan(experiment, inputs, tokens, spec_hash(written)[:16], code_digest(folder)[:16])
+    identity = spec_hash(_plan_values(experiment, inputs, tokens, sums))[:16]
+    return DeploymentPlan(experiment, inputs, tokens, identity, code_digest(folder)[:16], sums)
 
 
 def individual_uploads(method: Method) -> str:
@@ -174,7 +195,7 @@ def individual_uploads(method: Method) -> str:
 
 
 def write_plan(folder: Path, plan: DeploymentPlan) -> None:
-    text = json.dumps(_plan_values(plan.experiment, plan.inputs, plan.tokens), indent=2)
+    text = json.dumps(_plan_values(plan.experiment, plan.inputs, plan.tokens, plan.sums), indent=2)
     write_atomically(folder / PLAN, text + "\n")
 
 
@@ -184,7 +205,8 @@ def read_plan(folder: Path) -> DeploymentPlan:
     found = _read(folder / PLAN, json.loads)
     try:
         experiment = with_settings(Experiment(), found["experiment"])
-        return make_plan(experiment, Inputs.of_plain(found["inputs"]), bool(found["tokens"]), folder)
+        sums = _of_kinds(SumRules, found["sums"]) if "sums" in found else None
+        return make_plan(experiment, Inputs.of_plain(found["inputs"]), bool(found["tokens"]), folder, sums)
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise UserError(f"{folder / PLAN} is not the experiment of a deployment: {error} is wrong") from None
 
@@ -268,12 +290,11 @@ def _toml(values: dict[str, Any]) -> str:
     return "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items() if value is not None)
 
 
-def _plan_values(experiment: Experiment, inputs: Inputs, tokens: bool) -> dict[str, Any]:
-    return {
-        "experiment": dataclasses.asdict(experiment),
-        "inputs": inputs.plain(),
-        "tokens": tokens,
-    }
+def _plan_values(
+    experiment: Experiment, inputs: Inputs, tokens: bool, sums: SumRules | None
+) -> dict[str, Any]:
+    found = {"experiment": dataclasses.asdict(experiment), "inputs": inputs.plain(), "tokens": tokens}
+    return found if sums is None else {**found, "sums": dataclasses.asdict(sums)}
 
 
 def _read(path: Path, parse: Callable[[str], dict[str, Any]]) -> dict[str, Any]:

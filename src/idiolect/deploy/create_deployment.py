@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from idiolect.core.part import cohort_size
 from idiolect.data import Dataset
 from idiolect.deploy.code_digest import OWN_CODE
 from idiolect.deploy.configuration import (
@@ -15,15 +17,20 @@ from idiolect.deploy.configuration import (
     DeploymentPlan,
     SiteConfig,
     SiteEntry,
+    SumRules,
     make_plan,
+    read_plan,
+    read_site,
     refuse_name,
     write_deployment,
     write_plan,
     write_site,
 )
-from idiolect.deploy.keys import is_loopback, keep_to_owner, write_certificates, write_key_pair
+from idiolect.deploy.keys import is_loopback, keep_to_owner, public_key, write_certificates, write_key_pair
 from idiolect.deploy.processes import PROFILE
 from idiolect.deploy.site_data import DATA, write_rows
+from idiolect.deploy.site_sums import PEERS
+from idiolect.deploy.summed_answers import sum_rules
 from idiolect.engines import EngineChoice
 from idiolect.errors import UserError, refuse_outside
 from idiolect.experiments import Experiment, prepare
@@ -31,7 +38,7 @@ from idiolect.experiments.setting import Setting, partition_of, pool_of, read_da
 from idiolect.federation.selection import newcomers_last
 from idiolect.own_code import load_code
 
-__all__ = ["DeploymentOptions", "add_site", "create_deployment", "replace_key"]
+__all__ = ["DeploymentOptions", "add_site", "create_deployment", "introduce", "meet", "replace_key"]
 
 PROJECT = """[project]
 name = "idiolect-app"
@@ -74,6 +81,8 @@ class DeploymentOptions:
         checkpoints, norm_bound: see ``Deployment``.
         with_data: writes each site's rows of the experiment's dataset, for a trial; otherwise sites bring their own.
         code: a file that registers methods, parts or networks of the user's own.
+        secure_aggregation: the server sees sums over sites alone.
+        secure_threshold: the fewest sites in a sum; None is more than two thirds of a round's.
     """
 
     address: str = "127.0.0.1:9093"
@@ -86,6 +95,8 @@ class DeploymentOptions:
     norm_bound: float = 1e6
     with_data: bool = True
     code: Path | None = None
+    secure_aggregation: bool = False
+    secure_threshold: int | None = None
 
 
 def create_deployment(
@@ -105,13 +116,16 @@ def create_deployment(
             f"a deployment meets the troubles of its own sites and network; leave {experiment.under[0]} out of under"
         )
     most = max(experiment.clients - experiment.newcomers, 1)
-    min_sites = min(2, most) if options.min_sites is None else options.min_sites
-    refuse_outside("min_sites", min_sites, 1, most)
-    options = replace(options, min_sites=min_sites)
+    if options.min_sites is None and not options.secure_aggregation:  # its sums say how many they need
+        options = replace(options, min_sites=min(2, most))
+    if options.min_sites is not None:
+        refuse_outside("min_sites", options.min_sites, 1, most)
     for name in ("deadline", "wait", "grace"):
         refuse_outside(name, getattr(options, name), 0)
     refuse_outside("checkpoints", options.checkpoints, 2, MOST_CHECKPOINTS)
     refuse_outside("norm_bound", options.norm_bound, 1)
+    if options.secure_threshold is not None and not options.secure_aggregation:
+        raise UserError("secure_threshold is an option of secure aggregation; give --secure-aggregation too")
     try:
         folder.mkdir(parents=True, mode=0o700)
         return _write(experiment, folder, options, data_dir)
@@ -135,13 +149,17 @@ def _write(
     parted = partition_of(experiment, dataset)
     numbered = newcomers_last(len(parted.clients), experiment.newcomers, seed=experiment.seed_of_data)
     experiment = replace(experiment, clients=len(numbered))
-    plan = make_plan(experiment, setting.inputs, dataset.is_tokens, server)
     sites = tuple(
         SiteEntry(
             f"site-{client}", client, number, len(parted.clients[number]) if options.with_data else None
         )
         for client, number in enumerate(numbered)
     )
+    population = experiment.clients - experiment.newcomers
+    sums = _sum_rules(setting, sites[:population], options) if options.secure_aggregation else None
+    plan = make_plan(experiment, setting.inputs, dataset.is_tokens, server, sums)
+    if sums is not None:
+        options = replace(options, min_sites=_fewest(sums, options))
     chosen = {key: getattr(options, key) for key in SERVER_OPTIONS}
     deployment = Deployment(folder=folder, sites=sites, **chosen)
     _write_server(deployment, plan, setting, official=len(dataset.test_y) > 0)
@@ -151,7 +169,35 @@ def _write(
         if rows is not None:
             where = deployment.site_folder(site) / "data" / DATA
             write_rows(where, x=dataset.train_x[rows], y=dataset.train_y[rows])
+    if sums is not None:
+        for site in sites[:population]:
+            introduce(deployment, site)
     return deployment
+
+
+def _sum_rules(setting: Setting, sites: Sequence[SiteEntry], options: DeploymentOptions) -> SumRules:
+    """Returns the rules of secure aggregation; what it cannot work with is refused."""
+    cohort = cohort_size(setting.experiment.participation_rate, len(sites))
+    return sum_rules(setting, cohort, options.secure_threshold, [site.rows for site in sites])
+
+
+def _fewest(sums: SumRules, options: DeploymentOptions) -> int:
+    """Returns the answers that a round needs, at least those of a sum."""
+    if options.min_sites is not None and options.min_sites < sums.threshold:
+        raise UserError(
+            f"min_sites is {options.min_sites}, and secure aggregation adds up at least {sums.threshold} sites; leave "
+            "--min-sites out, or lower --secure-threshold"
+        )
+    return options.min_sites or sums.threshold
+
+
+def introduce(deployment: Deployment, site: SiteEntry) -> None:
+    """Gives the other sites' folders that lie here the public key of a site, by which they know it in secure sums."""
+    public = deployment.server / "sites" / f"{site.name}.pub"
+    for other in deployment.sites:
+        peers = deployment.site_folder(other) / PEERS
+        if other != site and peers.is_dir():
+            shutil.copyfile(public, peers / public.name)
 
 
 def _refuse_given_splits(dataset: Dataset) -> None:
@@ -180,6 +226,22 @@ def replace_key(folder: Path) -> Path:
     """Makes a new key pair for a site; returns the file of the public key, which the server needs."""
     write_key_pair(folder)
     return folder / "key.pub"
+
+
+def meet(folder: Path, name: str, public: Path) -> None:
+    """Makes a public key the one by which the site in ``folder`` knows another site in secure sums."""
+    config = read_site(folder)
+    peers = config.folder / PEERS
+    if read_plan(config.folder).sums is None:
+        raise UserError(
+            f"{config.name} knows no other sites, because its deployment has no secure aggregation; register the key "
+            "with the server's folder"
+        )
+    if name == config.name or not (peers / f"{name}.pub").exists():
+        known = ", ".join(sorted(path.stem for path in peers.glob("*.pub"))) or "none"
+        raise UserError(f"{config.name} adds up with no site {name!r}; it knows {known}")
+    public_key(public)
+    shutil.copyfile(public, peers / f"{name}.pub")
 
 
 def _write_server(deployment: Deployment, plan: DeploymentPlan, setting: Setting, official: bool) -> None:
@@ -225,8 +287,11 @@ def _write_site(deployment: Deployment, plan: DeploymentPlan, site: SiteEntry) -
             code=plan.code,
             data="data",
             private="private",
+            share_scores=None if plan.sums is None else False,
         )
     )
+    if plan.sums is not None:
+        (folder / PEERS).mkdir()
     keep_to_owner(folder)
 
 

@@ -7,7 +7,7 @@ happens when a site is away, refuses, or comes back.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,8 +19,24 @@ from idiolect.deploy.answer_schema import MOST_ROWS, Check, follow_up_answer, jo
 from idiolect.deploy.configuration import Deployment, SiteEntry, read_deployment
 from idiolect.deploy.private_store import END, JOIN, MERGED, TRAINED, Position
 from idiolect.deploy.progress import DeploymentProgress
+from idiolect.deploy.secure_sums import Misfit
+from idiolect.deploy.server_sums import NoSum, ServerSums, new_session
 from idiolect.deploy.site_requests import Replies, SiteConnection
 from idiolect.deploy.spent_budget import note_spent
+from idiolect.deploy.summed_answers import (
+    LOSS,
+    Name,
+    Summed,
+    follow_up_statements,
+    layout_of,
+    scores_at,
+    scores_of,
+    spread,
+    training_statements,
+    unpack,
+    uploads_of,
+    work_of_each,
+)
 from idiolect.deploy.tensor_names import OWN, UnexpectedTensors, flatten
 from idiolect.deploy.upload_limits import odd_ones, overlong, overweight, readable_upload
 from idiolect.errors import UserError
@@ -30,6 +46,7 @@ from idiolect.experiments.client_work import Work
 from idiolect.experiments.personal_downloads import PersonalDownloads, Sent
 from idiolect.experiments.round import FollowUpTasks
 from idiolect.experiments.setting import Setting
+from idiolect.records import NO_CLIENT
 
 __all__ = ["DeployedSites"]
 
@@ -57,6 +74,20 @@ class DeployedSites:
     spent: dict[str, list[float]] = field(default_factory=dict)
 
     @property
+    def sums(self) -> ServerSums | None:
+        """Makes secure sums; None where the server sees single uploads."""
+        rules, folder = self.connection.plan.sums, self.deployment.server
+        if rules is None:
+            return None
+        return ServerSums(folder, rules.threshold, self.era, self._ask_step, self.progress)
+
+    @property
+    def fewest(self) -> int:
+        """Returns the answers that a round needs."""
+        rules = self.connection.plan.sums
+        return max(self.deployment.min_sites, rules.threshold if rules else 0)
+
+    @property
     def population(self) -> list[SiteEntry]:
         """Returns the sites that train."""
         return [site for site in self.deployment.members if site.client < self.setting.federation.population]
@@ -78,8 +109,10 @@ class DeployedSites:
         round, selected = program.clock.round, set(cohort)
         self._note_excluded()
         asked = [site for site in self.population if site.client in selected]
-        answer = training_answer(self.setting, observe)
+        answer = training_answer(self.setting, observe, self.sums is not None)
         header = {"kind": "train", "observe": observe}
+        if self.sums is not None:
+            return self._train_summed(asked, sent, round, header, answer)
         replies = self._request(asked, sent, round, header, lambda client: answer)
         self._note_spent(replies)
         uploads = self._uploads(replies, asked, sent)
@@ -90,6 +123,75 @@ class DeployedSites:
         for site, header in zip(sites, headers, strict=True):
             self._report_gap(site, round, header)
         return SiteAnswers([site.client for site in sites], messages, self, round, sites, headers)
+
+    def _train_summed(
+        self, asked: list[SiteEntry], sent: Sent, round: int, header: Header, schema: Check
+    ) -> SiteAnswers:
+        """Has sites train, and learns the sum of their answers alone.
+
+        Raises:
+            UserError: there is no sum of enough sites, or no sites within their limits can have made it.
+        """
+        names, what = training_statements(self.setting, bool(header["observe"])), uploads_of(round)
+        header = {**header, "session": new_session()}
+        replies = self._request(asked, sent, round, header, lambda client: schema)
+        self._note_spent(replies)
+        summed, added = self._add_up(what, header["session"], replies, names, uploads=True)
+        mean = {"the mean": spread(summed.messages, 1)}
+        for reason in overlong(mean, sent.received_by_one(), self.deployment.norm_bound).values():
+            raise UserError(
+                f"the {what} are not merged: {reason}, and a sum does not tell whose it is; exclude a site that you "
+                f"doubt with idiolect deploy exclude, and go back with idiolect deploy rollback --to {round}"
+            )
+        sites = [site for site in asked if site.name in added]
+        headers = [replies.messages[site.name].header for site in sites]
+        for site, each in zip(sites, headers, strict=True):
+            self._report_gap(site, round, each)
+        clients = [site.client for site in sites]
+        return SiteAnswers(clients, spread(summed.messages, len(sites)), self, round, sites, headers, summed)
+
+    def _add_up(
+        self, what: str, session: str, replies: Replies, names: list[Name], *, uploads: bool
+    ) -> tuple[Summed, list[str]]:
+        """Returns the sum of what sites announced in their replies, and which sites it holds.
+
+        Raises:
+            UserError: there is no sum of enough sites, or no sites within their limits can have made it.
+        """
+        sums, rules = self.sums, self.connection.plan.sums
+        assert sums is not None and rules is not None
+        before = sums.members(what)
+        there = {name: one for name, one in replies.messages.items() if not before or name in before}
+        length = layout_of(self.setting, names, uploads).length
+        total = sums.add_up(what, session, Replies(there, dict(replies.missing)), length)
+        summed = unpack(self.setting, rules, names, uploads, total.words, len(total.sites))
+        self._report_means(summed, len(total.sites))
+        return summed, total.sites
+
+    def _ask_step(
+        self, kind: str, headers: Mapping[str, Mapping[str, Any]], schemas: Mapping[str, Check]
+    ) -> Replies:
+        """Asks sites for a step of a sum."""
+        options = self.deployment
+        return self.connection.request(
+            {
+                name: {**header, "kind": kind, "round": self.progress.round}
+                for name, header in headers.items()
+            },
+            {name: {} for name in headers},
+            deadline=options.deadline,
+            grace=options.grace,
+            enough=min(self.fewest, len(headers)),
+            schemas=schemas,
+        )
+
+    def _report_means(self, summed: Summed, count: int) -> None:
+        """Reports the mean loss and score of the sites, where those of single ones stay with them."""
+        headline, metric = self.setting.headline, self.setting.primary_metric
+        named = {LOSS: "loss", ("test", headline, metric): metric}
+        said = [f"{name} {summed.means[key]:.4g}" for key, name in named.items() if key in summed.means]
+        if said:
+            self.progress.heard("", f"mean of {count} sites: {', '.join(said)}")
 
     def follow_up(self, program: Program, server: ServerState, tasks: FollowUpTasks) -> SiteFollowUp:
         """Asks all sites for all of it in one request, because every request costs seconds."""
@@ -103,14 +205,8 @@ class DeployedSites:
             "remark": tasks.remark,
             "tally": tasks.tally,
         }
-        replies = self._request(
-            self.population,
-            sent,
-            round,
-            {"kind": "follow", **facts},
-            lambda client: follow_up_answer(self.setting, client, tasks),
-        )
-        if tasks.score:
+        replies, summed = self._followed(sent, round, {"kind": "follow", **facts}, tasks)
+        if tasks.score and self.sums is None:
             self._leave_out_odd(replies, lambda header: _predictors(header["examined"]), "predictors")
         sites = [site for site in self.population if site.name in replies.messages]
         headers = [replies.messages[site.name].header for site in sites]
@@ -118,31 +214,56 @@ class DeployedSites:
             self._report_gap(site, round, header)
             if tasks.settle:
                 self.known[site.client] = Position(round, END if tasks.settle == "end" else MERGED)
-            if tasks.score:
+            if "examined" in header:
                 self._note_score(site, scores_of_plain(header["examined"]))
-        return SiteFollowUp(sites, headers)
+        return SiteFollowUp(sites, headers, summed)
+
+    def _followed(
+        self, sent: Sent, round: int, header: Header, tasks: FollowUpTasks
+    ) -> tuple[Replies, Summed | None]:
+        """Returns the replies to a follow-up, and their sum where nothing else is to be seen of them."""
+        has_sums = self.sums is not None
+        schema = lambda client: follow_up_answer(self.setting, client, tasks, has_sums)  # noqa: E731
+        names = follow_up_statements(self.setting, tasks)
+        if self.sums is None or not names:
+            return self._request(self.population, sent, round, header, schema), None
+        session = new_session()
+        replies = self._request(self.population, sent, round, {**header, "session": session}, schema)
+        try:
+            summed, _ = self._add_up(scores_of(round, tasks.settle), session, replies, names, uploads=False)
+        except (NoSum, Misfit) as error:
+            self.progress.heard("", f"goes on without a sum: {error}")
+            return replies, None
+        return replies, summed
 
     def join(self, server: ServerState, round: int) -> NewcomerScores | None:
         """Lets the connected sites that never trained join; what they would upload stays with them."""
-        sessions = self.connection.connected.sessions()
+        sessions, has_sums = self.connection.connected.sessions(), self.sums is not None
         there = [site for site in self.newcomers if site.name in sessions]
         program = self.setting.program(round, newcomer=True)
         sent = self.downloads.send(program, server, [site.client for site in there])
         replies = self._request(
-            there, sent, round, {"kind": "join"}, lambda client: join_answer(self.setting, client), enough=0
+            there,
+            sent,
+            round,
+            {"kind": "join"},
+            lambda client: join_answer(self.setting, client, has_sums),
+            enough=0,
         )
         if self.setting.numbers_stay_at_sites:
             for site in (one for one in there if one.name in replies.messages):
                 self._note_joined(site, round)
             return None
-        self._leave_out_odd(replies, lambda header: _predictors(header["arrival"][1]), "predictors")
+        if not has_sums:
+            self._leave_out_odd(replies, lambda header: _predictors(header["arrival"][1]), "predictors")
         found: list[NewcomerScores] = []
         for site in there:
             if site.name in replies.messages:
-                before, joined, work = replies.messages[site.name].header["arrival"]
-                did = [(site.client, Work(*work))]
-                found.append(NewcomerScores(before, scores_of_plain(joined), did))
-                self._note_score(site, found[-1].joined)
+                if "arrival" in replies.messages[site.name].header:
+                    before, joined, work = replies.messages[site.name].header["arrival"]
+                    did = [(site.client, Work(*work))]
+                    found.append(NewcomerScores(before, scores_of_plain(joined), did))
+                    self._note_score(site, found[-1].joined)
                 self._note_joined(site, round)
         if not found:
             return None
@@ -192,7 +313,7 @@ class DeployedSites:
             {site.name: {**shared, **flatten(own[site.client], OWN)} for site in sites},
             deadline=options.deadline,
             grace=options.grace,
-            enough=min(options.min_sites, len(sites)) if enough is None else enough,
+            enough=min(self.fewest, len(sites)) if enough is None else enough,
             schemas={site.name: schema(site.client) for site in sites},
         )
 
@@ -234,7 +355,7 @@ class DeployedSites:
             self._leave_out(replies, name, f"its answer has other {what} than those of the other sites")
 
     def _refuse_too_few(self, round: int, answered: int, asked: int, replies: Replies) -> None:
-        needed = min(self.deployment.min_sites, asked)
+        needed = min(self.fewest, asked)
         if answered < needed:
             reasons = "; ".join(f"{name} {reason}" for name, reason in sorted(replies.missing.items()))
             raise UserError(
@@ -281,6 +402,7 @@ class SiteAnswers:
 
     Args:
         headers: of the replies, in the order of ``sites``.
+        summed: what is known of them where secure aggregation shows sums alone; their messages are then the mean.
     """
 
     clients: list[int]
@@ -289,6 +411,7 @@ class SiteAnswers:
     round: int
     sites: list[SiteEntry]
     headers: list[Header]
+    summed: Summed | None = None
 
     @property
     def downloaded(self) -> list[int]:
@@ -305,13 +428,20 @@ class SiteAnswers:
             self.participants.progress.note(site.name, round=self.round + 1, **facts)
 
     def mean_loss(self) -> float:
+        if self.summed:
+            return self.summed.means.get(LOSS, math.nan)
         losses = [header["loss"] for header in self.headers if "loss" in header]
         return float(sum(losses) / len(losses)) if losses else math.nan
 
-    def work(self) -> Iterator[tuple[int, Work]]:
+    def work(self) -> Iterable[tuple[int, Work]]:
+        if self.summed:
+            return work_of_each(self.clients, self.summed.work)
         return _reported_work(self.sites, self.headers)
 
     def scores(self) -> Iterator[tuple[list[int], Mapping[str, Scores]]]:
+        if self.summed and not all("scores" in header for header in self.headers):
+            yield [NO_CLIENT], {when: scores_at(self.summed.means, when) for when in ("before", "after")}
+            return
         for site, header in zip(self.sites, self.headers, strict=True):
             yield [site.client], header["scores"]
 
@@ -323,13 +453,20 @@ class SiteFollowUp:
     Args:
         sites: those that replied.
         headers: of the replies, in the order of ``sites``.
+        summed: what is known of them where secure aggregation shows sums alone.
     """
 
     sites: list[SiteEntry]
     headers: list[Header]
+    summed: Summed | None = None
 
     def scores(self) -> ClientScores | None:
-        if not self.headers:
+        told = [header for header in self.headers if "examined" in header]
+        if len(told) < len(self.headers):
+            means = self.summed.means if self.summed else {}
+            test, valid = (scores_at(means, split) for split in ("test", "valid"))
+            return ClientScores([NO_CLIENT], test, valid) if test else None
+        if not told:
             return None
         return concatenate(scores_of_plain(header["examined"]) for header in self.headers)
 
@@ -337,7 +474,9 @@ class SiteFollowUp:
         for site, header in zip(self.sites, self.headers, strict=True):
             yield site.client, header.get("remarks", {})
 
-    def work(self) -> Iterator[tuple[int, Work]]:
+    def work(self) -> Iterable[tuple[int, Work]]:
+        if self.summed:
+            return work_of_each([site.client for site in self.sites], self.summed.work)
         return _reported_work(self.sites, self.headers)
 
 

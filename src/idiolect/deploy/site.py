@@ -12,29 +12,54 @@ from typing import Any, cast
 from safetensors import SafetensorError
 from torch import Tensor
 
-from idiolect.core import ServerState, Tree, released, without_replaced
+from idiolect.core import Messages, ServerState, Tree, released, without_replaced
 from idiolect.core.trees import any_nan, stack, tree_map
+from idiolect.deploy.answer_schema import OWN_NUMBERS
 from idiolect.deploy.code_digest import code_digest
-from idiolect.deploy.configuration import MOST_CHECKPOINTS, DeploymentPlan, SiteConfig, read_plan, read_site
+from idiolect.deploy.configuration import (
+    MOST_CHECKPOINTS,
+    SITE,
+    DeploymentPlan,
+    SiteConfig,
+    read_plan,
+    read_site,
+)
 from idiolect.deploy.keys import keep_to_owner, private_key, public_key
 from idiolect.deploy.private_store import END, JOIN, MERGED, TRAINED, Position, PrivateStore
 from idiolect.deploy.signed_messages import OpenedMessage, SignedMessage, sign, verify
 from idiolect.deploy.site_data import site_federation
+from idiolect.deploy.site_sums import PEERS, SiteSums
+from idiolect.deploy.site_sums import STEPS as SUM_STEPS
 from idiolect.deploy.spent_budget import SiteBudget
+from idiolect.deploy.summed_answers import (
+    LOSS,
+    Name,
+    Statements,
+    follow_up_statements,
+    pack,
+    scores_of,
+    stated_scores,
+    stated_work,
+    training_statements,
+    uploads_of,
+)
 from idiolect.deploy.tensor_names import flatten, unflatten
 from idiolect.engines import EngineChoice, LoopEngine
 from idiolect.errors import UserError
 from idiolect.experiments.client_scoring import (
+    ClientScores,
     plain_scores,
     remarks_of,
     score_clients,
     score_newcomers,
     score_outcomes,
+    scores_of_plain,
 )
-from idiolect.experiments.client_work import WorkCounter
+from idiolect.experiments.client_work import Work, WorkCounter
 from idiolect.experiments.divergence import broken_rows, refuse_broken, settle_moment
 from idiolect.experiments.newcomers import join
 from idiolect.experiments.personal_downloads import Sent
+from idiolect.experiments.round import FollowUpTasks
 from idiolect.experiments.setting import Setting, assemble
 
 __all__ = ["Site", "private_store"]
@@ -69,6 +94,11 @@ class Site:
         keep_to_owner(config.folder)
         plan = read_plan(config.folder)
         _refuse_other(config, plan.identity, code_digest(config.folder)[:16])
+        if config.share_scores is not None and plan.sums is None:
+            raise UserError(
+                f"share_scores in {config.folder / SITE} is for secure aggregation, which this deployment has not; "
+                "take the line out"
+            )
         federation = site_federation(plan, config)
         setting = assemble(
             plan.experiment,
@@ -97,6 +127,17 @@ class Site:
     @cached_property
     def counter(self) -> WorkCounter:
         return WorkCounter(self.setting)
+
+    @cached_property
+    def sums(self) -> SiteSums | None:
+        """The site's part in secure sums; None where the server sees single uploads."""
+        rules, folder = self.plan.sums, self.config.folder
+        if rules is None:
+            return None
+        era = lambda: self.store.seen().era  # noqa: E731
+        most = self.setting.federation.population
+        key, peers = private_key(folder / "key"), folder / PEERS
+        return SiteSums(self.store.folder, peers, self.config.name, key, rules.threshold, most, era)
 
     def reply(self, message: SignedMessage) -> SignedMessage:
         """Returns the signed answer to a request, or a signed refusal in one sentence."""
@@ -139,6 +180,8 @@ class Site:
         self.say(f"{header['kind']}, round {header.get('round', -1) + 1}")
         if header["kind"] == "hello":  # changes nothing, so that a repetition does no harm
             return {"position": self.store.newest(), "seen": self.store.seen().serial or None}, {}
+        if self.sums and header["kind"] in SUM_STEPS:
+            return self.sums.answer(header)
         sent = self._sent(request.tensors)
         known = Position(*header["known"]) if header["known"] is not None else None
         if aside := self.store.go_back(header["era"], known):
@@ -180,14 +223,28 @@ class Site:
         self._refuse_broken("training", round + 1, broken, sent_and_kept)
         self.store.write(Position(round, TRAINED), outcome.private, known, _rounds_kept(header))
         scores = score_outcomes(self.setting, round, [self.client], [outcome]) if header["observe"] else {}
-        facts |= {"scores": scores, "digest": self.store.digest(outcome.private)}
-        if told:
-            (work,) = self.counter.of(program, "round", [self.client])
-            facts |= {"loss": float(outcome.loss), "work": work}
-        else:
+        facts["digest"] = self.store.digest(outcome.private)
+        if not told:
             facts["spent"] = self.budget.count(round)
             self.say(self.budget.sentence())
+        said: Statements = {}
+        if told:
+            (work,) = self.counter.of(program, "round", [self.client])
+            said = {LOSS: float(outcome.loss), **stated_scores(scores), **stated_work(work)}
+        if self.sums is not None:
+            names = training_statements(self.setting, header["observe"])
+            facts["keys"] = self._add(header, uploads_of(round), names, said, upload)
+            return facts | ({"scores": scores} if self.config.share_scores else {}), {}
+        facts |= {"scores": scores, **({"loss": said[LOSS], "work": work} if told else {})}
         return facts, flatten(upload)
+
+    def _add(
+        self, header: dict[str, Any], what: str, names: list[Name], said: Statements, upload: Messages | None
+    ) -> dict[str, str]:
+        """Announces what the site adds to a sum; returns its signed keys."""
+        assert self.sums is not None and self.plan.sums is not None
+        words = pack(self.setting, self.plan.sums, names, said, upload)
+        return self.sums.begin(header["session"], what, words)
 
     def _follow(self, header: dict[str, Any], sent: Sent, known: Position | None) -> Answer:
         """Runs the method's stages after a merge or at the end, then scores and remarks where they are asked for."""
@@ -212,7 +269,18 @@ class Site:
             facts["examined"] = plain_scores(scores)
         if header["remark"]:
             facts["remarks"] = remarks_of(self.setting, program, sent.shared, self.client, given[self.client])
-        return facts, {}
+        return (facts if self.sums is None else self._summed_follow_up(header, facts)), {}
+
+    def _summed_follow_up(self, header: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
+        """Returns what the server may see of the answer to a follow-up, and announces what it sees in a sum."""
+        tasks = FollowUpTasks(header["settle"], header["examine"], header["remark"], header["tally"])
+        work = facts.pop("work", Work(0, 0.0))
+        own = {key: facts.pop(key) for key in OWN_NUMBERS if key in facts}
+        if names := follow_up_statements(self.setting, tasks):
+            scores = scores_of_plain(own["examined"]) if tasks.score else ClientScores([], {}, {})
+            said = {**stated_scores({"test": scores.test, "valid": scores.valid}), **stated_work(work)}
+            facts["keys"] = self._add(header, scores_of(header["round"], header["settle"]), names, said, None)
+        return {**facts, **own} if self.config.share_scores else facts
 
     def _refuse_to_tell(self, asked: bool) -> None:
         """Refuses numbers that the noise of the method does not cover."""
@@ -236,8 +304,8 @@ class Site:
             return facts, {}
         scores = score_newcomers(self.setting, joined)
         (work,) = self.counter.of_joining(joined.program, [self.client])
-        arrival = [scores.before, plain_scores(scores.joined), work]
-        return {"arrival": arrival, **facts}, {}
+        arrival = {"arrival": [scores.before, plain_scores(scores.joined), work]}
+        return {**(arrival if self.sums is None or self.config.share_scores else {}), **facts}, {}
 
     def _private(self, known: Position | None, asked: Position) -> tuple[Tree, dict[str, Any]]:
         """Returns the private state that work starts from, and what the server is told of it."""

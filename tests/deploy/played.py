@@ -84,3 +84,11 @@ def assert_close(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) ->
     assert found.keys() == expected.keys()
     for name, tensor in expected.items():
         torch.testing.assert_close(found[name], tensor, rtol=1e-9, atol=1e-12)
+
+
+def assert_close_to_sums(summed: Deployment, plain: Deployment) -> None:
+    """The server states of a deployment with secure aggregation and of one without it."""
+    found, expected = server_of(summed), server_of(plain)
+    assert found.keys() == expected.keys()
+    for name, tensor in expected.items():
+        torch.testing.assert_close(found[name], tensor, rtol=0, atol=1e-10)

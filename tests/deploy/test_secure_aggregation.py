@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ pytest.importorskip("flwr", reason="deployment needs the extra flower")
 
 from idiolect.core.noise import SeededNoise
 from idiolect.deploy import site as site_module
-from idiolect.deploy.configuration import Deployment, read_plan, read_site, write_deployment, write_site
+from idiolect.deploy.configuration import Deployment, read_plan, read_site, write_site
 from idiolect.deploy.create_deployment import DeploymentOptions
 from idiolect.deploy.keys import private_key
 from idiolect.deploy.rollback import exclude_site, roll_back
@@ -27,6 +29,8 @@ from idiolect.deploy.tensor_names import flatten
 from idiolect.engines import Workload
 from idiolect.experiments.round import FederatedRun
 from idiolect.records import NO_CLIENT, read_run
+from idiolect.reports import write_page
+from idiolect.statistics.run_numbers import run_numbers
 
 from .conftest import PERSFL, Deploy
 from .fake_grid import FakeGrid
@@ -34,7 +38,7 @@ from .played import folder_of, grid_of, play, server_of
 
 pytestmark = pytest.mark.usefixtures("without_pauses")
 
-PLAIN = DeploymentOptions(plain=True, wait=0.3, grace=0.2, min_sites=3)
+PLAIN = DeploymentOptions(plain=True, wait=0.3, grace=0.2, deadline=60, min_sites=3)
 SUMS = replace(PLAIN, min_sites=None, secure_aggregation=True)
 FIVE = {
     "dataset": "synthetic(n_clients=5, samples_per_client=30, n_features=8, n_classes=3)",
@@ -49,10 +53,11 @@ class StepGrid(FakeGrid):
     """A grid that knows which step a message belongs to, and loses sites in it.
 
     Args:
-        lost: (node, kind of request) -> whether the node is gone from then on.
+        lost, refuses: (node, kind of request) -> whether the node is gone from then on, or refuses this request.
     """
 
     lost: Callable[[int, str], bool] = lambda self, node, kind: False
+    refuses: Callable[[int, str], bool] = lambda self, node, kind: False
 
     def push_messages(self, messages: Any) -> list[str]:
         found = []
@@ -61,8 +66,21 @@ class StepGrid(FakeGrid):
             node = message.metadata.dst_node_id
             if self.lost(node, header["kind"]):
                 self.away.add(node)
+            if self.refuses(node, header["kind"]):
+                self.change = self._refusal
             found += super().push_messages([message])
+            self.change = lambda answer: answer
         return found
+
+    def _refusal(self, answer: SignedMessage) -> SignedMessage:
+        said = {
+            key: value for key, value in json.loads(answer.header).items() if key in ("experiment", "serial")
+        }
+        site = next(
+            one for one in self.sites.values() if one.config.name == json.loads(answer.header)["site"]
+        )
+        key = private_key(site.config.folder / "key")
+        return sign({**said, "site": site.config.name, "refused": "has something else to do"}, {}, key)
 
 
 def steps_of(deployment: Deployment) -> StepGrid:
@@ -208,6 +226,21 @@ def test_newcomer_joins_and_keeps_its_scores(deploy: Deploy) -> None:
     assert "new" not in set(read_run(folder_of(deployment)).rows.population)
 
 
+def test_report_has_the_mean_and_no_spread(deploy: Deploy, tmp_path: Path) -> None:
+    deployment = deploy(SUMS, method="map", rounds=1, evaluate_every=1)
+    finished(deployment)
+    run = read_run(folder_of(deployment))
+    numbers = run_numbers(run)
+    own = run.rows[
+        (run.rows.split == "test") & (run.rows.population == "all") & (run.rows.moment == "before")
+    ]
+    mean = own[(own.predictor == "companion") & (own.metric == "accuracy")].value.item()
+    assert numbers.personal == pytest.approx(mean) and numbers.clients == 0
+    assert math.isnan(numbers.sd_clients) and math.isnan(numbers.worst_tenth)
+    found = write_page([run], tmp_path / "page.html")
+    assert found.exists()
+
+
 def share_scores(deployment: Deployment, name: str) -> None:
     (site,) = (one for one in deployment.sites if one.name == name)
     write_site(replace(read_site(deployment.site_folder(site)), share_scores=True))
@@ -320,24 +353,16 @@ def test_site_lost_in_a_step(deploy: Deploy, step: str, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_too_few_sites_stop_the_run_and_it_goes_on_with_the_same_numbers(
-    deploy: Deploy, step: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("idiolect.deploy.site_requests.NODES_SECONDS", 0.0)
-    options = replace(SUMS, deadline=0.5)
-    summed, plain = deploy(options), deploy(PLAIN)
+def test_too_few_sites_stop_the_run_and_it_goes_on_with_the_same_numbers(deploy: Deploy, step: str) -> None:
+    summed, plain = deploy(SUMS), deploy(PLAIN)
     grid = steps_of(summed)
-    grid.lost = lost_from(1, step, round=2)
+    grid.refuses = lost_from(1, step, round=2)
     found = play(summed, grid)
     assert found["status"] == "stopped" and found["round"] == 1
-    assert (
-        "a sum of the uploads of round 2 needs 3 sites and 2 answered (site-1 did not answer"
-        in found["message"]
-    )
+    said = "a sum of the uploads of round 2 needs 3 sites and 2 answered (site-1 has something else to do)"
+    assert said in found["message"]
     assert not folder_of(summed).exists()
-    del grid.lost
-    grid.away = set()
-    write_deployment(replace(summed, deadline=20))
+    del grid.refuses
     finished(summed, grid)
     finished(plain)
     assert largest_difference(summed, plain) < 1e-10
@@ -397,7 +422,7 @@ def test_server_killed_after_a_sum_makes_the_same_sum_again(
 def test_repeated_round_is_the_sum_of_the_same_sites(deploy: Deploy, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise the difference of the two sums is the upload of the site that is not in both."""
     monkeypatch.setattr("idiolect.deploy.site_requests.NODES_SECONDS", 0.0)
-    deployment = deploy(replace(SUMS, deadline=1.0), **FIVE)
+    deployment = deploy(SUMS, **FIVE)
     grid = grid_of(deployment)
     killed_before(deployment, grid, "_record_round", monkeypatch)
     grid.away = {103}
@@ -415,7 +440,6 @@ def test_repeated_round_is_the_sum_of_the_same_sites(deploy: Deploy, monkeypatch
     )
     noted.write_bytes(before)
     grid.away = set()
-    write_deployment(replace(deployment, deadline=20))
     finished(deployment, grid)
 
 
@@ -423,13 +447,12 @@ def test_site_lost_for_good_after_a_sum_needs_a_rollback(
     deploy: Deploy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("idiolect.deploy.site_requests.NODES_SECONDS", 0.0)
-    deployment = deploy(replace(SUMS, deadline=1.0), **FIVE)
+    deployment = deploy(SUMS, **FIVE)
     grid = grid_of(deployment)
     killed_before(deployment, grid, "_record_round", monkeypatch)
     exclude_site(deployment, "site-3")
     assert "and a sum without one of them would tell" in play(deployment, grid)["message"]
     roll_back(deployment, 1, lambda sentence: None)
-    write_deployment(replace(deployment, deadline=20, excluded=("site-3",)))
     found = finished(deployment, grid)
     assert found["sites"]["site-4"]["round"] == 2 and "round" not in found["sites"]["site-3"]
 

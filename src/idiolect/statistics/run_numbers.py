@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from idiolect.records import Run
+from idiolect.records import NO_CLIENT, Run
 from idiolect.statistics.client_tables import Groups
 from idiolect.statistics.dispersion import worst_tenth
 from idiolect.statistics.measurements import (
@@ -53,21 +53,21 @@ class RunNumbers(NamedTuple):
 
 
 def run_numbers(run: Run, metric: str | None = None, *, reading: Reading = LAST) -> RunNumbers:
-    """Returns the final numbers of a run.
+    """Returns the final numbers of a run; one with secure aggregation may know the mean of its clients alone.
 
     Raises:
         UserError: the reading is `validated` and the run has no scores on validation data.
     """
     name = metric or primary_metric(run)
     values = client_scores(run, metric=name, reading=reading)
-    idle = idle_clients(run)
+    idle, told = idle_clients(run), values.drop(NO_CLIENT, errors="ignore")
     return RunNumbers(
-        clients=len(values),
+        clients=len(told),
         shared=global_score(run, name, reading=reading),
         personal=float(values.mean()),
         weighted=weighted_mean(values, client_samples(run, metric=name, reading=reading)),
-        sd_clients=float(values.std(ddof=1)),
-        worst_tenth=worst_tenth(values.drop(idle, errors="ignore"), higher_is_better(run, name)),
+        sd_clients=float(told.std(ddof=1)),
+        worst_tenth=worst_tenth(told.drop(idle, errors="ignore"), higher_is_better(run, name)),
         never_trained=never_trained(run),
         left_out=len(idle),
     )

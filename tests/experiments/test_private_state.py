@@ -46,8 +46,8 @@ def private_leaves(experiment: Experiment, folder: Path) -> list[bytes]:
 
 
 def content(experiment: Experiment, done: Run, out: Path) -> tuple[Any, ...]:
-    """All numbers of a run."""
-    rounds = done.rounds.drop(columns=["seconds"]).to_dict("records")
+    """All numbers of a run; those of the rounds as text, in which missing ones are alike."""
+    rounds = done.rounds.drop(columns=["seconds"]).to_csv()
     folder = finished_folder(out, done.manifest["name"])
     return done.rows.to_dict("records"), rounds, private_leaves(experiment, folder)
 

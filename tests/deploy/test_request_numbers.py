@@ -173,9 +173,7 @@ def test_lost_site_costs_its_grace_once(
             deadline=3600,
             grace=30,
             enough=2,
-            schemas={
-                site.name: training_answer(setting, site.client, False) for site in made.connected.sites
-            },
+            schemas={site.name: training_answer(setting, False) for site in made.connected.sites},
         )
         return clock.at - began
 

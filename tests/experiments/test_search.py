@@ -162,7 +162,7 @@ BEST = {"name": "fedavg", "trial": 0, "trials": 1, "rounds": 1, "spec": {"method
     ("text", "piece"),
     [
         ("{", "it is no JSON document"),
-        ("[]", "it does not hold the best settings"),
+        ("[]", r"it is no JSON document \(it is not an object of JSON\)"),
         (json.dumps({"best": [BEST], "seeds": [], "search": "grid"}), "it does not hold the best settings"),
         (json.dumps({"best": [{**BEST, "spec": 3}], "seeds": [0], "search": "grid"}), "it does not hold"),
     ],

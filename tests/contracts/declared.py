@@ -103,6 +103,13 @@ _DECLARED = {
         names=frozenset({"weights", "from"}),
         revealed=True,
     ),
+    "apple": Declared(
+        private=lambda unit, units: True,
+        up=lambda w, _: w + 6 + 5,
+        down=lambda w, _: 6 * w + 6 + 5,
+        names=frozenset({"relations", "from"}),
+        revealed=True,
+    ),
     "fedpac": Declared(
         private=_last(1),
         up=lambda w, s: _head(s) + s.n_classes * (2 * s.n_features + 1) + 1,

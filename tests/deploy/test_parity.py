@@ -16,7 +16,7 @@ from .played import assert_parity, play
 
 PATIENT = DeploymentOptions(plain=True, wait=0.5, grace=20, deadline=600, min_sites=1)
 METHODS = ["fedper", "map", "scamap", PERSFL, "superfed_mm", "ditto", "fedbabu", "fedaws", "fedfomo"]
-METHODS += [pytest.param("fedpac", marks=pytest.mark.slow)]
+METHODS += [pytest.param(method, marks=pytest.mark.slow) for method in ("fedpac", "ifca", "apple")]
 ROBUST = ["fedavg + median", "fedper + trimmed_mean(share=0.34)", "map + krum(share=0.34)"]
 ROBUST += [
     "ditto + multi_krum(share=0.34)",

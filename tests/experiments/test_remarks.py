@@ -18,6 +18,7 @@ from idiolect.reports import summarise, write_report
         ("apfl(alpha=0.25)", {"alpha"}),
         ("cfl", {"cluster"}),
         ("ifca", {"cluster"}),
+        ("apple", {"p(own)"}),
         ("knn_per", {"lambda", "rows remembered"}),
         ("superfed_mm", set()),
     ],

@@ -49,6 +49,7 @@ TRAFFIC = {
     "fedcac": ("P", "2P"),
     "cfl": ("P + 1", "P"),
     "ifca": ("2P", "P + 2"),
+    "apple": ("6P + 11", "P + 11"),
 }  # all others P down and P up
 
 SERVER = {
@@ -82,6 +83,7 @@ CLIENT = {
     "fedfomo": "P",
     "fedem": "3",
     "ifca": "1",
+    "apple": "P, P + 1",
     "scaffold": "P",
     "scars": "P",
     "feddyn": "P",
@@ -130,7 +132,7 @@ PERSONALISES = {
         "fedbn",
         "fedala",
     },
-    "everything": {"local", "fedproto", "fedfomo", "feddistill"},
+    "everything": {"local", "fedproto", "fedfomo", "feddistill", "apple"},
     "download": {"fedamp", "fedcac", "pfedhn", "pfedsim"},
     "clusters": {"cfl", "ifca"},
     "companion": {"ditto", "dittors", "feddml", "fedphp", "map", "scamap", "pfedme"},

@@ -35,6 +35,14 @@ OFFICIAL = {
     "superfed_lm": {"own_init": "client", "proximity_form": "norm"},
     "fedcac": {"share": 0.5, "rounds": 100},
     "cfl": {"mean_norm": 0.4, "client_norm": 1.6, "gamma": 0.0},
+    "apple": {
+        "models": None,
+        "rate": 1e-3,
+        "weight": 0.2,
+        "share": 0.1,
+        "schedule": "exponential",
+        "core_lr_scale": 1.0,
+    },
 }
 
 PAPER = {

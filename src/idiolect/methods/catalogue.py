@@ -12,6 +12,7 @@ from idiolect.core.part import keeps_options
 from idiolect.errors import UserError, unknown_name
 from idiolect.methods import (
     apfl,
+    apple,
     cfl,
     ditto,
     fedala,
@@ -152,6 +153,7 @@ METHODS: dict[str, Entry] = {
     "cfl": Entry("CFL", cfl.cfl, cfl.presets),
     "knn_per": Entry("kNN-Per", knn_per.knn_per, knn_per.presets),
     "ifca": Entry("IFCA", ifca.ifca, ifca.presets),
+    "apple": Entry("APPLE", apple.apple, apple.presets),
 }
 
 ALIASES = {"fml": "feddml", "fd": "feddistill"}  # other names of methods, and what they are listed under

@@ -16,6 +16,7 @@ from idiolect.parts.contrastive import contrastive
 from idiolect.parts.control_variates import control_variates
 from idiolect.parts.critical_parameters import critical_parameters
 from idiolect.parts.curvature import curvature
+from idiolect.parts.directed_relationships import directed_relationships
 from idiolect.parts.dp_sgd import dp_sgd
 from idiolect.parts.dynamic_regulariser import dynamic_regulariser
 from idiolect.parts.ensemble_distillation import ensemble_distillation
@@ -75,6 +76,7 @@ __all__ = [
     "control_variates",
     "critical_parameters",
     "curvature",
+    "directed_relationships",
     "dp_sgd",
     "dynamic_regulariser",
     "ensemble_distillation",

@@ -8,7 +8,7 @@ ELSEWHERE = {
     "PFLlib": """
         local fedavg fedprox scaffold feddyn moon fedper fedrep lg_fedavg feddml apfl pfedme perfedavg_fo
         fedproto ditto fedrod fedphp fedbabu fedbn fedala fedas feddbe gpfl fedcp fedlc fedntd fedamp
-        fedfomo fedpac feddistill fedgh fedcac fedcac
+        fedfomo fedpac feddistill fedgh fedcac apple
         """,
     "FL-bench": """
         local fedavg fedprox scaffold fedavgm fedadagrad fedadam fedyogi feddyn moon fedper fedrep lg_fedavg
@@ -18,7 +18,7 @@ ELSEWHERE = {
     "FLGo": """
         local fedavg fedavg_lu fedprox scaffold fedavgm fednova feddyn moon fedper fedrep lg_fedavg apfl
         pfedme perfedavg_fo fedproto ditto fedrod fedphp fedbabu fedbn fedala gpfl fedcp fedamp fedfomo
-        pfedhn fedpac
+        pfedhn fedpac apple
         """,
     "FL4Health": "fedavg fedprox scaffold moon fedper fedrep apfl ditto fedbn gpfl",
     "FederatedScope": "fedavg fedadam fedrep ditto pfedme fedbn fedem",

@@ -137,6 +137,7 @@ LOOKS: dict[str, tuple[str, int, str]] = {
     "cfl": ("forest", 2, "s"),
     "knn_per": ("forest", 3, "p"),
     "ifca": ("forest", 4, "X"),
+    "apple": ("forest", 5, "v"),
     "fedntd": ("orange", 2, "v"),
     "pfedhn": ("olive", 4, "o"),
     "fedem": ("olive", 5, "X"),

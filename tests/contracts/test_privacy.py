@@ -22,6 +22,7 @@ PARTS = (
     "dp_sgd(clip=0.5, noise=0.5)",
 )
 METHODS = ("fedavg", "fedper", "map", "ditto", "persfl")
+PLAIN = "client_dp(clip=None, noise=0) + dp_sgd(clip=None, noise=0)"
 QUICK = (("fedper", PARTS[1]), ("map", PARTS[3]))  # the others in the long suite
 SMALL: dict[str, Any] = {"model": "mlpnet(hidden=8)"}
 CONVOLUTIONS: dict[str, Any] = {"model": "lenet5", "rounds": 1}
@@ -42,6 +43,26 @@ def test_engines_agree(name: str) -> None:
     pool = finished_run(name, "pool", **SMALL)
     assert_exact(states(pool), states(loop))
     assert numbers(pool) == numbers(loop)
+
+
+@pytest.mark.parametrize("engine", ["loop", "cohort", "pool"])
+@pytest.mark.parametrize(
+    "name", [m if m == "fedper" else pytest.param(spelt(m), id=m, marks=pytest.mark.slow) for m in METHODS]
+)
+def test_without_bound_and_noise_a_run_is_the_plain_run_bit_for_bit(name: str, engine: str) -> None:
+    plain, found = (finished_run(text, engine, **SMALL) for text in (name, f"{name} + {PLAIN}"))
+    assert_exact(states(found), states(plain))
+    assert numbers(found) == numbers(plain)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [pytest.param(spelt(m), id=m) for m in METHODS])
+def test_without_bound_and_noise_a_run_on_ray_is_the_plain_run(name: str, ray_session: None) -> None:
+    from idiolect.engines.ray import RayEngine  # noqa: PLC0415 - needs Ray
+
+    plain = finished_run(name, **SMALL)
+    setting = finished_run(f"{name} + {PLAIN}", **SMALL).setting
+    assert_exact(states(play(setting, RayEngine(setting.work, workers=2))), states(plain))
 
 
 @pytest.mark.slow

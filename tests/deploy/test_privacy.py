@@ -155,6 +155,10 @@ def test_a_site_spends_no_more_than_it_allows_and_remembers_it(deploy: Deploy) -
     assert "most_epsilon" in refused
     (counted,) = folder.rglob("uploads.json")
     assert json.loads(counted.read_text()) == {"0": 2} and counted.stat().st_mode & 0o077 == 0
+    write_site(replace(server.site.config, most_epsilon=-1.0))
+    with pytest.raises(UserError, match="most_epsilon must be at least 0, got -1"):
+        Site.open(folder)
+    write_site(replace(server.site.config, most_epsilon=None))
     counted.write_text("{")
     with pytest.raises(UserError, match="nobody knows what the site has spent"):
         Site.open(folder)

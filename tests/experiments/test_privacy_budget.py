@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("dp_accounting", reason="the extra privacy is not installed")
@@ -80,6 +81,53 @@ def test_fixed_cohorts_replace_a_client_and_double_the_sensitivity(noise: float)
     seen = own(repeated(gaussian(noise / 2), most_rounds(setting)), REPLACE)
     assert spent(f"fedavg + client_dp(noise={noise})") == pytest.approx(min(amplified, seen), rel=1e-9)
     assert (amplified < seen) == (noise == 8.0)
+
+
+def exact_epsilon(p: Any, q: Any, delta: float = 1e-5) -> float:
+    """The smallest epsilon of two densities on the line, whichever comes first, by integration on a grid."""
+    grid = np.linspace(-50, 50, 20_001)
+    one, other = p(grid), q(grid)
+    step = grid[1] - grid[0]
+
+    def within(epsilon: float) -> bool:
+        found = (np.maximum(a - np.exp(epsilon) * b, 0).sum() * step for a, b in ((one, other), (other, one)))
+        return max(found) <= delta
+
+    low, high = 0.0, 60.0
+    for _ in range(25):
+        middle = (low + high) / 2
+        low, high = (low, middle) if within(middle) else (middle, high)
+    return high
+
+
+def normal(place: float, deviation: float) -> Any:
+    return lambda x: np.exp(-(((x - place) / deviation) ** 2) / 2) / (deviation * math.sqrt(2 * math.pi))
+
+
+def mixed(rate: float, present: Any, absent: Any) -> Any:
+    return lambda x: rate * present(x) + (1 - rate) * absent(x)
+
+
+@pytest.mark.parametrize("noise", [1.0, 2.0, 4.0])
+def test_epsilon_covers_the_worst_clients_on_a_line(noise: float) -> None:
+    """One round with C = 1: a client that adds 1, against none, or against one that takes 1 away."""
+    absent = normal(0, noise)
+    here = mixed(0.25, normal(1, noise), absent)
+    other = mixed(0.25, normal(-1, noise), absent)
+    for selection, q, most in (
+        ("poisson", absent, 2.2),
+        ("fixed", other, 3.2),
+    ):  # the bound for cohorts is a loose one
+        found = spent(f"fedavg + client_dp(noise={noise})", rounds=1, selection=selection)
+        assert 1 <= found / exact_epsilon(here, q) < most, selection
+
+
+@pytest.mark.parametrize("where", ["local", "central"])
+def test_epsilon_covers_a_client_that_takes_part_in_every_round(where: str) -> None:
+    """Six releases of a known difference of 2 C are one release with noise of z C / sqrt(6)."""
+    exact = exact_epsilon(normal(1, 4 / math.sqrt(6)), normal(-1, 4 / math.sqrt(6)))
+    found = spent(f"fedavg + client_dp(noise=4, where={where})", participation_rate=1.0)
+    assert 1 <= found / exact < 1.2
 
 
 def test_what_clients_keep_forbids_amplification_by_fixed_cohorts_unless_no_upload_depends_on_it() -> None:

@@ -8,9 +8,10 @@ import torch
 
 from idiolect.core import Clock, Messages, released, server_round
 from idiolect.core.noise import SeededNoise
+from idiolect.engines import LoopEngine
 from idiolect.errors import UserError
 from idiolect.methods import method
-from idiolect.testing import tiny_run
+from idiolect.testing import tiny_run, tiny_setting
 from idiolect.testing.sameness import assert_exact, copied, privates, states
 
 SHAPES = {"body": (4, 3), "head": (5,)}
@@ -84,6 +85,45 @@ def test_the_server_does_not_make_use_of_how_many_took_part() -> None:
         of_server(server_round(made, server, sent, CLOCK._replace(cohort_size=n), NOBODY)) for n in (1, 9)
     )
     assert (few == many).all()
+
+
+def unit_noise(shape: tuple[int, ...]) -> np.ndarray:
+    """Numbers in the place of N(0, 1), known from the size alone."""
+    return np.linspace(-2, 2, int(np.prod(shape))).reshape(shape)
+
+
+@pytest.mark.parametrize("where", ["central", "local"])
+@pytest.mark.parametrize("name", ["fedavg", "fedper", "map", "ditto", "persfl(epochs=1)"])
+def test_a_round_of_a_method_is_that_of_the_algorithm(name: str, where: str, monkeypatch) -> None:
+    """From what the clients of the plain method upload, in numpy: bound, noise, sum, division by the cohort."""
+    monkeypatch.setattr(SeededNoise, "normal", lambda self, shape, *position: unit_noise(shape))
+    bound, z = 0.1, 0.7
+    setting = tiny_setting(name, rounds=1, model="mlpnet(hidden=8)")
+    server, cohort = setting.first_server(), setting.selected(0)
+    privates = {client: setting.first_private(client) for client in cohort}
+    outcomes = LoopEngine(setting.work).round(setting.program(0), server, privates, False)
+    assert all(outcome.messages.keys() == {"average"} for outcome in outcomes)
+    uploads = [
+        {n: leaf.numpy() for n, leaf in outcome.messages["average"][0].items()} for outcome in outcomes
+    ]
+    origin = {n: server["params"][n].numpy() for n in uploads[0]}
+    total = {n: np.zeros_like(origin[n]) for n in origin}
+    factors = []
+    for upload in uploads:
+        update = {n: upload[n] - origin[n] for n in origin}
+        factors.append(min(1.0, bound / np.sqrt(sum((u**2).sum() for u in update.values()))))
+        for n, u in update.items():
+            total[n] += factors[-1] * u + (z * bound * unit_noise(u.shape) if where == "local" else 0)
+    assert min(factors) < 1
+    run = tiny_run(
+        f"{name} + client_dp(clip={bound}, noise={z}, where={where})", rounds=1, model="mlpnet(hidden=8)"
+    )
+    for n, begun in origin.items():
+        spread = z * bound * unit_noise(begun.shape) if where == "central" else 0
+        expected = begun + (total[n] + spread) / len(cohort)
+        assert run.server["params"][n].numpy() == pytest.approx(expected, rel=1e-9, abs=1e-12)
+    kept = {n for n in server["params"] if n not in origin}
+    assert all(torch.equal(run.server["params"][n], server["params"][n]) for n in kept)
 
 
 def big_round(text: str, count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -250,6 +250,8 @@ def read_site(folder: Path) -> SiteConfig:
     try:
         config = _of_kinds(SiteConfig, found, folder=Path(folder).resolve())
         refuse_outside("patience", config.patience, 0)
+        if config.most_epsilon is not None:
+            refuse_outside("most_epsilon", config.most_epsilon, 0)
         refuse_name(config.name)
     except (TypeError, UserError) as error:
         raise UserError(f"{Path(folder) / SITE} is not the file of a site: {error}") from None

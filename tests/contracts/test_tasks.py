@@ -52,6 +52,7 @@ NEEDING = {
     "feddf": "ensemble_distillation",
     "fedem": "component_mixture",
     "knn_per": "nearest_neighbours",
+    "fedpac": "classifier_collaboration",
 }
 BY_OPTION = {
     "fedphp(transfer=kd)": "inherited_teacher",

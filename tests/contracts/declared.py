@@ -23,6 +23,7 @@ class Declared(NamedTuple):
     revealed: the layers that the client keeps are in its message all the same.
     wire: scalars of one upload that travel beyond the shared model, of (classes the client holds, structure); None is
         all of them.
+    at_most: what travels is bounded by this, and less where it is of low rank.
     """
 
     private: Callable[[int, int], bool] = lambda unit, units: False
@@ -34,6 +35,7 @@ class Declared(NamedTuple):
     names: frozenset[str] = frozenset()
     revealed: bool = False
     wire: Callable[[int, Structure], int] | None = None
+    at_most: bool = False
 
 
 def _last(count: int) -> Callable[[int, int], bool]:
@@ -49,6 +51,11 @@ def _valve(structure: Structure) -> int:
     """An embedding of each class, and two linear layers from features to features with a normalisation each."""
     width = structure.n_features
     return structure.n_classes * width + 2 * (width**2 + 3 * width)
+
+
+def _matrices(structure: Structure) -> int:
+    """Convolutions and linear layers, whose ranks go with an update."""
+    return sum(name.endswith(("convolution.weight", "linear.weight")) for name in structure.params)
 
 
 _VARIATES = Declared(up=lambda w, _: w, down=lambda w, _: w)
@@ -117,6 +124,17 @@ _DECLARED = {
         names=frozenset({"sum", "count", "means", "variance"}),
         revealed=True,
         wire=lambda held, s: _head(s) + s.n_classes * s.n_features + 1 + held * (s.n_features + 1),
+    ),
+    "fedgen": Declared(
+        up=lambda w, s: s.n_classes,
+        down=lambda w, s: 64 * (32 + s.n_classes + 1 + s.n_features) + s.n_features + s.n_classes,
+        names=frozenset({"labels"}),
+    ),
+    "fedkd": Declared(up=lambda w, s: _matrices(s), wire=lambda held, s: 0, at_most=True),
+    "floco": Declared(
+        up=lambda w, s: 9 * s.n_classes * s.n_features,
+        down=lambda w, s: 9 * s.n_classes * s.n_features + 10 + 1,
+        names=frozenset({"corners"}),
     ),
     "fedem": Declared(models=3),
     "fedcac": Declared(up=lambda w, _: w),

@@ -21,7 +21,8 @@ def test_predictors_are_those_of_a_client_whose_own_model_is_sent_back(method: s
     for client, outcome in outcomes.items():
         sent_back = at.sent | _shared(at, trained_result(at, client))
         engine = make_engine("loop", at.setting)
-        (expected,) = engine.evaluate(at.program, sent_back, {client: outcome.private}, "test")
+        private = outcome.private | _own(at, client, trained_result(at, client))
+        (expected,) = engine.evaluate(at.program, sent_back, {client: private}, "test")
         assert outcome.after.keys() - {"after-local"} == expected.keys() - {"after-local"}
         ours = outcome.after.keys() - AS_SENT - {"after-local"}
         assert_exact({n: outcome.after[n] for n in ours}, {n: expected[n] for n in ours})
@@ -50,6 +51,16 @@ def _shared(at: Midway, trained: Result) -> Tree:
     own = {"params": trained.params["model"], "buffers": trained.buffers["model"]}
     found = {kind: {name: own[kind][name] for name in held} for kind, held in names.items()}
     return found | {"slots": {part: _trained_trees(slot, trained) for part, slot in at.sent["slots"].items()}}
+
+
+def _own(at: Midway, client: int, trained: Result) -> Tree:
+    """Returns what the client alone was sent and has trained beside the model, as it was trained."""
+    sent = at.privates[client].get("download", {})
+    return {
+        "download": {
+            part: slot | trained.params[part] for part, slot in sent.items() if part in trained.params
+        }
+    }
 
 
 def _trained_trees(slot: Tree, trained: Result) -> Tree:

@@ -88,7 +88,7 @@ def test_recorded_bytes_are_the_declared_ones(method: str) -> None:
         else:
             wire = promise.wire
             travelled = sum(shared + wire(_classes(run, client), structure) for client in passed.outcomes)
-        assert row["bytes_up"] == 4 * travelled
+        assert row["bytes_up"] < 4 * travelled if promise.at_most else row["bytes_up"] == 4 * travelled
 
 
 @pytest.mark.parametrize("buffers", ["average", "private", "frozen"])

@@ -46,6 +46,8 @@ NEEDING = {
     "fedas": "feature_alignment",
     "gpfl": "conditional_features",
     "fedgh": "global_header",
+    "fedgen": "feature_generator",
+    "fedkd": "adaptive_companion",
     "feddistill": "label_distillation",
     "fedlc": "calibrated_softmax",
     "fedntd": "not_true_distillation",

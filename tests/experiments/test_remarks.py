@@ -19,6 +19,7 @@ from idiolect.reports import summarise, write_report
         ("cfl", {"cluster"}),
         ("ifca", {"cluster"}),
         ("apple", {"p(own)"}),
+        ("floco(endpoints=2)", {"alpha(1)", "alpha(2)"}),
         ("knn_per", {"lambda", "rows remembered"}),
         ("superfed_mm", set()),
     ],

@@ -50,6 +50,8 @@ TRAFFIC = {
     "cfl": ("P + 1", "P"),
     "ifca": ("2P", "P + 2"),
     "apple": ("6P + 11", "P + 11"),
+    "floco": ("P + 9 K d + 11", "P + 9 K d"),
+    "fedgen": ("P + 2112 + K 64 + d 64 + d + K", "P + K"),
 }  # all others P down and P up
 
 SERVER = {
@@ -74,6 +76,8 @@ SERVER = {
     "fedcac": "1",
     "cfl": "16P + 9",
     "ifca": "P",
+    "floco": "9 K d + 2 10 K d + 10 10 K d + 2",
+    "fedgen": "2112 + K 64 + d 64 + d + K",
 }
 CLIENT = {
     "local": "P",
@@ -103,6 +107,7 @@ CLIENT = {
     "lg_fedavg": "P_B",
     "flda": "P + d + 1",
     "feddml": "P",
+    "fedkd": "P + d d",
     "apfl": "P + 1",
     "ditto": "P",
     "dittors": "P",
@@ -135,8 +140,8 @@ PERSONALISES = {
     "everything": {"local", "fedproto", "fedfomo", "feddistill", "apple"},
     "download": {"fedamp", "fedcac", "pfedhn", "pfedsim"},
     "clusters": {"cfl", "ifca"},
-    "companion": {"ditto", "dittors", "feddml", "fedphp", "map", "scamap", "pfedme"},
-    "mixture": {"apfl", "fedem", "flda", "superfed_mm", "superfed_lm"},
+    "companion": {"ditto", "dittors", "feddml", "fedkd", "fedphp", "map", "scamap", "pfedme"},
+    "mixture": {"apfl", "fedem", "flda", "floco", "superfed_mm", "superfed_lm"},
     "after-training": {
         "fedavg_lu",
         "fedprox_lu",
@@ -194,7 +199,10 @@ def test_symbols_are_the_bytes_of_a_run(name):
     found = methods.card(name)
     receivers = 6 if "persfl" in name else 3  # everyone to score, the cohort of all to begin with
     assert row["bytes_down"] == 4 * receivers * value(found.down, **sizes)
-    assert row["bytes_up"] == 4 * sum(value(found.up, **sizes, n_obs=n) for n in held)
+    most = 4 * sum(value(found.up, **sizes, n_obs=n) for n in held)
+    assert (
+        0 < row["bytes_up"] < most if "the most that it can be" in found.traffic else row["bytes_up"] == most
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)

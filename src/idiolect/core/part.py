@@ -397,6 +397,8 @@ class Part(NamedTuple):
     draws: Callable[[Structure], int] | None = None  # U(0,1) draws per step
     noise: Callable[[Structure], int] | None = None  # N(0,1) draws per step, from the run's source of noise
     scalars: Callable[[Slot], int] | None = None  # scalars of a message that travel, if not all of it does
+    # shared parameters, server slot -> scalars of these parameters that travel to a client, if not all of them do
+    scalars_down: Callable[[Flat, Slot], int] | None = None
     broadcasts: bool = False  # the server slot travels to the clients
     individual: bool = False  # the server reads single uploads, not only their mean
     scored_with_download: bool = (

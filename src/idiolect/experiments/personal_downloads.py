@@ -105,7 +105,12 @@ class PersonalDownloads:
         """Returns the bytes that one client downloads before local work: what all get, and what it alone gets."""
         shared = without_replaced(broadcast(self.setting.method, server), self.form)
         own = BYTES_PER_SCALAR * count_scalars(self.form)
-        return broadcast_bytes(shared, self.setting.experiment.buffers) + own
+        saved = sum(
+            count_scalars(shared["params"]) - part.scalars_down(shared["params"], server["slots"][part.name])
+            for part in self.setting.method.parts
+            if part.scalars_down
+        )
+        return broadcast_bytes(shared, self.setting.experiment.buffers) + own - BYTES_PER_SCALAR * saved
 
     def send(self, program: Program, server: ServerState, clients: Sequence[int]) -> Sent:
         """Returns what these clients get from the server for local work."""

@@ -33,7 +33,9 @@ from idiolect.methods import (
     fedem,
     fedfomo,
     fedfu,
+    fedgen,
     fedgh,
+    fedkd,
     fedlc,
     fedmmd,
     fednova,
@@ -48,6 +50,7 @@ from idiolect.methods import (
     fedrod,
     fedrs,
     flda,
+    floco,
     gpfl,
     ifca,
     knn_per,
@@ -154,6 +157,9 @@ METHODS: dict[str, Entry] = {
     "knn_per": Entry("kNN-Per", knn_per.knn_per, knn_per.presets),
     "ifca": Entry("IFCA", ifca.ifca, ifca.presets),
     "apple": Entry("APPLE", apple.apple, apple.presets),
+    "fedgen": Entry("FedGen", fedgen.fedgen, fedgen.presets),
+    "fedkd": Entry("FedKD", fedkd.fedkd, fedkd.presets),
+    "floco": Entry("Floco", floco.floco, floco.presets),
 }
 
 ALIASES = {"fml": "feddml", "fd": "feddistill"}  # other names of methods, and what they are listed under

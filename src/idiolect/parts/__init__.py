@@ -1,6 +1,7 @@
 """Parts: one idea per file, each a named tuple of pure functions."""
 
 from idiolect.parts.adaptive_aggregation import adaptive_aggregation
+from idiolect.parts.adaptive_companion import adaptive_companion
 from idiolect.parts.alternating_layers import alternating_layers
 from idiolect.parts.attentive_mixture import attentive_mixture
 from idiolect.parts.average import average
@@ -22,6 +23,7 @@ from idiolect.parts.dynamic_regulariser import dynamic_regulariser
 from idiolect.parts.ensemble_distillation import ensemble_distillation
 from idiolect.parts.feature_alignment import feature_alignment
 from idiolect.parts.feature_fusion import feature_fusion
+from idiolect.parts.feature_generator import feature_generator
 from idiolect.parts.fine_tune import fine_tune
 from idiolect.parts.first_order_mixture import first_order_mixture
 from idiolect.parts.fixed_head import fixed_head
@@ -34,6 +36,7 @@ from idiolect.parts.inherited_model import inherited_model
 from idiolect.parts.inherited_teacher import inherited_teacher
 from idiolect.parts.krum import krum, multi_krum
 from idiolect.parts.label_distillation import label_distillation
+from idiolect.parts.low_rank_average import low_rank_average
 from idiolect.parts.median import median
 from idiolect.parts.meta_gradient import meta_gradient
 from idiolect.parts.mixed_companion import mixed_companion
@@ -55,12 +58,14 @@ from idiolect.parts.representation_bias import representation_bias
 from idiolect.parts.restricted_softmax import restricted_softmax
 from idiolect.parts.server_optimiser import server_optimiser
 from idiolect.parts.similarity_mixture import similarity_mixture
+from idiolect.parts.solution_simplex import solution_simplex
 from idiolect.parts.split_clusters import split_clusters
 from idiolect.parts.spread_out import spread_out
 from idiolect.parts.trimmed_mean import trimmed_mean
 
 __all__ = [
     "adaptive_aggregation",
+    "adaptive_companion",
     "alternating_layers",
     "attentive_mixture",
     "average",
@@ -82,6 +87,7 @@ __all__ = [
     "ensemble_distillation",
     "feature_alignment",
     "feature_fusion",
+    "feature_generator",
     "fine_tune",
     "first_order_mixture",
     "fixed_head",
@@ -94,6 +100,7 @@ __all__ = [
     "inherited_teacher",
     "krum",
     "label_distillation",
+    "low_rank_average",
     "median",
     "meta_gradient",
     "mixed_companion",
@@ -116,6 +123,7 @@ __all__ = [
     "restricted_softmax",
     "server_optimiser",
     "similarity_mixture",
+    "solution_simplex",
     "split_clusters",
     "spread_out",
     "trimmed_mean",

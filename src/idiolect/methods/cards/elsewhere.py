@@ -8,12 +8,12 @@ ELSEWHERE = {
     "PFLlib": """
         local fedavg fedprox scaffold feddyn moon fedper fedrep lg_fedavg feddml apfl pfedme perfedavg_fo
         fedproto ditto fedrod fedphp fedbabu fedbn fedala fedas feddbe gpfl fedcp fedlc fedntd fedamp
-        fedfomo fedpac feddistill fedgh fedcac apple
+        fedfomo fedpac feddistill fedgh fedcac apple fedgen fedkd
         """,
     "FL-bench": """
         local fedavg fedprox scaffold fedavgm fedadagrad fedadam fedyogi feddyn moon fedper fedrep lg_fedavg
         apfl pfedme perfedavg_fo perfedavg_hf fedproto ditto fedrod fedbabu fedbn fedala fedas fedlc fedfomo
-        pfedhn fedem fedpac pfedsim cfl knn_per
+        pfedhn fedem fedpac pfedsim cfl knn_per fedgen floco
         """,
     "FLGo": """
         local fedavg fedavg_lu fedprox scaffold fedavgm fednova feddyn moon fedper fedrep lg_fedavg apfl
@@ -24,6 +24,7 @@ ELSEWHERE = {
     "FederatedScope": "fedavg fedadam fedrep ditto pfedme fedbn fedem",
     "Flower": """
         fedavg fedprox scaffold fedavgm fedadagrad fedadam fedyogi fednova moon fedper fedrep fedbn
+        floco
         """,
 }  # project -> names of methods
 

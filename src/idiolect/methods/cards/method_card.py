@@ -43,6 +43,7 @@ PAPERS = {  # where the method's own docstring names none
 }
 KEPT = {  # by part, in words: what the server keeps, and what a client keeps
     "adaptive_aggregation": ("", "its last model's mixed units, their weights, and how often it took part"),
+    "adaptive_companion": ("", "the private model, and the map between the features of both"),
     "alternating_layers": ("", "the private layers"),
     "attentive_mixture": ("", "its model"),
     "chosen_clusters": ("the models of the other clusters", "the number of its cluster"),
@@ -58,6 +59,7 @@ KEPT = {  # by part, in words: what the server keeps, and what a client keeps
     "dynamic_regulariser": ("the dual h", "the dual g_k"),
     "feature_alignment": ("", "its mean feature of every class, and how often it took part"),
     "feature_fusion": ("the fusion operator", ""),
+    "feature_generator": ("the generator, and how many rows of each label its clients have", ""),
     "fine_tune": ("", "the tuned model, after the last round"),
     "fixed_head": ("", "the head as it was initialised"),
     "gated_companion": ("", "the private model and the gate"),
@@ -69,6 +71,7 @@ KEPT = {  # by part, in words: what the server keeps, and what a client keeps
         "for each label the sum of the clients' mean predictions, and the round it is from",
         "its mean predictions, and the round they are from",
     ),
+    "low_rank_average": ("the rank of each matrix of its last update", ""),
     "meta_gradient": ("", "the adapted model, after the last round"),
     "mixed_companion": ("", "the private model and alpha"),
     "mixed_subspace": ("", "the private model"),
@@ -87,6 +90,7 @@ KEPT = {  # by part, in words: what the server keeps, and what a client keeps
     "representation_bias": ("the mean feature that all agreed on", "the vector added to its features"),
     "similarity_mixture": ("", "its last model of the second phase, and how often it took part in it"),
     "server_optimiser": ("the moments of the optimiser", ""),
+    "solution_simplex": ("the other corners, and how clients are placed by their updates", ""),
     "split_clusters": ("the models of the clusters, and where each was split", ""),
 }
 

@@ -117,7 +117,11 @@ def travels(made: Method) -> Travels:
         context = context._replace(results={**context.results, stage.name: previous, **mark})
     messages = {part: value for part, (value, _) in program.upload(context).items()}
     partly = {part.name: part.scalars for part in made.parts if part.scalars and part.name in messages}
-    travelling = [PARTIAL.get(count(messages.pop(part)), part) for part, count in partly.items()]
+    travelling = []
+    for part, counted in partly.items():
+        if symbol := PARTIAL.get(counted(messages[part])):
+            travelling.append(symbol)
+            del messages[part]
     shared = "+".join(name for name in params if not made.is_private(name, task.structure))
     return Travels(
         {"body+head": "all", "": "nothing"}.get(shared, shared),
@@ -134,9 +138,13 @@ def _sum(tree: Tree, more: list[str] | None = None) -> str:
 
     >>> _sum({"body": torch.ones(7, 3), "head": torch.ones(4, 7), "seen": torch.ones(())})
     'P + 1'
+    >>> _sum({"one": torch.ones(3, 7), "other": torch.ones(3, 7)})
+    '2 3 d'
     """
     terms: dict[str, int] = {}
     for name, leaf in _leaves(tree):
+        if not leaf.is_floating_point():  # a name, or the length of what follows
+            continue
         plain = not any(n in NAMED for n in leaf.shape)
         sizes = "1" if plain else " ".join(NAMED.get(n, str(n)) for n in leaf.shape)
         term = {"body": "P_B", "head": "P_H"}.get(name, sizes)
@@ -144,7 +152,11 @@ def _sum(tree: Tree, more: list[str] | None = None) -> str:
         terms[term] = terms.get(term, 0) + times
     whole = min(terms.get("P_B", 0), terms.get("P_H", 0))
     counts = {"P": whole} | {term: n - whole * (term in ("P_B", "P_H")) for term, n in terms.items()}
-    found = [term if n == 1 else str(n) if term == "1" else f"{n}{term}" for term, n in counts.items() if n]
+    found = [
+        term if n == 1 else str(n) if term == "1" else f"{n}{' ' * term[0].isdigit()}{term}"
+        for term, n in counts.items()
+        if n
+    ]
     return " + ".join([*found, *(more or [])]) or "0"
 
 
@@ -167,6 +179,10 @@ def traffic_notes(made: Method) -> str:
         )
     if made.reads_single_uploads:
         said.append("The server looks at single uploads, not only at their mean.")
+    if any(part.scalars_down for part in made.parts):
+        said.append(
+            "Updates travel as factors of low rank where these are smaller: the scalars are the most that it can be."
+        )
     if made.needs_public:
         said.append("The server trains on public inputs without labels.")
     if made.uses_validation:

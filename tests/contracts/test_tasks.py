@@ -54,7 +54,7 @@ NEEDING = {
     "feddf": "ensemble_distillation",
     "fedem": "component_mixture",
     "knn_per": "nearest_neighbours",
-    "fedpac": "classifier_collaboration",
+    "fedpac": "class_prototypes",
 }
 BY_OPTION = {
     "fedphp(transfer=kd)": "inherited_teacher",

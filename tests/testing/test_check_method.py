@@ -19,9 +19,11 @@ from idiolect.core import (
     Clock,
     Flat,
     Flats,
+    GatherView,
     Initial,
     Loss,
     Message,
+    Messages,
     Method,
     Model,
     Out,
@@ -34,9 +36,10 @@ from idiolect.core import (
     View,
     chain,
 )
+from idiolect.core.trees import tree_map
 from idiolect.errors import UserError
 from idiolect.methods import names
-from idiolect.parts import average, private_layers
+from idiolect.parts import average, dp_sgd, private_layers
 from idiolect.testing import ConformanceError, check_method, tiny_run, tiny_setting
 from idiolect.testing.contracts import CONTRACTS
 from idiolect.testing.watched_hooks import HOOKS
@@ -119,6 +122,19 @@ def writes_into_a_dictionary() -> Part:
         return params, buffers
 
     return Part("broken", start=start)
+
+
+def bounds_ever_less() -> Part:
+    calls: list[None] = []
+
+    def release(messages: Messages, view: GatherView) -> Messages:
+        calls.append(None)
+        return {
+            name: (tree_map(lambda leaf: leaf * len(calls), value), w)
+            for name, (value, w) in messages.items()
+        }
+
+    return Part("broken", release=release)
 
 
 def takes_the_first_upload() -> Part:
@@ -252,6 +268,7 @@ BROKEN = [
     Broken(writes_into_a_dictionary, {WRITES}, "hook 'start' of the part 'broken' writes into its input"),
     Broken(takes_the_first_upload, {ORDER}, "depends on the order of the uploads: params/"),
     Broken(remembers_clients, {PURE}, "hook 'upload' of the part 'broken' returns two answers"),
+    Broken(bounds_ever_less, {PURE}, "hook 'release' of the part 'broken' returns two answers"),
     Broken(remembers_rounds, {RESUME, COPY}, "slots/broken/count is another tensor"),
     Broken(holds_a_lock, {COPY}, "cannot pickle '_thread.lock' object"),
     Broken(ignores_padding, {PADDING, COHORT}, "with rows and steps of padding"),
@@ -372,9 +389,26 @@ def test_global_random_state_stays_as_it_was() -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
+def test_a_hook_that_sees_one_example_at_a_time_is_watched() -> None:
+    """DP-SGD differentiates single examples under vmap; there too a hook must answer alike."""
+    seen: list[None] = []
+
+    def count(params: Flats, batch: Batch, out: Out, view: View) -> Tensor:
+        seen.append(None)
+        return len(seen) * out.logits.sum()
+
+    broken, sound = (
+        chain(average(), adding(term), dp_sgd()) for term in (count, lambda p, b, out, v: out.logits.sum())
+    )
+    report = check_method(broken, models=MLP, raise_on_failure=False)
+    assert PURE in report.failed
+    assert "hook 'loss' of the part 'broken' returns two answers" in str(report)
+    check_method(sound, models=MLP)
+
+
 def test_every_hook_is_watched() -> None:
     """Hooks that get no tensors of a run need no watch."""
-    plain = {"private", "stages", "check", "draws", "scalars"}
+    plain = {"private", "stages", "check", "draws", "noise", "scalars"}
     hooks = {name for name, kind in Part.__annotations__.items() if re.search("Callable", str(kind))}
     assert hooks - plain == set(HOOKS)
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import cloudpickle
 import torch
 
-from idiolect.core import UPLOAD, Result, ServerState, Slot, server_round
+from idiolect.core import UPLOAD, Result, ServerState, Slot, released, server_round
 from idiolect.core.trees import stack, tree_map
 from idiolect.engines import LoopEngine, serve
 from idiolect.engines.client_packing import SINGLE
@@ -115,6 +115,7 @@ def _watched_rounds(setting: Setting, watch: Watch) -> None:
         if changed is not None and not watch.of("writes"):
             watch.add("writes", f"round {round} of the method", f"changes what clients were given: {changed}")
         messages = stack([outcome.messages for outcome in outcomes])
+        messages = released(method, sent.shared, sent.own, clients, messages, program.clock, work.noise)
         server = server_round(method, server, messages, program.clock, work.noise)
         server = serve(program, work, server, messages) if plan.server else server
         server = downloads.keep(program, server, clients, messages)

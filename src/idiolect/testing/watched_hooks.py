@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch.func import debug_unwrap
 
 from idiolect.core import Measure, Method, Part, Plan, Stage, View
 from idiolect.core.trees import tree_map
@@ -32,11 +33,13 @@ HOOKS = (
     "loss",
     "carry",
     "gradient",
+    "reduce",
     "upload",
     "finish",
     "score",
     "personalise",
     "origin",
+    "release",
     "gather",
     "merge",
     "serve",
@@ -239,9 +242,12 @@ def _changed_form(new: Any, old: Any) -> str:
 
 
 def tensors(tree: Any, path: tuple[str, ...] = ()) -> Leaves:
-    """Returns the tensors in nested containers and dataclasses, without functions and plain values."""
+    """Returns the tensors in nested containers and dataclasses, without functions and plain values.
+
+    Where ``vmap`` shows a hook one row, as gradients of single examples do, a tensor has all rows.
+    """
     if isinstance(tree, Tensor):
-        return {path: tree}
+        return {path: debug_unwrap(tree, recurse=True)}
     if isinstance(tree, View):
         names = ("origin", "received", "current", "server", "private", "download", "facts", "uploads")
         tree = {f"view.{name}": getattr(tree, name) for name in names}

@@ -63,6 +63,7 @@ BAD: dict[str, tuple[list[str], list[str]]] = {
     ),
     "setting": (["--set", "rouns=3"], ["there is no setting 'rouns'; known: ", "participation_rate"]),
     "set-without-value": (["--set", "rounds"], ["--set 'rounds' has no value; write --set key=value"]),
+    "set-fill": (["--set", "fill=mean"], ["--set does not take fill; use --fill"]),
     "set-engine": (["--set", "engine=loop"], ["--set does not take engine; use --engine"]),
     "set-word-for-int": (["--set", "batch_size=abc"], ["setting batch_size must be int, got 'abc'"]),
     "set-float-for-int": (["--set", "batch_size=1.5"], ["setting batch_size must be int, got 1.5"]),

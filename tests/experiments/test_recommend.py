@@ -2,6 +2,8 @@
 
 import json
 import math
+import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -9,9 +11,12 @@ import pytest
 
 import idiolect
 from idiolect.errors import UserError
+from idiolect.experiments import Execution, Experiment
 from idiolect.experiments.recommend import judgement
+from idiolect.experiments.run import make_run
 from idiolect.reports import ACCURACY
 
+recommend_module = sys.modules["idiolect.experiments.recommend"]  # the package gives the function that name
 CLIENTS, FEATURES = 12, 20
 
 
@@ -86,6 +91,37 @@ def test_a_budget_that_is_no_time_is_refused(budget, tmp_path):
 def test_a_budget_that_is_too_short_says_what_is_needed(tmp_path):
     with pytest.raises(UserError, match=r"a budget of 1 s is too short: .* give budget=\d+m"):
         idiolect.recommend("1s", data=federation("shared"), engine="loop", out=tmp_path, quiet=True)
+
+
+def test_rates_and_seeds_end_where_the_machine_turns_slow(tmp_path, monkeypatch):
+    """Every run takes an hour by the clock, of a budget of five: one rate for each method, and no seed beyond three."""
+    hours = [0]
+
+    def make_slowly(*given):
+        hours[0] += given[0].rounds > recommend_module.PILOT_ROUNDS
+        return make_run(*given)
+
+    monkeypatch.setattr(recommend_module, "make_run", make_slowly)
+    monkeypatch.setattr(recommend_module.time, "monotonic", lambda: hours[0] * 3600.0)
+    settings = {"data": federation("shared"), "rounds": 4, "engine": "loop", "quiet": True}
+    found = idiolect.recommend("5h", methods=[], out=tmp_path, **settings)
+    assert len(list(found.folder.glob("*-s0"))) == 2  # one rate of two methods, and no more than that
+    assert set(found.table["seeds"]) == {3}
+    assert any("longer than the budget of 300.0 min" in sentence for sentence in found.answer)
+
+
+def test_a_round_is_not_taken_for_the_start_of_a_process(tmp_path, monkeypatch):
+    """Run after run takes 100 s to start and 1 s a round; a finished run is not taken for a fast one."""
+    clock = [0.0]
+
+    def make(one, execution):
+        clock[0] += 100 + one.rounds
+        return SimpleNamespace(rounds=pd.DataFrame({"seconds": [1.0] * one.rounds}))
+
+    monkeypatch.setattr(recommend_module, "make_run", make)
+    monkeypatch.setattr(recommend_module.time, "monotonic", lambda: clock[0])
+    assert recommend_module._cost(Experiment(), Execution(out=tmp_path)) == (101.0, 100.0, 1.0)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_recommendation_is_written_with_its_evidence(tmp_path):

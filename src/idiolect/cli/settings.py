@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from idiolect import data, methods
@@ -42,6 +42,7 @@ FLAGS = {"method": "--method or --methods", "seed": "--seed"}
 RUN_FLAGS = {
     field: f"--{field.replace('_', '-')}" for field in RUN_OPTIONS
 }  # which ``deploy init`` does not have
+OWN_FLAGS = {field.name: f"--{field.name.replace('_', '-')}" for field in dataclasses.fields(OwnDataOptions)}
 ALSO = ("checkpoint_every",)  # the field of ``Execution`` that has no option and can be given by --set
 QUICK: dict[str, Any] = {
     "rounds": 3,
@@ -65,26 +66,17 @@ def settings_of(
         own: data of the user's own, whose keywords are returned too.
         flags: settings whose options only this command has; None where not given.
     """
-    known = {field.name for field in dataclasses.fields(Experiment)}
     elsewhere = FLAGS | RUN_FLAGS if isinstance(scene, SceneOptions) else FLAGS
     described = own.keywords() if own is not None else {}
-    named = any(pair.partition("=")[0].strip() == "dataset" for pair in changes.settings or [])
-    if described and (scene.dataset is not None or named):
+    pairs = _set_pairs(changes, elsewhere | (OWN_FLAGS if own is not None else {}))
+    if described and (scene.dataset is not None or "dataset" in pairs):
         raise UserError("--data and --dataset both say what to train on; give one of them")
     own_data = _read_own_data(described)
     loaded = {
         key: value for key, value in configured().settings.items() if not (own_data and key == "dataset")
     }
     chosen: dict[str, Any] = _quick_settings(own_data.get("data")) if changes.quick else {}
-    for pair in changes.settings or []:
-        key, equals, value = (word.strip() for word in pair.partition("="))
-        if not equals:
-            raise UserError(f"--set {pair!r} has no value; write --set key=value")
-        if key in elsewhere:
-            raise UserError(f"--set does not take {key}; use {elsewhere[key]}")
-        if key not in known and key not in ALSO:
-            raise unknown_setting(key)
-        chosen[key] = literal_or_text(value)
+    chosen |= pairs
     given = dataclasses.asdict(scene) | flags
     if (file := given.pop("model_file", None)) is not None:
         if given["model"] is not None or "model" in chosen:
@@ -92,6 +84,22 @@ def settings_of(
         given["model"] = load_model_file(file)
     chosen |= {name: value for name, value in given.items() if value not in (None, [])}
     return loaded | chosen | own_data
+
+
+def _set_pairs(changes: Changes, elsewhere: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the settings of --set; those that have an option of their own are refused by its name."""
+    known = {field.name for field in dataclasses.fields(Experiment)} | {*ALSO}
+    pairs: dict[str, Any] = {}
+    for pair in changes.settings or []:
+        key, equals, value = (word.strip() for word in pair.partition("="))
+        if not equals:
+            raise UserError(f"--set {pair!r} has no value; write --set key=value")
+        if key in elsewhere:
+            raise UserError(f"--set does not take {key}; use {elsewhere[key]}")
+        if key not in known:
+            raise unknown_setting(key)
+        pairs[key] = literal_or_text(value)
+    return pairs
 
 
 def _read_own_data(given: dict[str, Any]) -> dict[str, Any]:

@@ -267,7 +267,7 @@ def _check_rows(where: str, x: Array, fill: str, names: tuple[str, ...]) -> None
         column = f"column {names[first]!r}" if names else f"channel {first}"
         raise UserError(
             f"{where}_x holds NaN: {int(missing.sum())} values are missing, {int(missing[first])} of them in {column}; "
-            "fill them (fill=mean, zero or a number) or remove those rows"
+            "fill them (fill=mean or --fill mean; zero or a number do too) or remove those rows"
         )
 
 

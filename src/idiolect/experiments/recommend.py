@@ -1,6 +1,6 @@
 """``recommend``: which method serves these clients, found within a time budget and chosen on validation data.
 
-The search has three steps.  A short run of FedAvg is timed, and what fits the budget follows from it: how many
+The search has three steps.  Short runs of FedAvg are timed, and what fits the budget follows from it: how many
 learning rates each method tries, and how many rounds a run has.  Then every method runs with each rate on the first
 seed, and keeps the one that is best on validation data.  At last all methods run on further seeds, one seed after the
 other, until the time is used up.  The answer is the simplest kind of training, unless another is shown to be better.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -133,15 +134,15 @@ def recommend(
     folder = Path(execution.out) / f"recommend-{re.sub(r'[^a-z0-9]+', '-', base.dataset.lower())}"
     execution = replace(execution, out=folder)
     names = _served(names, base, execution)
-    plan = _plan(base, names, chosen, seconds, execution)
-    base = replace(base, rounds=plan.rounds, evaluate_every=min(base.evaluate_every, plan.rounds))
 
     def time_left() -> float:
         return seconds - (time.monotonic() - started)
 
-    best = _tuned(base, names, plan, execution)
+    plan = _plan(base, names, chosen, seconds, execution, time_left)
+    base = replace(base, rounds=plan.rounds, evaluate_every=min(base.evaluate_every, plan.rounds))
+    best = _tuned(base, names, plan, execution, time_left)
     runs = _seeded(best, execution, time_left)
-    return _recommendation(best, runs, folder, time.monotonic() - started)
+    return _recommendation(best, runs, folder, seconds, seconds - time_left())
 
 
 def seconds_of(budget: str) -> float:
@@ -171,53 +172,99 @@ def _served(names: Sequence[str], base: Experiment, execution: Execution) -> lis
     return served
 
 
+class Cost(NamedTuple):
+    """Seconds of a method's first run and of its later ones, both without their rounds, and of one round."""
+
+    first: float
+    later: float
+    a_round: float
+
+
+def _cost(base: Experiment, execution: Execution) -> Cost:
+    """Times FedAvg now, in a folder that is then removed, because a finished run would be read and not made again.
+
+    The first run of a process prepares data and programs, which would make a round look many times as long as it is.
+    """
+    out = Path(execution.out)
+    out.mkdir(parents=True, exist_ok=True)
+    walls, rounds = [], []
+    with tempfile.TemporaryDirectory(dir=out, prefix="timed-") as folder:
+        for count in (1, PILOT_ROUNDS):
+            begun = time.monotonic()
+            timed = replace(base, method=SHARED, rounds=count, evaluate_every=count)
+            rounds = list(make_run(timed, replace(execution, out=folder)).rounds["seconds"])
+            walls.append(time.monotonic() - begun)
+    a_round = sum(rounds[1:]) / len(rounds[1:])
+    return Cost(walls[0], max(walls[1] - len(rounds) * a_round, 0.0), a_round)
+
+
 def _plan(
-    base: Experiment, names: Sequence[str], chosen: dict[str, Any], seconds: float, execution: Execution
+    base: Experiment,
+    names: Sequence[str],
+    chosen: dict[str, Any],
+    seconds: float,
+    execution: Execution,
+    time_left: Callable[[], float],
 ) -> Plan:
-    """Returns the dearest plan that fits, by the time of a short run of FedAvg."""
-    begun = time.monotonic()
-    make_run(replace(base, method=SHARED, rounds=PILOT_ROUNDS, evaluate_every=PILOT_ROUNDS), execution)
-    a_round = (time.monotonic() - begun) / PILOT_ROUNDS
+    """Returns the dearest plan that fits, by the time of two short runs of FedAvg."""
+    cost = _cost(base, execution)
     plans = [Plan(rates, chosen.get("rounds", rounds)) for rates, rounds in PLANS]
     if "learning_rate" in chosen:
         plans = [Plan(1, plan.rounds) for plan in plans]
 
-    def cost(plan: Plan) -> float:
-        return a_round * plan.rounds * RELATIVE_COST * len(names) * (plan.rates + FEWEST_SEEDS - 1)
+    def needed(plan: Plan) -> float:
+        runs = plan.rates + FEWEST_SEEDS - 1
+        trained = runs * plan.rounds * RELATIVE_COST * cost.a_round
+        return len(names) * (cost.first + (runs - 1) * cost.later + trained)
 
     for plan in plans:
-        if cost(plan) <= SPARE * seconds:
+        if needed(plan) <= SPARE * time_left():
             execution.watcher.say(
-                f"a round of FedAvg takes about {a_round:.2g} s: {plan.rates} learning rate(s) for each of "
+                f"a round of FedAvg takes about {cost.a_round:.2g} s: {plan.rates} learning rate(s) for each of "
                 f"{len(names)} methods, {plan.rounds} rounds a run, then seeds until the time is used up"
             )
             return plan
-    least = math.ceil(cost(plans[-1]) / SPARE / 60)
+    least = math.ceil((needed(plans[-1]) / SPARE + seconds - time_left()) / 60)
     raise UserError(
         f"a budget of {seconds:.0f} s is too short: {plans[-1].rounds} rounds of {len(names)} methods on "
         f"{FEWEST_SEEDS} seeds take about {least} min; give budget={least}m, or fewer methods"
     )
 
 
-def _tuned(base: Experiment, names: Sequence[str], plan: Plan, execution: Execution) -> dict[str, Experiment]:
-    """Returns each method's experiment with the learning rate that is best on validation data on the first seed."""
+def _tuned(
+    base: Experiment,
+    names: Sequence[str],
+    plan: Plan,
+    execution: Execution,
+    time_left: Callable[[], float],
+) -> dict[str, Experiment]:
+    """Returns each method's experiment with the learning rate that is best on validation data on the first seed.
+
+    All methods run with one rate before any runs with the next, so that every method has tried as many rates where
+    the machine is slower than its first rounds were and the time does not suffice for all of them.
+    """
     rates = [float(f"{base.learning_rate * factor:.3g}") for factor in FACTORS[: plan.rates]]
     execution.watcher.expect(len(names) * len(rates))
-    best: dict[str, Experiment] = {}
-    for name in names:
-        tried: dict[float, Experiment] = {}
-        for rate in rates:
+    tried: dict[str, dict[float, Experiment]] = {name: {} for name in names}
+    for count, rate in enumerate(rates):
+        begun = time.monotonic()
+        for name in names:
             one = replace(base, method=name, learning_rate=rate)
             run = make_run(one, replace(execution, on_divergence="record"))
             if divergence_of(run.manifest) is None:
                 value = float(client_scores(run, split="valid").mean())
-                tried[value if judged_by([run]).higher_is_better else -value] = one
-        if not tried:
-            raise UserError(
-                f"{label(name)} diverges at every learning rate tried ({rates}); give learning_rate"
+                tried[name][value if judged_by([run]).higher_is_better else -value] = one
+        if rates[count + 1 :] and time_left() < FEWEST_SEEDS * (time.monotonic() - begun):
+            execution.watcher.say(
+                f"runs are slower than the first rounds were: {count + 1} of {len(rates)} learning rates are tried"
             )
-        best[name] = tried[max(tried)]
-    return best
+            break
+    for name in names:
+        if not tried[name]:
+            raise UserError(
+                f"{label(name)} diverges at every learning rate tried ({rates[: count + 1]}); give learning_rate"
+            )
+    return {name: found[max(found)] for name, found in tried.items()}
 
 
 def _seeded(
@@ -249,7 +296,11 @@ def _seeded(
 
 
 def _recommendation(
-    best: dict[str, Experiment], runs: dict[str, list[FinishedRun]], folder: Path, seconds: float
+    best: dict[str, Experiment],
+    runs: dict[str, list[FinishedRun]],
+    folder: Path,
+    budget: float,
+    seconds: float,
 ) -> Recommendation:
     every = [run for each in runs.values() for run in each]
     metric = judged_by(every)
@@ -259,6 +310,11 @@ def _recommendation(
         f"Chosen on validation data from {len(best)} methods on {len(runs[SHARED])} seeds in {seconds / 60:.1f} min; "
         f"the settings are learning_rate={best[method].learning_rate:g} and rounds={best[method].rounds}."
     )
+    if seconds > budget:
+        answer.append(
+            f"That is longer than the budget of {budget / 60:.1f} min, because fewer than {FEWEST_SEEDS} seeds give no "
+            "interval."
+        )
     settings = {name: getattr(best[method], name) for name in ("learning_rate", "rounds")}
     found = Recommendation(method, settings, answer, table, every, folder)
     write_report(every, folder)

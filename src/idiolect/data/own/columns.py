@@ -142,8 +142,8 @@ def check_values(rows: Array, fill: str, columns: tuple[str, ...], place: Place)
             f"remove {rest}"
         )
     raise UserError(
-        f"{place(int(first[0]))}: {column} is missing (NaN){others}; fill {them} (fill=mean, zero or a number) or "
-        f"remove {rest}"
+        f"{place(int(first[0]))}: {column} is missing (NaN){others}; fill {them} (fill=mean or --fill mean; zero or a "
+        f"number do too) or remove {rest}"
     )
 
 

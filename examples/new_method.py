@@ -16,6 +16,7 @@ def heirs(count: int = 1, weight: float = 0.01) -> Method:
 
 if __name__ == "__main__":
     idiolect.register("heirs", heirs, label="Heirs")
-    done = idiolect.compare(["fedper", "heirs", "heirs(weight=0.1)"], rounds=3, clients=20, local_epochs=1)
+    small = {"model": "mlpnet(hidden=16)", "clients": 6, "rounds": 2, "local_epochs": 1, "quiet": True}
+    done = idiolect.compare(["fedper", "heirs", "heirs(weight=0.1)"], **small)
     for row in plain_rows(summarise(done.runs)):
         print("  ".join(f"{cell:<20}" for cell in row[:5]))

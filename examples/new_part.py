@@ -24,6 +24,7 @@ def small_features(weight: float = 1e-4) -> Part:
 if __name__ == "__main__":
     idiolect.register("small_features", small_features)
     added = ["fedavg", "fedavg + small_features(weight=0.001)", "fedper + small_features"]
-    done = idiolect.compare(added, rounds=3, clients=20, local_epochs=1)
+    small = {"model": "mlpnet(hidden=16)", "clients": 6, "rounds": 2, "local_epochs": 1, "quiet": True}
+    done = idiolect.compare(added, **small)
     for row in plain_rows(summarise(done.runs)):
         print("  ".join(f"{cell:<36}" for cell in row[:4]))

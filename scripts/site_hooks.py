@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from mkdocs.structure.files import File
+from mkdocs.structure.nav import Link
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -41,6 +42,16 @@ def on_files(files: Any, config: Any) -> Any:
     return files
 
 
+def on_nav(nav: Any, config: Any, files: Any) -> Any:
+    """Lists the chapters of a page in the navigation under the words that people look for, after the page itself."""
+    section = next(item for item in nav.items if item.title == "How to")
+    links = [Link(title, target) for title, target in config.extra["chapters"].items()]
+    for link in links:
+        link.parent = section
+    section.children[1:1] = links
+    return nav
+
+
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     place = Path(page.file.src_uri)
     if place.as_posix() in WIDE:
@@ -58,7 +69,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 def site_place(place: Path, target: str) -> str | None:
     """Returns where a link of a page leads on the site, if not where it says."""
     path = repository_path(place, target)
-    top = {name: where for where, name in AT_THE_TOP.items()} | {"README.md": "index.md"}
+    top = {name: where for where, name in AT_THE_TOP.items()}
+    top |= {"README.md": "index.md", "docs/decisions": "decisions/index.md"}
     if path in top:
         return relative(top[path], place)
     if path.startswith("docs/"):
@@ -111,5 +123,12 @@ def parts() -> str:
         for node in tree.body
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
     )
-    names = "\n\n".join(f"::: idiolect.parts.{name}" for name in ast.literal_eval(listed))
+    names = "\n\n".join(part(name) for name in ast.literal_eval(listed))
     return f"# All parts\n\nOne idea each. `idiolect methods NAME` prints the same, with the defaults.\n\n{names}\n"
+
+
+def part(name: str) -> str:
+    """Returns the place of one part, with what its file says where that is called like it, and nothing else of it."""
+    path = f"::: idiolect.parts.{name}"
+    own_file = (ROOT / "src" / "idiolect" / "parts" / f"{name}.py").is_file()
+    return f"{path}\n    options:\n      members: [{name}]" if own_file else path

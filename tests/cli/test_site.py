@@ -22,6 +22,7 @@ ELSEWHERE = {  # pages with blocks that other tests run, or that need more than 
     "recommend": "minutes; tests/experiments/test_recommend.py makes three recommendations",
     "deploy": "its commands run in tests/deploy",
     "report": "its commands run on records of tests/cli/test_report_command.py",
+    "privacy": "minutes, and the extra privacy; tests/experiments/test_privacy_budget.py makes such runs",
     "gpu": "a GPU",
     "ray": "several machines",
     "performance": "minutes of an idle machine; tests/bench runs the same commands on tiny workloads",
@@ -73,6 +74,21 @@ def test_navigation_names_every_page():
     assert {path.relative_to(DOCS).as_posix() for path in pages} <= named
 
 
+def test_chapters_in_the_navigation_exist():
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    chapters = re.findall(r"^    ([\w ]+): ([\w-]+)\.html#([\w-]+)$", navigation, re.MULTILINE)
+    assert [title for title, _, _ in chapters] == [
+        "Your own data",
+        "Your own model",
+        "Your own method",
+        "Models out",
+        "New clients",
+    ]
+    for _, page, anchor in chapters:
+        headings = re.findall(r"^#+ (.+)$", (DOCS / f"{page}.md").read_text("utf-8"), re.MULTILINE)
+        assert anchor in [heading.lower().replace(" ", "-") for heading in headings]
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("mkdocs") is None, reason="the extra docs builds the site")
 def test_site_is_built_without_a_warning_and_asks_no_network(tmp_path):
@@ -90,3 +106,7 @@ def test_site_is_built_without_a_warning_and_asks_no_network(tmp_path):
     outside = re.compile(r"""<(?:script|img|link|iframe)[^>]+(?:src|href)=["']?(https?:)?//""")
     asking = [page.name for page in tmp_path.rglob("*.html") if outside.search(page.read_text("utf-8"))]
     assert asking == []
+    assert "doc-module" not in (tmp_path / "api" / "own.html").read_text(
+        "utf-8"
+    )  # functions, not their files
+    assert "<p>&gt;&gt;&gt;" not in (tmp_path / "api" / "parts.html").read_text("utf-8")

@@ -275,10 +275,10 @@ def _seeded(
     A method that diverges on one of them is left out.
     """
     execution = replace(execution, on_divergence="record")
-    execution.watcher.expect(len(best) * (FEWEST_SEEDS - 1))
     runs: dict[str, list[FinishedRun]] = {name: [] for name in best}
     for seed in range(best[SHARED].seed, best[SHARED].seed + MOST_SEEDS):
         begun = time.monotonic()
+        execution.watcher.expect(len(runs))
         for name in list(runs):
             run = make_run(replace(best[name], seed=seed), execution)
             if (where := divergence_of(run.manifest)) is None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
-TABLES = {"new_method": "heirs", "new_part": "small_features"}  # comparisons of three methods, and what they show
+TABLES = {"new_method": "heirs", "new_part": "small_features"}  # three methods each, and what is new
 RUNNER = "import runpy, sys\nfor path in sys.argv[1:]:\n    runpy.run_path(path, run_name='__main__')\n"
 
 

@@ -13,6 +13,10 @@ from idiolect.experiments import setting
 BAD: dict[str, tuple[list[str], list[str]]] = {
     "near-method": (["--method", "fedpre"], ["unknown method 'fedpre'", "did you mean fedrep or fedper"]),
     "far-method": (["--method", "zzz"], ["unknown method 'zzz'; known: ", "fedavg", "restricted_softmax"]),
+    "methods-with-comma": (
+        ["--method", "fedper,ditto"],
+        ["--method takes one method", "idiolect compare --methods"],
+    ),
     "method-option": (["--method", "map(alfa=1)"], ["map has no option 'alfa'", "alpha, rule, min_count"]),
     "part-option": (["--method", "fedavg + proximal(mu=1)"], ["proximal has no option 'mu'", "weight"]),
     "preset": (["--method", "map(preset=none)"], ["no preset 'none'", "paper, official, complete"]),

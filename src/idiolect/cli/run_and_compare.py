@@ -29,6 +29,7 @@ from idiolect.cli.settings import (
     all_settings,
     methods_for,
     methods_in,
+    names_in,
     settings_alone,
     settings_of,
     start_from,
@@ -92,6 +93,8 @@ def run_command(
     as_json: Json = False,
 ) -> None:
     """Run one method; without --method, compare nine, on the data inside the package or on your own."""
+    if len(names_in(method)) > 1:
+        raise UserError(f"--method takes one method, got {method!r}; idiolect compare --methods runs several")
     chosen = settings_of(changes, scene, own, seed=seed)
     if method is None and choice == ScenarioChoice():
         execution, first = watched(execution), chosen.pop("seed", 0)

@@ -132,6 +132,8 @@ def test_a_table_joins_by_its_columns(tmp_path: Path) -> None:
         idiolect.join(run, late.assign(sex="x"), **how)
     with pytest.raises(UserError, match="'age'"):
         run.predict(late[["sex"]], client=0)
+    with pytest.raises(UserError, match="or a frame with the columns of the data"):
+        run.predict(np.zeros((2, 1)), client=0)
 
 
 def hospitals(names: list[str], seed: int) -> pd.DataFrame:

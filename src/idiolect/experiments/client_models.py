@@ -208,9 +208,10 @@ def raw_rows(x: Any, inputs: Inputs, source: Mapping[str, Any]) -> Tensor:
     array = x.detach().cpu().numpy() if isinstance(x, Tensor) else np.asarray(x)
     shape = inputs.shape[2:] if inputs.dtype == "int64" else inputs.shape
     if _without_ones(array.shape[1:]) != _without_ones(shape):
+        frame = ", or a frame with the columns of the data" if "columns" in source else ""
         raise UserError(
             f"the models take rows of the shape {list(shape)} and these have {list(array.shape[1:])}; give an array "
-            f"[N{''.join(f', {size}' for size in shape)}]"
+            f"[N{''.join(f', {size}' for size in shape)}]{frame}"
         )
     if array.dtype.kind not in "biuf":
         raise UserError(f"the models take numbers and the rows are of the type {array.dtype}")

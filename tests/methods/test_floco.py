@@ -180,6 +180,13 @@ def test_clients_are_placed_by_their_last_update_before_and_later_ones_by_their_
     lab.close(slot["mean"].flatten(), updates.mean(0))
 
 
+def test_update_that_is_kept_is_what_a_client_changed_of_the_corners_that_it_was_sent(lab):
+    trace = lab.run("floco(endpoints=3)", participation_rate=0.4, rounds=3, learning_rate=1e-9)
+    kept = trace.simulation.participants.downloads.kept.of(PART)
+    updates = kept.rows(kept.clients)["update"]
+    assert 0 < updates.abs().max() < 1e-7
+
+
 def test_clients_that_are_never_placed_are_at_the_middle(lab):
     trace = lab.run("floco(endpoints=4, phase_one=1)", rounds=2)
     for found in trace.logits():

@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-import ast
 import re
-from pathlib import Path
 from typing import Any
 
 from griffe import Extension, Object
 
-EXAMPLE = re.compile(
-    r"^([ \t]*)>>> .*(?:\n[ \t]*\S.*)*", re.MULTILINE
-)  # up to an empty line, as doctest reads it
+# An example up to an empty line, as doctest reads it; an argument whose description begins with its range.
+EXAMPLE = re.compile(r"^([ \t]*)>>> .*(?:\n[ \t]*\S.*)*", re.MULTILINE)
+BOUND = re.compile(r"^([ \t]+\w[\w, ]*: )>", re.MULTILINE)
+EQUATION = re.compile(r" (=|<-|~) ")
 
 
 class Docstrings(Extension):
-    """Keeps the lines of equations apart, and fences examples, which Markdown would take for quotations."""
+    """Keeps lines of equations apart, and examples and bounds from being taken for quotations, by their ``>``."""
 
     def on_object(self, *, obj: Object, **_: Any) -> None:
         if obj.docstring is None:
             return
-        if obj.is_module and isinstance(obj.filepath, Path):
-            obj.docstring.value = as_it_stands(obj.filepath)
-        obj.docstring.value = EXAMPLE.sub(fenced, obj.docstring.value)
+        if obj.path.startswith("idiolect.parts.") and obj.is_module:
+            obj.docstring.value = with_equations(obj.docstring.value)
+        obj.docstring.value = EXAMPLE.sub(fenced, BOUND.sub(r"\1\\>", obj.docstring.value))
 
 
-def as_it_stands(path: Path) -> str:
-    """Returns a file's docstring with the indentation that marks its equations, which cleaning would take away."""
-    return (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")), clean=False) or "").strip()
+def with_equations(text: str) -> str:
+    """Returns the docstring of a part's file with every paragraph that has an equation as a block."""
+    first, *others = text.split("\n\n")
+    blocks = [f"```text\n{each}\n```" if EQUATION.search(each) else each for each in others]
+    return "\n\n".join([first, *blocks])
 
 
 def fenced(found: re.Match[str]) -> str:

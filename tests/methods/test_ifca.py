@@ -113,20 +113,41 @@ def test_models_begin_apart_and_one_that_nobody_chose_stays(lab):
         assert lab.differ(first[j], second[j]) == (j in taken)
 
 
-@pytest.mark.parametrize("buffers", ["average", "private", "frozen"])
-def test_statistics_are_those_of_a_clusters_members(lab, planted, buffers):
-    """What the members of a cluster measured is averaged within it; a cluster without members keeps what it had."""
-    trace = lab.run("ifca(clusters=3)", federation=planted((0, 1, 0, 1)), net="bn", rounds=1, buffers=buffers)
-    statistics = [
+def statistics_of(trace):
+    """The running statistics of every cluster after each round."""
+    return [
         [server["buffers"], *(slot["buffers"] for slot in server["slots"][PART].values())]
         for server in trace.servers
     ]
+
+
+@pytest.mark.parametrize("buffers", ["average", "private", "frozen"])
+def test_statistics_are_those_of_a_clusters_members(lab, planted, buffers):
+    """What its members measured is averaged, by their rows; a cluster without members keeps what it had."""
+    federation = planted((0, 1, 0, 1))
+    rows = [len(client.train) for client in federation.clients]
+    settings = {"federation": federation, "net": "bn", "rounds": 1, "seed": 2, "weighting": "samples"}
+    trace = lab.run("ifca(clusters=3)", buffers=buffers, **settings)
+    measured = lab.run("ifca(clusters=3)", buffers="private", **settings).privates[1]
+    before, after = statistics_of(trace)
     members = [[i for i in range(4) if trace.slot(PART, i, 1)["cluster"] == j] for j in range(3)]
-    assert any(not each for each in members)
+    assert sorted(map(len, members)) == [0, 1, 3]
     for j, each in enumerate(members):
-        assert lab.differ(statistics[0][j], statistics[1][j]) == (buffers == "average" and bool(each))
-    if buffers == "private":
-        assert lab.differ(trace.privates[1][0]["buffers"], trace.privates[1][1]["buffers"])
+        expected = before[j]
+        if buffers == "average" and each:
+            expected = {
+                name: sum(rows[i] * measured[i]["buffers"][name] for i in each) / sum(rows[i] for i in each)
+                for name in before[j]
+            }
+        lab.close(after[j], expected)
+
+
+def test_clients_that_sat_out_choose_after_the_last_round(lab, plain, planted):
+    trace = lab.run("ifca(clusters=3)", federation=planted((0, 1) * 4), rounds=1, participation_rate=0.4)
+    check, cohort = plain(trace), trace.simulation.setting.cohort(0)
+    expected = [choice(check, models_of(trace.servers[1]), i) for i in range(8)]
+    assert clusters_of(trace) == expected
+    assert any(expected[i] for i in range(8) if i not in cohort)
 
 
 def test_statistics_of_one_member_are_what_it_measured(lab):

@@ -30,7 +30,7 @@ def apple(
         weight: mu >= 0, how much relationships are held at 1 / N at first.
         share: L in [0, 1], of the rounds of the run, in which that fades.
         schedule: ``cosine`` or ``exponential``.
-        core_lr_scale: > 0, of the core model's steps in scene's learning rates; None is the number of clients.
+        core_lr_scale: > 0, of the core model's steps in scene's learning rates; None is 1 / p_ii.
     """
     relations = directed_relationships(models, rate, weight, share, schedule, core_lr_scale)
     return chain(average(), private_layers(count=None, head_init="shared"), relations, name="apple")

@@ -97,7 +97,7 @@ def directed_relationships(
         share: L in [0, 1], of the rounds of the run, in which that term fades.
         schedule: ``cosine`` or ``exponential``, how it fades.
         core_lr_scale: > 0, of the core model's steps, so that eta_1 is so many times the scene's learning rate; None is
-            N, the number of clients, which makes up for p_ii beginning at 1 / N.
+            1 / p_ii, at most N, which makes up for p_ii beginning at 1 / N.
 
     Deviations: relationships begin at 1 / N, whatever the clients' numbers of rows, and all core models at the initial
     model.  The server keeps p_i, two numbers for each client of the population, and sends, beside M core models, the
@@ -155,7 +155,7 @@ def directed_relationships(
             total = total + left[:, [n for n in strangers if n < left.shape[1]]].sum(1)[:, None] * first
         for known, rows in view.kept.blocks():
             total = total + left[:, known] @ as_vectors(rows["core"])
-        return total
+        return total.contiguous()
 
     def personal_download(clients: Sequence[int], view: ServerView) -> Slot:
         rows = view.kept.rows(clients)
@@ -188,13 +188,13 @@ def directed_relationships(
         }
 
     def carry(params: Flats, view: View) -> Slot:
-        return {"relations": view.download["relations"]}
+        clock, relations = view.clock, view.download["relations"]
+        pull = weight * schedule_at(clock.round, share * clock.rounds, schedule)
+        return {"relations": relations, "pull": relations.new_full((), pull)}
 
     def gradient(inner: GradientFunction, view: View) -> CarryingGradient:
         clock, others = view.clock, view.download["models"]
         real = torch.cat([torch.ones_like(view.download["from"][:1]), view.download["from"] >= 0])
-        pull = weight * schedule_at(clock.round, share * clock.rounds, schedule)
-        scale = clock.population if core_lr_scale is None else core_lr_scale
 
         def through(
             params: Flats, buffers: Flats, batches: tuple[Batch, ...], carry: Slot
@@ -204,9 +204,10 @@ def directed_relationships(
             g = grads["model"]
             along = [(others[name] * g[name]).flatten(1).sum(1) for name in g]
             slopes = torch.cat([inner_product(g, core)[None], torch.stack(along).sum(0)])
-            step = slopes + pull * (p - 1 / clock.population)
-            own = {name: scale * p[0] * leaf for name, leaf in g.items()}
-            return {**grads, "model": own}, new, {"relations": p - rate * real * step}
+            step = slopes + carry["pull"] * (p - 1 / clock.population)
+            size = (clock.population * p[0]).clamp(max=1) if core_lr_scale is None else core_lr_scale * p[0]
+            own = {name: size * leaf for name, leaf in g.items()}
+            return {**grads, "model": own}, new, {**carry, "relations": p - rate * real * step}
 
         return through
 

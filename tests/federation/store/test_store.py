@@ -27,6 +27,17 @@ def checkpoint(store: Store) -> dict[str, torch.Tensor]:
 # ---- rows
 
 
+def test_row_of_numbers_taken_out_of_a_matrix_is_written(store: Store) -> None:
+    """They keep the stride of its rows, and a single one passes for contiguous all the same."""
+    table = torch.arange(12.0, dtype=torch.float64).reshape(2, 6)
+    for clients in ([7], [7, 9]):
+        together = stack([tree_of(client, 1) for client in clients])
+        together["slots"]["scalar"] = table[: len(clients), 4]
+        store.write(ByClient(clients, Rows(together, len(clients))))
+        found = store.rows(clients)
+        assert [found[client]["slots"]["scalar"].item() for client in clients] == [4, 10][: len(clients)]
+
+
 def test_client_is_created_when_it_is_asked_for_and_not_kept(make: Make, kind: str) -> None:
     asked: list[int] = []
     store = make(kind, lambda client: asked.append(client) or tree_of(client))

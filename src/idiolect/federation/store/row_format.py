@@ -59,8 +59,7 @@ class RowLayout:
         """Writes n trees into rows [n, n_bytes or more]."""
         for place, column in zip(self.leaves, tree_leaves(trees.stacked), strict=True):
             if place.end > place.start:
-                values = column.detach().reshape(len(rows), -1).contiguous()
-                rows[:, place.start : place.end] = values.view(torch.uint8)
+                self._column(place, rows).copy_(column.detach())
 
     def take(self, rows: Tensor) -> Rows[Tree]:
         """Returns the trees in rows [n, n_bytes or more], which share the rows' memory."""

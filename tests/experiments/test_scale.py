@@ -125,6 +125,40 @@ def test_large_private_models_are_bounded_by_cohort_and_cache(tmp_path: Path) ->
     assert 250 * row > 2 * bound, "all that was written must not fit"
 
 
+@pytest.mark.parametrize("method", ["fedamp", "fedfomo"])
+def test_uploads_that_the_server_keeps_are_bounded_by_the_cohort(method: str, tmp_path: Path) -> None:
+    """10,000 clients with models of 1.06 MB, 10 of them a round; FedAMP's server reads all that it keeps in each."""
+    cohort, row, rounds = 10, 1.06, 100
+    found = measured(
+        tmp_path / "out",
+        method=method,
+        dataset="synthetic(n_clients=10000, samples_per_client=10, n_features=16, n_classes=10)",
+        partition="by_id",
+        clients=10_000,
+        model="mlpnet(hidden=500)",
+        rounds=rounds,
+        participation_rate=cohort / 10_000,
+        local_epochs=2,
+        batch_size=8,
+        evaluate_every=1000,
+        checkpoint_every=10,
+        store="disk",
+        store_cache=cohort * row,
+    )
+    grown = [(bytes_ - found["ready"]) / MB for bytes_ in found["resident"]]
+    peak = (found["peak"] - found["ready"]) / MB
+    kept = rounds * cohort * row
+    (folder,) = (tmp_path / "out").iterdir()
+    told = json.loads((folder / "manifest.json").read_text("utf-8"))["kept_by_server"]
+    print(
+        f"{method}: {found['said']}; {told}; {statistics.median(found['busy'][:-1]):.2f} s of processor a round, "
+        f"{found['ready'] / MB:.0f} MB resident before, {grown[4]:.0f} MB more after round 5, "
+        f"{max(grown[:-1]):.0f} at most until round {rounds - 1}, {peak:.0f} at most; {kept:.0f} MB were kept"
+    )
+    assert max(grown[:-1]) < 0.3 * kept, "rounds"
+    assert peak < 0.6 * kept, "the last round, after which all clients are scored"
+
+
 def test_large_private_models_are_refused_where_they_do_not_fit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,10 @@ def ifca(clusters: int = 2, averaging: str = "model", count: int | None = None) 
 
     Clusters are chosen on training data, also for scoring; the authors' code scores a test client with the model that
     has the lowest loss on its test rows.  The record of a run says which client is in which cluster: metric
-    ``cluster``.
+    ``cluster``.  From some starts all clients choose one model, and the others never train; another seed is another
+    start.  The clients of the demo scene differ by degrees and form no groups: there it ends above FedAvg and level
+    with Local, 82.3 against 80.6 and 82.4 % over three seeds, because each model is trained by a part of the clients
+    alone.
 
     Args:
         clusters: k >= 1 models.

@@ -60,8 +60,8 @@ def chosen_clusters(clusters: int = 2, averaging: str = "model", count: int | No
         count: >= 1 units, from the output, that every cluster has of its own; the others are one for all clusters, and
             everybody trains them (weight sharing); None is the whole network.
 
-    Deviations: one random initialisation, where the paper restarts its linear models several times and keeps the best;
-    another seed is another start.  Clients are scored with the cluster that they chose when they last took part;
+    Deviations: one random initialisation, where the paper restarts its linear models several times and keeps the best.
+    Clients are scored with the cluster that they chose when they last took part;
     after the last round every client chooses once more, from the final models.  Running statistics that are
     averaged are those of a cluster, in shared layers too.  Where the one shared model is asked for, it is that of the
     first cluster.

@@ -83,12 +83,19 @@ def sizes_and_points(kappa):
 
 def test_size_keeps_clients_furthest_apart():
     random = np.random.default_rng(2)
-    for spread in (0.05, 1.0):
+    for spread, alike in ((0.05, 0), (1.0, 0), (1.0, 1)):
         kappa = random.standard_normal((4, 3)) * spread
+        kappa = np.concatenate([kappa, kappa[:alike]])  # clients at one point leave the choice to the others
         size, points = sizes_and_points(kappa)
         found = furthest_scale(torch.from_numpy(kappa))
         assert found.item() == pytest.approx(size)
         torch.testing.assert_close(on_simplex(torch.from_numpy(kappa), found), torch.from_numpy(points))
+
+
+def test_size_is_chosen_on_clients_at_even_distances():
+    random = np.random.default_rng(0)
+    kappa = torch.from_numpy(random.standard_normal((520, 2)) * np.linspace(0.02, 0.5, 520)[:, None])
+    assert furthest_scale(kappa) == furthest_scale(kappa[::3]) != furthest_scale(kappa[:256])
 
 
 def points(corners, draws, centre, radius):
@@ -191,3 +198,14 @@ def test_clients_that_are_never_placed_are_at_the_middle(lab):
     trace = lab.run("floco(endpoints=4, phase_one=1)", rounds=2)
     for found in trace.logits():
         lab.close(found["mix(region)"], found["global"])
+
+
+def test_clients_not_heard_from_are_at_the_middle_after_others_are_placed(lab):
+    trace = lab.run("floco(endpoints=3, phase_one=0.5)", participation_rate=0.4, rounds=2)
+    heard = set(select(0.4, 5, seed=0, round=0)) | set(select(0.4, 5, seed=0, round=1))
+    assert trace.servers[-1]["slots"][PART]["placed"] == 1 and 0 < len(heard) < 5
+    for k, found in enumerate(trace.logits()):
+        if k in heard:
+            assert lab.differ(found["mix(region)"], found["global"])
+        else:
+            lab.close(found["mix(region)"], found["global"])

@@ -158,6 +158,24 @@ def test_statistics_of_one_member_are_what_it_measured(lab):
     lab.close(ours.servers[-1]["buffers"], theirs.servers[-1]["buffers"])
 
 
+@ENGINES
+def test_rows_beyond_a_full_batch_count_no_more_than_the_others(lab, plain, engine):
+    """A loss is a mean over rows, also where they are read in batches of 256 and a single one is left over."""
+    federation = lab.federation((257,) * 8, ((0, 1, 2, 3),) * 8)
+    trace = lab.run("ifca(clusters=4)", federation=federation, engine=engine, rounds=1, batch_size=256)
+    check, models = plain(trace), models_of(trace.servers[0])
+    found = [int(trace.slot(PART, i, 1)["cluster"]) for i in range(8)]
+    assert found == [choice(check, models, i) for i in range(8)]
+
+    def by_batches(client):
+        x, y = check.rows(client, "train")
+        parts = slice(256), slice(256, None)
+        losses = [sum(float(check.cross_entropy(w, x[part], y[part])) for part in parts) for w in models]
+        return losses.index(min(losses))
+
+    assert found != [by_batches(i) for i in range(8)], "the row left over would decide"
+
+
 def test_layers_that_clusters_share_travel_once(lab):
     trace = lab.run("ifca(clusters=3, count=1)", rounds=1)
     names = trace.servers[0]["params"]

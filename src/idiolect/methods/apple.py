@@ -16,21 +16,21 @@ def apple(
     schedule: str = "cosine",
     core_lr_scale: float | None = None,
 ) -> Method:
-    """Every client's model is a mixture of the core models of all, in shares that it learns together with its own.
+    """Every client's model is a mixture of all clients' core models, whose shares it learns beside its own core model.
 
     Luo, Wu, IJCAI 2022, https://arxiv.org/abs/2110.08394
 
-    What travels is the core model; PFLlib's clients upload their personal model in its place, and take means where the
-    slope of a relationship is an inner product.  The authors' code has the proximal term without the half, twice as
-    strong for the same mu; the preset ``official`` says so by its weight.
+    What travels is the core model; PFLlib's clients upload their personal model in its place, and take a mean where
+    the derivative by a relationship is an inner product.  The authors' code has the proximal term without the half,
+    twice as strong for the same mu; the preset ``official`` says so by its weight.
 
     Args:
         models: M >= 1, core models of others that a client receives in a round; None is all of them.
         rate: eta_2 >= 0, of the relationships.
-        weight: mu >= 0, how much relationships are held at 1 / N at first.
+        weight: mu >= 0, how strongly relationships are held near 1 / N at first.
         share: L in [0, 1], of the rounds of the run, in which that fades.
         schedule: ``cosine`` or ``exponential``.
-        core_lr_scale: > 0, of the core model's steps in scene's learning rates; None is 1 / p_ii.
+        core_lr_scale: > 0, eta_1 in units of the scene's learning rate; None is 1 / p_ii, at most N.
     """
     relations = directed_relationships(models, rate, weight, share, schedule, core_lr_scale)
     return chain(average(), private_layers(count=None, head_init="shared"), relations, name="apple")

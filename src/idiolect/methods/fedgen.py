@@ -24,12 +24,12 @@ def fedgen(
     what they predict at generated features of their own labels; here all three are as in the paper's equations.
 
     Args:
-        weight: alpha >= 0 of the clients' loss on generated features.
-        diversity: eta >= 0 of the diversity loss.
-        steps: of the server in a round, >= 0.
-        learning_rate: of these steps, >= 0.
-        samples: >= 2, features generated in a step.
-        noise: >= 1, numbers of noise.
+        weight: alpha >= 0, of the clients' loss on generated features.
+        diversity: eta >= 0, of the server's diversity loss.
+        steps: >= 0, steps of the generator's training on the server in a round.
+        learning_rate: >= 0, of Adam in these steps.
+        samples: S >= 2, features generated in each step of a client or the server.
+        noise: n >= 1, the length of the noise eps.
         width: >= 1, of the generator's hidden layer.
     """
     part = feature_generator(weight, diversity, steps, learning_rate, samples, noise, width)

@@ -21,9 +21,10 @@ def fedkd(
     as nothing; and where the mentee itself is decomposed, not its update, it loses its smaller directions.
 
     Args:
-        energy_start, energy_end: T_start and T_end in [0, 1], of an update's energy that is kept.
-        hidden_weight: beta >= 0 of the distance between features; 1 in the paper.
-        companion_init: ``fresh`` or ``copy``.
+        energy_start, energy_end: T_start and T_end in [0, 1], the share of an update's energy that is kept at the start
+            and in the last round.
+        hidden_weight: beta >= 0, weight of the distance between features; 1 in the paper.
+        companion_init: ``fresh`` (the mentor begins at a seed of the client's own) or ``copy`` (as the mentee).
     """
     return chain(
         low_rank_average(energy_start, energy_end),

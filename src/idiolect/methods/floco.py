@@ -15,11 +15,11 @@ def floco(
     personal_epochs: float = 0,
     personal_weight: float = 1.0,
 ) -> Method:
-    """Clients share a simplex of heads that is trained at random points, each in a region by its updates.
+    """Clients share a simplex of heads, trained at random points; their updates then give each client its region.
 
     Grinwald, Wiesner, Nakajima, NeurIPS 2024, https://arxiv.org/abs/2403.03333.  With ``personal_epochs`` above 0
-    this is Floco+.  In released versions the points that are drawn near a centre may leave the simplex, and one of them
-    takes lambda v - theta for lambda (v - theta), which is the same for lambda = 1 alone.
+    this is Floco+.  In released versions the points that are drawn near a centre may leave the simplex; and one version
+    of Floco+ has lambda v - theta in place of lambda (v - theta), which is the same for lambda = 1 alone.
 
     Args:
         endpoints: M >= 1 corners of the simplex; 1 is FedAvg.

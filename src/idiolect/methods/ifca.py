@@ -9,7 +9,7 @@ __all__ = ["ifca"]
 
 
 def ifca(clusters: int = 2, averaging: str = "model", count: int | None = None) -> Method:
-    """Several shared models, of which every client trains and keeps to the one with the lowest loss on its data.
+    """Several shared models, of which every client chooses and trains the one with the lowest loss on its data.
 
     Ghosh, Chung, Yin, Ramchandran, NeurIPS 2020, https://arxiv.org/abs/2006.04088
 

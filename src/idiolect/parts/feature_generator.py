@@ -103,10 +103,10 @@ def feature_generator(
     Args:
         weight: alpha >= 0, of the loss on generated features; 0 is the method without them.
         diversity: eta >= 0, of the server's diversity loss.
-        steps: of the server in a round, >= 0.
-        learning_rate: of Adam in these steps, >= 0.
+        steps: >= 0, steps of the generator's training in a round.
+        learning_rate: >= 0, of Adam in these steps.
         samples: S >= 2, features that each step of a client or the server generates.
-        noise: n >= 1, numbers of eps.
+        noise: n >= 1, the length of eps.
         width: >= 1, of the generator's hidden layer.
 
     Deviations: a client counts the labels of all its training rows, once a round, where the paper counts those of the

@@ -1,7 +1,7 @@
 """Low-rank average: clients send their update, and the server the mean one, as factors of least rank (FedKD).
 
 g in R^(P x Q),   g ~ U_K S_K V_K,   K = min {k : sum_{i<=k} s_i^2 > T sum_i s_i^2},   s_1 >= s_2 >= ... singular values
-T(t) = T_start + (T_end - T_start) t,   t the share of the rounds that is done
+T(t) = T_start + (T_end - T_start) t,   t the share of the rounds that is done, with the current one
 theta <- theta + sum_k p_k g_k,   of the g_k as they arrive
 Wu, Wu, Lyu, Huang, Xie, Nature Communications 2022, https://arxiv.org/abs/2108.13323
 """
@@ -68,8 +68,9 @@ def low_rank_average(energy_start: float = 0.95, energy_end: float = 0.98) -> Pa
     """FedAvg on updates of low rank, whose bytes are counted as those of the factors.
 
     Args:
-        energy_start: T_start in [0, 1], of the energy that is kept in the first round.
-        energy_end: T_end in [0, 1], in the last; with both 1 nothing is lost, and this is FedAvg.
+        energy_start: T_start in [0, 1], the share of the energy that is kept at the start; the first of T rounds
+            is at T_start + (T_end - T_start) / T already.
+        energy_end: T_end in [0, 1], the share in the last round; with both 1 nothing is lost, and this is FedAvg.
 
     Deviations: a matrix whose factors would be no smaller travels whole, and so do vectors.  A convolution is the
     matrix with a row for each output.  The server's mean update is reduced after rounds in which all clients took part,

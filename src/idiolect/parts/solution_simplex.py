@@ -86,10 +86,10 @@ def on_simplex(kappa: Tensor, size: Tensor | float) -> Tensor:
 
 
 def furthest_scale(kappa: Tensor) -> Tensor:
-    """Returns the size z in (0, 1] at which points on the simplex repel each other least; the first of equals.
+    """Returns the size z in (0, 1] with the least sum of inverse squared distances; the smallest of equals.
 
     Args:
-        kappa: [N, M]; of more than 256 clients, so many at even distances.
+        kappa: [N, M]; of more than 256 clients, at most 256 at even distances in the order of rows count.
     """
     kappa = kappa[:: -(-len(kappa) // COMPARED)]
     pairs = torch.triu_indices(len(kappa), len(kappa), 1)
@@ -138,7 +138,7 @@ def solution_simplex(
     Args:
         endpoints: M >= 1 corners; 1 is FedAvg.
         radius: rho >= 0 of a client's region.
-        phase_one: tau / T in [0, 1], share of the rounds before clients are placed; with 1 they never are.
+        phase_one: tau / T in [0, 1], share of the rounds before clients are placed; with 1 they are never placed.
         personal_epochs: E_p >= 0 on a simplex of the client's own after the upload (Floco+); 0 is Floco.
         personal_weight: lambda >= 0 that keeps that simplex near the received one.
 

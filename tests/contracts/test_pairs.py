@@ -93,13 +93,16 @@ def the_other_way_round(pair: methods.Pair) -> str:
     return f"{pair.second} + {pair.first}"
 
 
-def test_two_methods_have_one_headline_in_either_order() -> None:
+def test_two_methods_have_one_headline_in_either_order_or_that_of_the_first_of_one_kind() -> None:
     for pair in (pair for pair in METHODS if not pair.refused):
         made, turned = methods.method(pair.method), methods.method(the_other_way_round(pair))
         assert sorted(part.written for part in made.parts) == sorted(part.written for part in turned.parts)
         names = {name for _, _, name in made.renamed}
         assert names == {name for _, _, name in turned.renamed}
-        assert made.headline == turned.headline or {made.headline, turned.headline} <= names, pair.method
+        if made.headline != turned.headline:
+            assert made.headline.partition("(")[0] == turned.headline.partition("(")[0], pair.method
+            for found, first in ((made, pair.first), (turned, pair.second)):
+                assert found.headline.startswith(methods.method(first).headline), pair.method
 
 
 def test_two_methods_are_refused_with_a_reason_and_a_way_out() -> None:

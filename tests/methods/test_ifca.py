@@ -191,7 +191,7 @@ def test_layers_that_clusters_share_travel_once(lab):
         ("ifca(averaging=median)", "averaging must be one of"),
         ("ifca(count=9)", "the network has 3 units"),
         ("ifca + median", "averages each cluster by itself"),
-        ("ifca + dp_sgd", "chosen_clusters measures the examples exactly"),
+        ("ifca + dp_sgd", "chosen_clusters measures the examples without noise"),
         ("ifca + cfl", "cannot be combined"),
     ],
 )

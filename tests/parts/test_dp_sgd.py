@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from idiolect.core import Batch, Facts
+from idiolect.core import Batch, Facts, Flats, Part, View, chain
 from idiolect.core.noise import SeededNoise
 from idiolect.engines import LoopEngine
 from idiolect.errors import UserError
@@ -145,17 +145,27 @@ def test_no_upload_depends_on_what_is_kept_apart(name: str) -> None:
     ("text", "settings", "reason"),
     [
         ("fedavg + dp_sgd", {"model": "lenet_bn"}, r"batch normalisation \(units"),
-        ("fedrod + dp_sgd", {}, "head is trained in the same steps"),
+        ("fedrod + dp_sgd", {}, "personal_head trains something of its own in the same steps"),
+        ("average + component_mixture + dp_sgd", {}, "component_mixture trains something of its own"),
+        ("average + global_header + dp_sgd", {}, "global_header measures the examples without noise"),
         (
             "fedala + dp_sgd",
             {},
-            "adaptive_aggregation trains something beside them in its stage 'aggregation'",
+            "adaptive_aggregation trains without noise before the upload, in its stage 'aggregation'",
         ),
     ],
 )
 def test_what_the_noise_does_not_cover_is_refused_by_name(text: str, settings: dict, reason: str) -> None:
     with pytest.raises(UserError, match=reason):
         tiny_run(text, **(SMALL | settings))
+
+
+def test_part_that_trains_more_without_saying_so_is_refused_by_its_tree() -> None:
+    def start(params: Flats, buffers: Flats, view: View) -> tuple[Flats, Flats]:
+        return {**params, "mine": {"weight": view.facts.samples}}, {**buffers, "mine": {}}
+
+    with pytest.raises(UserError, match="mine is trained in the same steps"):
+        tiny_run(chain(method("fedavg"), Part("quiet", start=start), dp_sgd()), **SMALL)
 
 
 @pytest.mark.parametrize("name", ["scaffold", "fedproto", "fedas", "fedcurv", "perfedavg_fo"])

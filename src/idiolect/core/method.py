@@ -34,6 +34,7 @@ NAMED = {  # any number of parts may have these roles; the value is the predicto
     "composed predictor": "composed",
     "tuned predictor": "LU",
 }
+FIRST_ROUND = Clock(round=0, rounds=1, participation_rate=1.0, cohort_size=1, population=1, learning_rate=0.1)
 KINDS = ("companion", "ensemble", "mix", "LU", "composed", "after-local", "global")  # most personal first
 
 
@@ -346,6 +347,21 @@ def _revealing(part: Part, private: Part) -> str:
         return f"{part.name} lets one upload change what becomes of the others, which the noise does not cover{own}"
     if private.guarantee.unit == "example" and beside:
         return f"{part.name} sends more than the model, which alone is trained with noise"
+    if private.guarantee.unit == "example" and not part.apart:
+        return _beside_noisy_steps(part)
+    return ""
+
+
+def _beside_noisy_steps(part: Part) -> str:
+    """Returns what a part does with examples before the upload beside the steps of the main model."""
+    if {"companion training", "main predictor"} & {*part.roles}:
+        return f"{part.name} trains something of its own in the same steps, to which no noise is added"
+    plan = part.stages(default_plan(), Scene(), FIRST_ROUND) if part.stages else default_plan()
+    for stage in plan.before:
+        if stage.measure:
+            return f"{part.name} measures the examples without noise before the upload, in its stage {stage.name!r}"
+        if stage.objective:
+            return f"{part.name} trains without noise before the upload, in its stage {stage.name!r}"
     return ""
 
 

@@ -57,11 +57,6 @@ def dp_sgd(clip: float | None = 1.0, noise: float = 1.0, delta: float = 1e-5) ->
             )
 
     def stages(plan: Plan, scene: Scene, clock: Clock) -> Plan:
-        if measures := [stage for stage in plan.before if stage.measure]:
-            raise UserError(
-                f"{NAME} adds noise to the steps, and {measures[0].owner} measures the examples exactly before the "
-                f"upload, in its stage {measures[0].name!r}; use a method that sends nothing that depends on that"
-            )
         return plan._replace(before=tuple(replace(stage, sampling="poisson") for stage in plan.before))
 
     def reduce(grads: Flats, batch: Batch, view: View) -> Flats:

@@ -209,3 +209,11 @@ def test_clients_not_heard_from_are_at_the_middle_after_others_are_placed(lab):
             assert lab.differ(found["mix(region)"], found["global"])
         else:
             lab.close(found["mix(region)"], found["global"])
+
+
+def test_shared_model_is_at_the_middle_of_the_simplex(lab):
+    trace = lab.run("floco(endpoints=3)", rounds=1)
+    server = trace.servers[-1]
+    corners = [server["params"][HEAD], *server["slots"][PART]["corners"]]
+    found = trace.simulation.setting.program(1).shared_model(server)
+    lab.close(found.params["model"][HEAD], sum(corners) / 3)

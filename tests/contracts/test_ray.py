@@ -32,6 +32,7 @@ CASES = [
     for method in ("fedper", "map", "scamap", "persfl", "superfed_mm", "ditto")
     for workers in (1, 2, 3)
 ]
+CASES += [pytest.param(method, 2, marks=pytest.mark.slow) for method in ("ifca", "apple", "knn_per")]
 
 
 def on_ray(setting: Setting, workers: int = 2, **options: Any) -> Engine:

@@ -18,6 +18,7 @@ from idiolect.parts import average, control_variates, private_layers, proximal
 torch.set_num_threads(1)
 LOOP = EngineChoice("loop", "cpu", "as asked")
 NO_SHARED_MODEL = {
+    "apple",
     "local",
     "fedper",
     "fedrep",

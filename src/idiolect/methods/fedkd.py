@@ -20,6 +20,9 @@ def fedkd(
     loop that looks for the rank ends before the last singular value, so that an update which needs all of them is sent
     as nothing; and where the mentee itself is decomposed, not its update, it loses its smaller directions.
 
+    On the demo scene the mentor is level with Local and FedAvg: it is no larger than the mentee, so that it can learn no
+    more than a model of Local, and it has the rows of one client.
+
     Args:
         energy_start, energy_end: T_start and T_end in [0, 1], the share of an update's energy that is kept at the start
             and in the last round.

@@ -20,8 +20,8 @@ def fedkd(
     loop that looks for the rank ends before the last singular value, so that an update which needs all of them is sent
     as nothing; and where the mentee itself is decomposed, not its update, it loses its smaller directions.
 
-    On the demo scene the mentor is level with Local and FedAvg: it is no larger than the mentee, so that it can learn no
-    more than a model of Local, and it has the rows of one client.
+    On the demo scene the mentor ends above FedAvg and below Local: it has the size of the mentee here, so that it
+    brings no capacity that Local lacks.
 
     Args:
         energy_start, energy_end: T_start and T_end in [0, 1], the share of an update's energy that is kept at the start

@@ -46,8 +46,9 @@ def private_leaves(experiment: Experiment, folder: Path) -> list[bytes]:
 
 
 def content(experiment: Experiment, done: Run, out: Path) -> tuple[Any, ...]:
-    """All numbers of a run; those of the rounds as text, in which missing ones are alike."""
-    rounds = done.rounds.drop(columns=["seconds"]).to_csv()
+    """All numbers of a run; what nobody measured is None, which is alike in two runs."""
+    known = done.rounds.drop(columns=["seconds"]).astype(object)
+    rounds = known.where(known.notna(), None).to_dict("records")
     folder = finished_folder(out, done.manifest["name"])
     return done.rows.to_dict("records"), rounds, private_leaves(experiment, folder)
 

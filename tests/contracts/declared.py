@@ -94,7 +94,7 @@ _DECLARED = {
     "fedgh": Declared(
         private=lambda unit, units: unit < units - 1,  # up: as many means and flags as the header has numbers
         names=frozenset({"means", "held"}),
-        wire=lambda held, s: held * (s.n_features + 1),
+        wire=lambda held, s: held * (s.n_features + 1) - _head(s),  # in the place of the header
     ),
     "feddistill": Declared(
         private=lambda unit, units: True,

@@ -408,7 +408,7 @@ def test_a_hook_that_sees_one_example_at_a_time_is_watched() -> None:
 
 def test_every_hook_is_watched() -> None:
     """Hooks that get no tensors of a run need no watch."""
-    plain = {"private", "stages", "check", "draws", "noise", "scalars"}
+    plain = {"private", "stages", "check", "draws", "noise", "scalars", "scalars_down"}
     hooks = {name for name, kind in Part.__annotations__.items() if re.search("Callable", str(kind))}
     assert hooks - plain == set(HOOKS)
 

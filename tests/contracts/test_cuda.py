@@ -146,6 +146,34 @@ def test_cohort_equals_loop_on_a_gpu(name: str) -> None:
     assert_equal(states(cohort), states(loop))
 
 
+# Parts that change the step, what is sent or how it is merged.
+ADDED = (
+    "client_dp(clip=0.5, noise=0.5)",
+    "client_dp(clip=0.5, noise=0.5, where=local)",
+    "dp_sgd(clip=0.5, noise=0.5)",
+    "median",
+    "trimmed_mean(share=0.34)",
+    "krum(share=0.34)",
+    "multi_krum(share=0.34)",
+    "geometric_median",
+    "norm_bound(bound=0.8)",
+)
+
+
+@pytest.mark.parametrize("compile", ["auto", "trace"])
+@pytest.mark.parametrize("part", ADDED)
+@pytest.mark.parametrize("method", ["fedavg", "map"])
+def test_private_and_robust_parts_equal_loop_on_a_gpu(method: str, part: str, compile: str) -> None:
+    if "dp" in part:
+        pytest.importorskip("dp_accounting", reason="the extra privacy is not installed")
+    setting = on_gpu(f"{method} + {part}", model="mlpnet(hidden=8)")
+    cohort, loop = (
+        play(setting, CohortEngine(setting.work, compile=compile)),
+        play(setting, LoopEngine(setting.work)),
+    )
+    assert_equal(states(cohort), states(loop))
+
+
 @pytest.mark.parametrize("name", ["fedavg", "map"])
 def test_compiled_cohort_equals_loop_on_a_gpu(name: str) -> None:
     setting = on_gpu(name)

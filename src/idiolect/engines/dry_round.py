@@ -198,10 +198,10 @@ def _attempt(program: Program, initial: Initial, x: Tensor, n_classes: int, devi
     server = server_round(method, server, stacked, program.clock)
     if method.plan(program.scene, program.clock).server:
         server = serve_on(program, server, stacked, feed, one)
+    kept: dict[str, Slot] = {}
     if method.reads_single_uploads:
-        server, kept, own = _second_download(program, initial, server, stacked, own)
-    else:
-        kept = {}
+        kept = _moved(init_kept(method, initial, max(2, program.clock.population)), device)
+        server, own = _second_download(program, kept, server, stacked, own)
     if method.is_complete(structure):
         program.predict(program.shared_model(server), batch)
     later = broadcast(method, server)
@@ -219,10 +219,17 @@ def _attempt(program: Program, initial: Initial, x: Tensor, n_classes: int, devi
 
 
 def _second_download(
-    program: Program, initial: Initial, server: ServerState, messages: Messages, first: dict[str, Slot]
-) -> tuple[ServerState, dict[str, Slot], dict[str, Slot]]:
-    """Keeps the uploads of two clients; returns the server's state, a kept row, and what a client is sent then."""
-    row = init_kept(program.method, initial, max(2, program.clock.population))
+    program: Program,
+    row: dict[str, Slot],
+    server: ServerState,
+    messages: Messages,
+    first: dict[str, Slot],
+) -> tuple[ServerState, dict[str, Slot]]:
+    """Keeps the uploads of two clients; returns the server's state and what a client is sent then.
+
+    Args:
+        row: by part what is kept of a client not heard from, on the device of the server's state.
+    """
     kept = KeptUploads.in_memory(row, 2)
     server, clients, rows = keep_uploads(program, server, [0, 1], messages, kept.of, seed=0)
     kept.write(clients, rows)
@@ -231,7 +238,7 @@ def _second_download(
         raise UserError(
             f"{program.method.name} sends a client {problem}; a download has one form in all rounds"
         )
-    return server, row, again
+    return server, again
 
 
 def _other_form(found: Any, expected: Any) -> str:
@@ -257,7 +264,8 @@ def _predict(program: Program, context: Context, batch: Batch) -> tuple[str, ...
 def _initial_on(device: str, initial: Initial) -> Initial:
     """Returns the initial model on the device, where further initialisations are drawn too."""
     return _moved(initial, device)._replace(
-        draw=lambda purpose, own: _moved(initial.draw(purpose, own), device)
+        draw=lambda purpose, own: _moved(initial.draw(purpose, own), device),
+        spread=lambda purpose, shape: _moved(initial.spread(purpose, shape), device),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from itertools import product
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -342,11 +343,33 @@ def greeted(deploy: Deploy) -> Callable[..., tuple[set[str], list[str]]]:
     return greet
 
 
+def add_samples(bins: list[Any], cells: list[Any]) -> None:
+    """Adds as many to both tables that each number alone could be true."""
+    bins.append([2, next(place for place in range(15) if place not in {row[1] for row in bins}), 3, 1.0, 1])
+    free = next(
+        pair for pair in product(range(3), repeat=2) if pair not in {(row[1], row[2]) for row in cells}
+    )
+    cells.append([2, *free, 3])
+
+
 COUNTS = [
     ("[0][1] says again what was said before", lambda bins, cells: bins.insert(1, bins[0])),
     ("[1][1] says again what was said before", lambda bins, cells: cells.insert(1, cells[0])),
-    ("[0][0] is a list of 5 where no more confidence", lambda bins, cells: bins[0].__setitem__(4, 10**9)),
+    (
+        "[0][0] is a list of 5 where no more confidence",
+        lambda bins, cells: bins[0].__setitem__(4, bins[0][2] + 1),
+    ),
     ("[1][0][3] is -1 where", lambda bins, cells: cells[0].__setitem__(3, -1)),
+    (
+        "[0][0][2] is 1000000 where a whole number from 0 to 8",
+        lambda bins, cells: bins[0].__setitem__(2, 10**6),
+    ),
+    ("[1][0][3] is 9 where a whole number from 0 to 8", lambda bins, cells: cells[0].__setitem__(3, 9)),
+    ("an object of 1 where counts of the same samples, at most 8", lambda bins, cells: cells.pop()),
+    (
+        "an object of 1 where counts of the same samples, at most 8",
+        lambda bins, cells: add_samples(bins, cells),
+    ),
     ("[1][0][0] is 0 where 2 is expected", lambda bins, cells: cells[0].__setitem__(0, 0)),
 ]
 
@@ -364,7 +387,7 @@ def test_counts_that_a_site_may_not_send_are_refused(deploy: Deploy) -> None:
         return answer
 
     def schema(*arguments: Any) -> Any:
-        schemas.append((arguments[1], follow_up_answer(*arguments)))
+        schemas.append((arguments[1].client, follow_up_answer(*arguments)))
         return schemas[-1][1]
 
     grid.change = note
@@ -378,6 +401,35 @@ def test_counts_that_a_site_may_not_send_are_refused(deploy: Deploy) -> None:
         change(*wrong["examined"][3]["composed"])
         with pytest.raises(UserError, match=re.escape(sentence)):
             check(wrong, "")
+
+
+@pytest.mark.parametrize("newcomers", [0, 1])
+def test_counts_of_more_samples_than_a_site_has_are_refused_by_name(deploy: Deploy, newcomers: int) -> None:
+    """The site multiplies all that it counts, so that its tables agree."""
+    deployment = deploy(rounds=1, newcomers=newcomers)
+    grid, key = grid_of(deployment), private_key(deployment.site_folder(deployment.sites[2]) / "key")
+
+    def change(answer: SignedMessage) -> SignedMessage:
+        header = json.loads(answer.header)
+        scores = header["arrival"][1] if "arrival" in header else header.get("examined", [0, 0, 0, {}])
+        if header["site"] != "site-2" or not scores[3]:
+            return answer
+        for bins, cells in scores[3].values():
+            for row in bins:
+                row[2:] = [1000 * number for number in row[2:]]
+            for row in cells:
+                row[3] *= 1000
+        return sign(header, {}, key)
+
+    grid.change = change
+    found = play(deployment, grid)
+    assert found["status"] == "finished"
+    said = [
+        event for event in found["events"] if "site-2 left out: its answer is against the schema" in event
+    ]
+    assert len(said) == 1 and "where a whole number from 0 to 8 is expected" in said[0], found["events"]
+    record = read_run(folder_of(deployment))
+    assert set(record.calibration.client) == set(record.confusion.client) == {0, 1}
 
 
 def test_newcomer_that_speaks_for_others_does_not_join(deploy: Deploy) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from idiolect.core import OBJECTIVES
+from idiolect.deploy.configuration import SiteEntry
 from idiolect.deploy.private_store import JOIN, MOST_COUNT
 from idiolect.deploy.secure_sums import KEY_BYTES, SHARE_BYTES
 from idiolect.errors import UserError
@@ -19,6 +20,7 @@ from idiolect.evaluation.calibration import BINS
 from idiolect.evaluation.metrics import Metric
 from idiolect.experiments.round import FollowUpTasks
 from idiolect.experiments.setting import Setting
+from idiolect.federation.splits import part_size
 
 __all__ = [
     "MOST_ROWS",
@@ -29,17 +31,19 @@ __all__ = [
     "follow_up_answer",
     "greeting_answer",
     "join_answer",
+    "rows_at_most",
     "share_answer",
     "training_answer",
     "unmask_answer",
 ]
 
-MOST_ROWS = 10**9  # of one site's data
+MOST_ROWS = 10**9  # of one site's data, where the server was not told how many it has
 MOST_STEPS = 10**12  # of an optimiser, for one request
 MOST_VALUE = 1e30  # of a loss, a score or a remark, so that sums and means of them stay finite
 MOST_FLOPS = 1e30  # for one request
 SEAL_BYTES = 16  # that sealing adds to shares
 OWN_NUMBERS: tuple[str, ...] = ("examined", "remarks")  # of an answer to a follow-up, about one client
+SAMPLES_OF_BIN, SAMPLES_OF_CELL = 2, 3  # columns of the two tables of counts
 NOTHING: Mapping[str, Any] = {}
 NO_NAMES: list[tuple[str, ...]] = [()]
 ALWAYS_DEFINED = ("accuracy", "loss")  # metrics that are means over rows; others may be undefined at a site
@@ -81,8 +85,8 @@ def training_answer(setting: Setting, observe: bool, sums: bool = False) -> Chec
     return answer({**origin, "loss": number(), "scores": fields(scores), "work": WORK})
 
 
-def follow_up_answer(setting: Setting, client: int, tasks: FollowUpTasks, sums: bool = False) -> Check:
-    """Returns the schema of a client's answer to the tasks after a merge, or at the end of a run.
+def follow_up_answer(setting: Setting, site: SiteEntry, tasks: FollowUpTasks, sums: bool = False) -> Check:
+    """Returns the schema of a site's answer to the tasks after a merge, or at the end of a run.
 
     Args:
         sums: what it says of itself is added up before the server sees it, but for scores that it shares.
@@ -95,7 +99,7 @@ def follow_up_answer(setting: Setting, client: int, tasks: FollowUpTasks, sums: 
         moments = [found.end if tasks.settle == "end" else found.merged for found in names]
         validates = (setting.validates and bool(setting.method.choices)) or setting.experiment.score_valid
         valid = moments if validates else NO_NAMES
-        wanted |= {"examined": _client_scores(setting, client, moments, valid, tasks.tally)}
+        wanted |= {"examined": _client_scores(setting, site, moments, valid, tasks.tally)}
     if tasks.remark:
         wanted |= {
             "remarks": either(*(fields(dict.fromkeys(f.remarks, number(undefined=True))) for f in names))
@@ -109,7 +113,7 @@ def follow_up_answer(setting: Setting, client: int, tasks: FollowUpTasks, sums: 
     return answer({**_origin(setting), **wanted, **keys}, told)
 
 
-def join_answer(setting: Setting, client: int, sums: bool = False) -> Check:
+def join_answer(setting: Setting, site: SiteEntry, sums: bool = False) -> Check:
     """Returns the schema of a newcomer's answer.
 
     Args:
@@ -123,7 +127,7 @@ def join_answer(setting: Setting, client: int, sums: bool = False) -> Check:
     valid = [found.trained for found in names] if chooses else NO_NAMES
     arrival = rows_of(
         _scores(setting, [found.untrained for found in names]),
-        _client_scores(setting, client, joined, valid, tallied=True),
+        _client_scores(setting, site, joined, valid, tallied=True),
         WORK,
     )
     if sums:
@@ -160,16 +164,16 @@ def _scores(setting: Setting, moments: Iterable[tuple[str, ...]]) -> Check:
 
 def _client_scores(
     setting: Setting,
-    client: int,
+    site: SiteEntry,
     moments: list[tuple[str, ...]],
     valid: list[tuple[str, ...]],
     tallied: bool,
 ) -> Check:
-    """Returns the schema of ``plain_scores`` of this client alone."""
-    counts = fields({})
+    """Returns the schema of ``plain_scores`` of this site's client alone."""
+    counts, own = fields({}), whole(site.client, site.client)
     if tallied and OBJECTIVES[setting.inputs.task].has_classes:
-        classes, rows = whole(0, setting.inputs.n_classes - 1), whole(0, MOST_ROWS)
-        own = whole(client, client)
+        most = part_size(rows_at_most(site), setting.experiment.test)
+        classes, rows = whole(0, setting.inputs.n_classes - 1), whole(0, most)
         bins = together(
             rows_of(own, whole(0, BINS - 1), rows, number(0, MOST_ROWS), rows),
             lambda row: max(row[3], row[4]) <= row[2] * (1 + ROUNDING),
@@ -177,8 +181,27 @@ def _client_scores(
         )
         cells = rows_of(own, classes, classes, rows)
         tables = rows_of(every(bins, lambda row: row[1]), every(cells, lambda row: (row[1], row[2])))
-        counts = either(*(fields(dict.fromkeys(names, tables)) for names in _distinct(moments)))
-    return rows_of(rows_of(whole(client, client)), _scores(setting, moments), _scores(setting, valid), counts)
+        forms = either(*(fields(dict.fromkeys(names, tables)) for names in _distinct(moments)))
+        counts = together(
+            forms,
+            lambda found: len(totals := _samples_counted(found)) <= 1 and max(totals, default=0) <= most,
+            f"counts of the same samples, at most {most} of them,",
+        )
+    return rows_of(rows_of(own), _scores(setting, moments), _scores(setting, valid), counts)
+
+
+def rows_at_most(site: SiteEntry) -> int:
+    """Returns the most rows that a site can have."""
+    return MOST_ROWS if site.rows is None else site.rows
+
+
+def _samples_counted(counts: dict[str, Any]) -> set[int]:
+    """Returns how many samples the tables count; one number where all count the same samples, as they should."""
+    return {
+        sum(int(row[column]) for row in table)
+        for tables in counts.values()
+        for column, table in zip((SAMPLES_OF_BIN, SAMPLES_OF_CELL), tables, strict=True)
+    }
 
 
 def _value(name: str, metric: Metric) -> Check:

@@ -15,7 +15,13 @@ import torch
 
 from idiolect.core import Messages, Program, ServerState
 from idiolect.core.trees import stack
-from idiolect.deploy.answer_schema import MOST_ROWS, Check, follow_up_answer, join_answer, training_answer
+from idiolect.deploy.answer_schema import (
+    Check,
+    follow_up_answer,
+    join_answer,
+    rows_at_most,
+    training_answer,
+)
 from idiolect.deploy.configuration import Deployment, SiteEntry, read_deployment
 from idiolect.deploy.private_store import END, JOIN, MERGED, TRAINED, Position
 from idiolect.deploy.progress import DeploymentProgress
@@ -113,7 +119,7 @@ class DeployedSites:
         header = {"kind": "train", "observe": observe}
         if self.sums is not None:
             return self._train_summed(asked, sent, round, header, answer)
-        replies = self._request(asked, sent, round, header, lambda client: answer)
+        replies = self._request(asked, sent, round, header, lambda site: answer)
         self._note_spent(replies)
         uploads = self._uploads(replies, asked, sent)
         self._refuse_too_few(round, len(uploads), len(asked), replies)
@@ -134,7 +140,7 @@ class DeployedSites:
         """
         names, what = training_statements(self.setting, bool(header["observe"])), uploads_of(round)
         header = {**header, "session": new_session()}
-        replies = self._request(asked, sent, round, header, lambda client: schema)
+        replies = self._request(asked, sent, round, header, lambda site: schema)
         self._note_spent(replies)
         summed, added = self._add_up(what, header["session"], replies, names, uploads=True)
         mean = {"the mean": spread(summed.messages, 1)}
@@ -223,7 +229,7 @@ class DeployedSites:
     ) -> tuple[Replies, Summed | None]:
         """Returns the replies to a follow-up, and their sum where nothing else is to be seen of them."""
         has_sums = self.sums is not None
-        schema = lambda client: follow_up_answer(self.setting, client, tasks, has_sums)  # noqa: E731
+        schema = lambda site: follow_up_answer(self.setting, site, tasks, has_sums)  # noqa: E731
         names = follow_up_statements(self.setting, tasks)
         if self.sums is None or not names:
             return self._request(self.population, sent, round, header, schema), None
@@ -247,7 +253,7 @@ class DeployedSites:
             sent,
             round,
             {"kind": "join"},
-            lambda client: join_answer(self.setting, client, has_sums),
+            lambda site: join_answer(self.setting, site, has_sums),
             enough=0,
         )
         if self.setting.numbers_stay_at_sites:
@@ -294,13 +300,13 @@ class DeployedSites:
         sent: Sent,
         round: int,
         header: Header,
-        schema: Callable[[int], Check],
+        schema: Callable[[SiteEntry], Check],
         enough: int | None = None,
     ) -> Replies:
         """Sends a request to these sites; too few replies are the caller's to refuse.
 
         Args:
-            schema: returns what a client's answer must be like.
+            schema: returns what a site's answer must be like.
             enough: replies after which sites that are away are not waited for; by default those that a round needs.
         """
         if not sites:
@@ -314,7 +320,7 @@ class DeployedSites:
             deadline=options.deadline,
             grace=options.grace,
             enough=min(self.fewest, len(sites)) if enough is None else enough,
-            schemas={site.name: schema(site.client) for site in sites},
+            schemas={site.name: schema(site) for site in sites},
         )
 
     def _uploads(self, replies: Replies, asked: list[SiteEntry], sent: Sent) -> dict[str, Messages]:
@@ -330,8 +336,7 @@ class DeployedSites:
         shapes = {name: _shapes(upload) for name, upload in uploads.items()}
         self._leave_out_odd(replies, lambda header: shapes[header["site"]], "tensors")
         uploads = {name: upload for name, upload in uploads.items() if name in replies.messages}
-        rows = {site.name: MOST_ROWS if site.rows is None else site.rows for site in asked}
-        most = {name: float(count if by_samples else 1) for name, count in rows.items()}
+        most = {site.name: float(rows_at_most(site) if by_samples else 1) for site in asked}
         bound = self.deployment.norm_bound
         own = self.setting.method.own_weights
         outside = {

@@ -12,7 +12,7 @@ from idiolect.data import SPLITS, Dataset
 from idiolect.errors import UserError
 from idiolect.partition import RowNumbers
 
-__all__ = ["ClientRows", "split_client", "split_rows"]
+__all__ = ["ClientRows", "part_size", "split_client", "split_rows"]
 
 
 class ClientRows(NamedTuple):
@@ -123,10 +123,14 @@ def _by_group(
     return ClientRows(train, held_out, tested)
 
 
+def part_size(count: int, share: float) -> int:
+    """Returns how many of a client's rows a part with this share gets; at least one where the share is positive."""
+    return max(int(share * count + 1e-9), 1) if share > 0 else 0
+
+
 def _part_sizes(count: int, valid: float, test: float, name: str) -> tuple[int, int]:
     """Returns the sizes of the validation and the test part; a part with a positive share gets at least one row."""
-    n_test = max(int(test * count + 1e-9), 1) if test > 0 else 0
-    n_valid = max(int(valid * count + 1e-9), 1) if valid > 0 else 0
+    n_test, n_valid = part_size(count, test), part_size(count, valid)
     if count <= n_test + n_valid:
         named = name.endswith("'")  # by the data, so that no partition can help
         raise UserError(

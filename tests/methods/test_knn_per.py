@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from idiolect.core import Batch, Model, Out
-from idiolect.parts.nearest_neighbours import best_share, place_in_store, remembered
+from idiolect.parts.nearest_neighbours import best_share, neighbours, place_in_store, remembered
 
 PART = "nearest_neighbours"
 SCALE = 0.7
@@ -60,6 +60,30 @@ def test_reference_agrees(lab, plain, engine, count, cap):
         (expected,) = mixtures(check, model, client, "test", [grid[best]], count, cap)
         lab.close(torch.softmax(found["mix(lambda)"], 1), expected, rtol=1e-8)
     assert len(chosen) > 1 or cap == 30
+
+
+@pytest.mark.parametrize("engine", ["loop", "cohort"])
+@pytest.mark.parametrize("options", ["", "share=0.7"])
+def test_a_client_that_remembers_nothing_has_the_model_alone(lab, engine, options):
+    """Without training rows lambda is 0, also where the labels of no neighbours would be right by chance."""
+    federation = lab.federation((9, 0, 0), ((1, 2), (0,), (1, 2, 3)))
+    trace = lab.run(f"knn_per({options})", federation=federation, engine=engine, rounds=2)
+    for client, found in enumerate(trace.logits()):
+        private, empty = trace.end[client]["slots"][PART], client > 0
+        assert private["held"] == (0 if empty else 9)
+        assert not empty or private["lambda"] == 0
+        mixed, alone = torch.softmax(found["mix(lambda)"], 1), torch.softmax(found["global"], 1)
+        assert mixed.isfinite().all()
+        if empty:
+            lab.close(mixed, alone, rtol=1e-8)
+
+
+def test_nothing_is_near_where_the_store_is_empty():
+    features = torch.rand(3, 2)
+    store = {"features": torch.rand(5, 2), "labels": torch.zeros(5), "held": torch.tensor(0.0)}
+    torch.testing.assert_close(neighbours(features, store, 2, 1.0, 4), torch.zeros(3, 4), rtol=0, atol=0)
+    one = neighbours(features, {**store, "held": torch.tensor(1.0)}, 2, 1.0, 4)
+    torch.testing.assert_close(one, torch.eye(4)[[0, 0, 0]], rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0])

@@ -138,6 +138,8 @@ def nearest_neighbours(
         cap: >= 1, the most rows that a client remembers, for which its state has room whether it has them or not; of
             more, so many at even distances in the order of its data.
 
+    A client without training rows has lambda_m = 0, which is the model alone.
+
     Deviations: rows beyond the cap are dropped; a client with more validation rows chooses by the first of them.  The
     paper does not say on which grid lambda_m is tuned.  The scale is 1 in the paper.
     """
@@ -160,19 +162,19 @@ def nearest_neighbours(
         held = found["seen"].clamp(max=cap)
         store = {"features": found["features"], "labels": found["labels"], "held": held}
         if share is not None:
-            return {**store, "lambda": torch.full_like(held, share)}
-        valid = results[TUNING].measured
-        q = neighbours(valid["features"], store, count, scale, view.task.structure.n_classes)
-        chosen = best_share(valid["predicted"], q, valid["labels"].long(), valid["seen"].clamp(max=cap))
-        return {**store, "lambda": chosen}
+            chosen = torch.full_like(held, share)
+        else:
+            valid = results[TUNING].measured
+            q = neighbours(valid["features"], store, count, scale, view.task.structure.n_classes)
+            chosen = best_share(valid["predicted"], q, valid["labels"].long(), valid["seen"].clamp(max=cap))
+        return {**store, "lambda": torch.where(held > 0, chosen, 0)}
 
     def mixture(view: View) -> Forward:
         def forward(params: Flats, buffers: Flats, batch: Batch, train: Mode) -> tuple[Out, Flats]:
             out, new = view.task.bare(params, buffers, batch, train)
             store = params[NAME]
             q = neighbours(out.features, store, count, scale, view.task.structure.n_classes)
-            weight = torch.where(store["held"] > 0, store["lambda"], 0)
-            mixed = weight * q + (1 - weight) * torch.softmax(out.logits, -1)
+            mixed = store["lambda"] * q + (1 - store["lambda"]) * torch.softmax(out.logits, -1)
             return out._replace(logits=mixed.clamp(min=LEAST).log()), new
 
         return forward

@@ -1,11 +1,15 @@
 """FedKD (Wu et al. 2022): mentor and mentee teach each other; the mentee's updates travel as factors of low rank."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
+from idiolect.core import Batch, Out
 from idiolect.federation import select
+from idiolect.parts.adaptive_companion import adaptive_companion
 from idiolect.parts.low_rank_average import low_rank
 
 AVERAGE, COMPANION = "low_rank_average", "adaptive_companion"
@@ -141,3 +145,43 @@ def test_companion_begins_as_that_of_feddml(lab):
     fedkd, feddml = lab.run("fedkd", rounds=1), lab.run("feddml", rounds=1)
     for k in range(5):
         lab.same(fedkd.slot(COMPANION, k, 0)["params"], feddml.slot("mutual_companion", k, 0)["params"])
+
+
+def test_feature_map_begins_as_a_linear_layer_the_same_for_everyone(lab):
+    """From U(-1 / sqrt(d), 1 / sqrt(d)), drawn by the seed of the run."""
+    maps = [
+        lab.run("fedkd", rounds=1, seed=s).slot(COMPANION, k, 0)["feature map"]
+        for s in (0, 1)
+        for k in (0, 4)
+    ]
+    one, same, other, _ = (found["map.weight"] for found in maps)
+    assert one.shape == (5, 5)
+    lab.same(one, same)
+    assert lab.differ(one, other)
+    for weight in (one, other):
+        assert 0.8 / 5**0.5 < weight.abs().max() <= 1 / 5**0.5
+        assert weight.min() < 0 < weight.max()
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_losses_that_are_zero_divide_nothing(right):
+    """Where both models are sure and right, what sets them apart is divided by the least sum, not by zero."""
+    part = adaptive_companion(hidden_weight=2.0)
+    x = torch.tensor([[1.0, -1.0], [0.5, 2.0]], dtype=torch.float64)
+    y = torch.tensor([0, 1] if right else [1, 0])
+    batch = Batch(x, y, torch.ones(2, dtype=torch.float64), y, {})
+    sure = 1e3 * torch.tensor([[1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
+    mapped = torch.tensor([[0.0, 1.0], [1.0, 0.0]], dtype=torch.float64, requires_grad=True)
+    mine = {"adaptive_companion logits": sure, "adaptive_companion features": 3 * x}
+    out = Out(x, sure, extra=mine)
+
+    def criterion(params, batch, out):
+        return F.cross_entropy(out.logits, batch.y)
+
+    view = SimpleNamespace(task=SimpleNamespace(criterion=criterion))
+    total = part.loss(criterion, view)({"feature map": {"map.weight": mapped}}, batch, out)
+    hidden = 2.0 * F.mse_loss(x @ mapped.T, 3 * x)
+    each = 0.0 if right else 1e3
+    torch.testing.assert_close(total, 2 * each + hidden / max(2 * each, 1e-6))
+    (slope,) = torch.autograd.grad(total, mapped)
+    assert slope.isfinite().all() and (slope != 0).all()

@@ -52,7 +52,9 @@ def adaptive_companion(hidden_weight: float = 1.0, companion_init: str = "fresh"
     Deviations: the mentor has the mentee's architecture.  Features are what enters the last unit; attention maps,
     which the paper compares too, are those of transformers.  The losses that divide are weights, and not
     differentiated: where the models differ much, their gradient would turn that of the labels round.  W takes the
-    scene's steps along the gradient of its distance, which counts once although it is in both losses.
+    scene's steps along the gradient of its distance, which counts once although it is in both losses; it begins as a
+    linear layer, with numbers from U(-1 / sqrt(d), 1 / sqrt(d)) that are the same for all clients.  The sum that
+    divides is at least 1e-6.
     """
     refuse_outside("hidden_weight (beta)", hidden_weight, 0)
     mutual = mutual_companion(companion_init=companion_init)

@@ -1,14 +1,16 @@
 """APPLE (Luo, Wu, IJCAI 2022): personal models as mixtures of core models, in shares that each client learns."""
 
 import math
+from itertools import permutations
 
 import numpy as np
 import pytest
 import torch
 
 from idiolect import UserError
-from idiolect.core import derive
-from idiolect.parts.directed_relationships import picked_cores, schedule_at
+from idiolect.core import Clock, Model, ServerView, derive
+from idiolect.federation import KeptUploads
+from idiolect.parts.directed_relationships import directed_relationships, picked_cores, schedule_at
 from idiolect.testing import tiny_run
 
 PART = "directed_relationships"
@@ -113,6 +115,27 @@ def test_new_models_are_picked_first_and_then_by_relationship():
     drawn = [picked_cores(relations, received, [1, 2, 3], 1, 2.0, random)[0] for _ in range(3000)]
     assert np.bincount(drawn)[1:] / 3000 == pytest.approx([8 / 17, 8 / 17, 1 / 17], abs=0.03)
     assert picked_cores(relations, received, [], 3, 2.0, random) == []
+
+
+@pytest.mark.parametrize(("round", "base"), [(2, 1.5), (60, 8.0)])
+def test_the_base_of_the_odds_grows_with_the_rounds_once_it_is_above_its_least(round, base):
+    """Of clients that were all received, j is picked with odds of max(1.5, t M / N)^|p_ij|, t from 0."""
+    n, first = 15, {"w": torch.zeros(1)}
+    row = {"core": first, "own share": torch.tensor(1.0), "received": torch.ones(n)}
+    kept = KeptUploads.in_memory({PART: {**row, "relations": torch.eye(n)[3] * -2}}, n)
+    kept.heard.add([0, 3, 4, 7, 8])
+    clock = Clock(round, 100, 1.0, n, n, 0.1)
+    part, model = directed_relationships(models=2), Model(first, {})
+    picked = []
+    for seed in range(400):
+        view = ServerView(model, {}, kept.of(PART), clock, None, seed)
+        picked += [sorted(part.personal_download([0], view)["from"][0].long().tolist())]
+    odds = {3: base**2, 4: 1.0, 7: 1.0, 8: 1.0}
+    without = sum(
+        odds[a] / (3 + odds[3]) * odds[b] / (3 + odds[3] - odds[a]) for a, b in permutations((4, 7, 8), 2)
+    )
+    assert {client for pair in picked for client in pair} == {3, 4, 7, 8}
+    assert np.mean([3 not in pair for pair in picked]) == pytest.approx(without, abs=0.05)
 
 
 def test_in_the_first_round_every_client_begins_at_the_shared_model(lab):

@@ -130,14 +130,21 @@ def statistics_of(trace):
     ]
 
 
-@pytest.mark.parametrize("buffers", ["average", "private", "frozen"])
-def test_statistics_are_those_of_a_clusters_members(lab, planted, buffers):
-    """What its members measured is averaged, by their rows; a cluster without members keeps what it had."""
+@pytest.mark.parametrize(
+    ("buffers", "averaging"),
+    [("average", "model"), ("average", "gradient"), ("private", "model"), ("frozen", "model")],
+)
+def test_statistics_are_those_of_a_clusters_members(lab, planted, buffers, averaging):
+    """What its members measured is averaged, by their rows; a cluster without members keeps what it had.
+
+    Gradients are divided by the whole cohort, statistics by the members alone.
+    """
     federation = ragged(planted((0, 1, 0, 1)))
     rows = [len(client.train) for client in federation.clients]
     settings = {"federation": federation, "net": "bn", "rounds": 1, "seed": 2, "weighting": "samples"}
-    trace = lab.run("ifca(clusters=3)", buffers=buffers, **settings)
-    measured = lab.run("ifca(clusters=3)", buffers="private", **settings).privates[1]
+    method = f"ifca(clusters=3, averaging={averaging})"
+    trace = lab.run(method, buffers=buffers, **settings)
+    measured = lab.run(method, buffers="private", **settings).privates[1]
     before, after = statistics_of(trace)
     members = [[i for i in range(4) if trace.slot(PART, i, 1)["cluster"] == j] for j in range(3)]
     assert sorted(map(len, members)) == [0, 1, 3]

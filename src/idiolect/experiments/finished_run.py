@@ -160,8 +160,12 @@ class FinishedRun(Run, ClientModels):
         return Context(sent.shared, cast("PrivateState", private), self._facts(number), {})
 
     def downloads(self, setting: Setting) -> PersonalDownloads:
-        """Returns what makes the server's messages to single clients, as at the end of the run."""
-        kept = kept_of_finished(self.setting, self._place, self.population, self._checkpoint)
+        """Returns what makes the server's messages to single clients, as at the end of the run.
+
+        Args:
+            setting: of the clients that get them, on whose device they are made.
+        """
+        kept = kept_of_finished(setting, self._place, self.population, self._checkpoint)
         return PersonalDownloads.of(setting, kept)
 
     @property

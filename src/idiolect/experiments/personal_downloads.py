@@ -183,6 +183,7 @@ def kept_of_finished(
     """Opens what the server of a finished run kept of each client, to be read only; None where it kept nothing.
 
     Args:
+        setting: the rows are read to its device.
         state: of the run's last checkpoint.
     """
     if "kept" not in state:
@@ -192,7 +193,8 @@ def kept_of_finished(
         kept = KeptUploads.in_memory(first, population)
         kept.restore(state["kept"])
         return kept
-    rows = stored_rows(folder, lambda client: first, [first], population, state["kept"]["rows"], KEPT_ROWS)
+    saved, device = state["kept"]["rows"], setting.work.device
+    rows = stored_rows(folder, lambda client: first, [first], population, saved, KEPT_ROWS, device)
     kept = KeptUploads(rows, first, population)
     kept.restore(state["kept"])
     return kept

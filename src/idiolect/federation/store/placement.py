@@ -161,17 +161,19 @@ def stored_rows(
     population: int,
     saved: dict[str, torch.Tensor],
     name: str = PRIVATE_ROWS,
+    device: torch.device | str = "cpu",
 ) -> Store:
     """Returns the rows of a finished run, which are read from its folder a client at a time and never written.
 
     Args:
         saved: what the run's last checkpoint remembers of them.
         name: of the subfolder that holds them.
+        device: where the trees that are read live.
     """
     form = RowFormat(examples)
     file = RowGenerations(folder, form, population, writable=False, name=name)
     storage = DiskStorage(form, population, file, cache_bytes=0)
-    store = Store(create, storage, form)
+    store = Store(create, storage, form, device)
     store.restore(saved)
     return store
 

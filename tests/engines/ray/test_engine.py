@@ -7,10 +7,8 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -25,6 +23,7 @@ from idiolect.experiments.simulated_clients import Simulation
 from idiolect.records import read_run
 
 from ...child_process import child_process
+from ...ray_nodes import family, head_node, node, wait_until_gone
 
 SCENE = Experiment(
     method="fedper",
@@ -107,6 +106,31 @@ def test_a_node_with_another_version_is_refused(
         simulation.advance()
 
 
+@pytest.mark.parametrize("call", ["about", "place"])
+def test_worker_that_does_not_start_for_want_of_memory_costs_one_sentence(
+    call: str, simulation: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray's report names every process of the node and fills a page."""
+    from idiolect.engines.ray import workers  # noqa: PLC0415 - needs Ray
+
+    report = (
+        "1 worker(s) were killed due to the node running low on memory.\nMemory on the node (IP: 127.0.0.1, ID: 9f1) "
+        "was 7.37GB / 23.54GB (0.313000), which exceeds the memory usage threshold of 0.05"
+        + "; more of it"
+        * 200
+    )
+
+    def dies(actor: Any, *arguments: Any) -> None:
+        from ray.exceptions import OutOfMemoryError  # noqa: PLC0415 - runs in the worker
+
+        raise OutOfMemoryError(report)
+
+    monkeypatch.setattr(workers, "RayActor", type("RayActor", (workers.RayActor,), {call: dies}))
+    with pytest.raises(UserError, match=r"7\.37GB / 23\.54GB in use.*fewer workers with --workers") as raised:
+        simulation.advance()
+    assert len(str(raised.value)) < 300 and "\n" not in str(raised.value)
+
+
 @pytest.mark.slow
 def test_nothing_grows_over_200_rounds(simulation: Simulation) -> None:
     seen = []
@@ -172,14 +196,7 @@ def test_a_run_that_is_stopped_leaves_no_process_behind(how: signal.Signals, tmp
 @needs_ray
 @pytest.mark.slow
 def test_two_nodes_give_the_numbers_of_one_machine(tmp_path: Path) -> None:
-    address = "127.0.0.1:26379"
-    # Ray's sockets lie there, whose paths may not be long
-    folder = tempfile.TemporaryDirectory(dir="/tmp", prefix="idiolect-", ignore_cleanup_errors=True)
-    head = ["--head", "--port=26379", "--include-dashboard=false", f"--temp-dir={folder.name}"]
-    with folder, ExitStack() as nodes:
-        for place_ in (head, [f"--address={address}"]):
-            nodes.enter_context(node(*place_))
-            time.sleep(8)
+    with head_node(26379, "--num-cpus=1") as address, node(f"--address={address}", "--num-cpus=1"):
         options = ["--ray-address", address, "--workers", "2", "--out", str(tmp_path / "ray")]
         done = subprocess.run(command(*RUN, *options), capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
@@ -198,52 +215,3 @@ def test_two_nodes_give_the_numbers_of_one_machine(tmp_path: Path) -> None:
     ours, theirs = (read_run(next((tmp_path / engine).iterdir())) for engine in ("ray", "loop"))
     assert ours.manifest["engine"]["ray_address"] == address
     pandas.testing.assert_frame_equal(ours.rows, theirs.rows, rtol=1e-9, atol=1e-12)
-
-
-@contextmanager
-def node(*options: str) -> Iterator[None]:
-    """One node of a cluster, with one core; it ends with the block."""
-    words = [str(Path(sys.executable).with_name("ray")), "start", "--block", "--num-cpus=1", *options]
-    words += ["--object-store-memory=100000000", "--disable-usage-stats"]
-    log, quiet = subprocess.DEVNULL, {**os.environ, "RAY_USAGE_STATS_ENABLED": "0"}
-    with child_process(words, stdout=log, stderr=log, env=quiet) as process:
-        try:
-            yield
-        finally:
-            seen = family(process.pid)
-            process.terminate()
-            process.wait(60)
-            wait_until_gone(seen)
-
-
-def family(parent: int) -> set[int]:
-    """A process and all that came of it."""
-    found, children = {parent}, {}
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdecimal():
-            try:
-                state = (folder / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            children.setdefault(int(state[1]), []).append(int(folder.name))
-    waiting = [parent]
-    while waiting:
-        new = children.get(waiting.pop(), [])
-        found.update(new)
-        waiting += new
-    return found
-
-
-def wait_until_gone(processes: set[int]) -> None:
-    """Ray's own helpers of a driver that was killed take up to a minute to notice."""
-    deadline = time.monotonic() + 90
-    while alive := [process for process in processes if is_alive(process)]:
-        assert time.monotonic() < deadline, f"still there: {alive}"
-        time.sleep(0.1)
-
-
-def is_alive(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False

@@ -20,7 +20,7 @@ import ray
 from idiolect.engines.ray import connection
 from idiolect.errors import UserError
 
-from .test_engine import family
+from ...ray_nodes import family
 
 pytestmark = pytest.mark.usefixtures("ray_session")
 
@@ -121,3 +121,9 @@ def status(port: int, words: dict[str, str]) -> str:
             return "REFUSED" if error.code in (401, 403) else "OK"
     except (OSError, HTTPException):
         return "GONE"  # the port of a process that ends, or has ended since
+
+
+def test_workers_have_the_priority_of_the_run() -> None:
+    """By Ray's default they give way to all other work of the machine."""
+    ours = os.getpriority(os.PRIO_PROCESS, 0)
+    assert ray.get(ray.remote(lambda: os.getpriority(os.PRIO_PROCESS, 0)).remote()) == ours

@@ -30,7 +30,11 @@ __all__ = ["ADDRESS", "connect"]
 
 ADDRESS = "RAY_ADDRESS"  # Ray's own variable for the address of a cluster
 ANSWER_WITHIN = 5  # seconds in which a cluster must accept a connection
-QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+SETTINGS = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_worker_niceness": "0",  # Ray's own 15 has workers of a cluster that is started here starve beside other work
+}
 TOKEN_SETTINGS = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
 LOOPBACK = ("127.0.0.1:", "[::1]:")
 
@@ -46,7 +50,7 @@ def connect(
         workers: that a cluster started here must have room for.
         object_store_memory: bytes of the object store of a cluster started here; Ray decides by default.
     """
-    for name, value in QUIET.items():
+    for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
     address = address or os.environ.get(ADDRESS) or "local"
     _refuse_unreachable(address)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import platform
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -44,6 +45,9 @@ from idiolect.version import __version__
 __all__ = ["RayActor", "RayWorker", "RayWorkers"]
 
 PATIENCE = 120  # seconds in which a worker must be ready
+LOW_MEMORY = "running low on memory"  # in Ray's report, whatever error it comes with
+MEMORY_IN_USE = re.compile(r"was (\d[\d.]* ?GB / \d[\d.]* ?GB)")
+LONGEST_REASON = 300  # characters
 
 
 @dataclass
@@ -104,7 +108,11 @@ class RayWorkers:
             self.members[self._started] = RayWorker(replies[reply], _checked(reply))
             self._started += 1
         added = list(self.members)[len(self.members) - len(ready) :]
-        ray.get([self.members[w].handle.place.remote(*self._data, self._gpus > 0) for w in added])
+        placed = [self.members[w].handle.place.remote(*self._data, self._gpus > 0) for w in added]
+        try:
+            ray.get(placed)
+        except RayError as error:
+            raise _not_started(error) from error
         return added
 
     def send(self, worker: int, request: WorkerRequest, server: Reference) -> Reference:
@@ -213,10 +221,7 @@ def _checked(reply: Reference) -> dict[str, Any]:
     try:
         about: dict[str, Any] = ray.get(reply, timeout=PATIENCE)
     except (RayError, GetTimeoutError) as error:
-        raise UserError(
-            f"a worker of the cluster could not start: {_last_line(error)}; idiolect {versions()['idiolect']} must be "
-            "installed on every node"
-        ) from error
+        raise _not_started(error) from error
     for name, ours in versions().items():
         if about["versions"][name] != ours:
             raise UserError(
@@ -226,8 +231,21 @@ def _checked(reply: Reference) -> dict[str, Any]:
     return about
 
 
-def _last_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[-1].strip()
+def _not_started(error: Exception) -> UserError:
+    """Returns the sentence for a worker that did not start; of Ray's report, which can fill a page, what matters."""
+    report = str(error).strip() or type(error).__name__
+    if LOW_MEMORY in report:
+        used = MEMORY_IN_USE.search(report)
+        return UserError(
+            f"Ray ended a worker that was starting, because the memory of its node is nearly full"
+            f"{f' ({used[1]} in use)' if used else ''}; end other programs there, or ask for fewer workers with "
+            "--workers"
+        )
+    reason = report.splitlines()[-1].strip()[:LONGEST_REASON]
+    return UserError(
+        f"a worker of the cluster could not start: {reason}; idiolect {versions()['idiolect']} must be installed on "
+        "every node"
+    )
 
 
 def _without_data(work: Workload) -> Workload:

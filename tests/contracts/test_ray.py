@@ -17,6 +17,7 @@ from idiolect.engines.worker_calls import worker_engine
 from idiolect.errors import UserError
 from idiolect.experiments.setting import Setting
 from idiolect.experiments.simulated_clients import Simulation
+from idiolect.methods import names
 
 from .cases import spelt
 from .midway import midway
@@ -27,12 +28,13 @@ from .tiny import finished_run, play, setting_of
 pytestmark = pytest.mark.usefixtures("ray_session")
 
 ROUNDS = 5
+SOME = ("fedper", "map", "scamap", "persfl", "superfed_mm", "ditto")
 CASES = [
     pytest.param(method, workers, marks=[] if (method, workers) == ("fedper", 2) else pytest.mark.slow)
-    for method in ("fedper", "map", "scamap", "persfl", "superfed_mm", "ditto")
+    for method in SOME
     for workers in (1, 2, 3)
 ]
-CASES += [pytest.param(method, 2, marks=pytest.mark.slow) for method in ("ifca", "apple", "knn_per")]
+CASES += [pytest.param(method, 2, marks=pytest.mark.slow) for method in names() if method not in SOME]
 
 
 def on_ray(setting: Setting, workers: int = 2, **options: Any) -> Engine:

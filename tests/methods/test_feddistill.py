@@ -53,12 +53,13 @@ def test_upload_counts_rows_of_labels_that_are_held(lab, three):
 
 @ENGINES
 @pytest.mark.parametrize("weighting", ["uniform", "samples"])
-def test_reference_of_three_rounds_agrees(lab, plain, three, weighting, engine):
+def test_reference_of_four_rounds_agrees(lab, plain, three, weighting, engine):
     """The teacher is the mean of the others' mean probabilities, in the last round with somebody who held the label."""
-    trace = lab.run("feddistill(weight=0.7)", engine=engine, weighting=weighting, momentum=0.5, **three)
+    settings = {"engine": engine, "weighting": weighting, "momentum": 0.5, "rounds": 4, **three}
+    trace = lab.run("feddistill(weight=0.7)", **settings)
     check, told = plain(trace), {}  # label -> {client: mean prediction}
     models = {k: trace.slot(OWN, k, 0) for k in range(3)}
-    for t in range(3):
+    for t in range(4):
         fresh = {}
         for client in select(0.7, 3, seed=0, round=t):
 
@@ -80,6 +81,7 @@ def test_reference_of_three_rounds_agrees(lab, plain, three, weighting, engine):
         slot = trace.servers[t + 1]["slots"][PART]
         for c, means in told.items():
             lab.close(slot["sum"][c], sum(means.values()))
+    assert told.keys() - fresh.keys(), "a label that nobody held in the last round keeps its mean"
     for client, found in enumerate(trace.logits()):
-        lab.close(trace.slot(OWN, client, 3), models[client])
+        lab.close(trace.slot(OWN, client, 4), models[client])
         lab.close(found["composed"], check.forward(models[client], check.rows(client, "test")[0])[1])

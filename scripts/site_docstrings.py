@@ -1,27 +1,59 @@
-"""An extension of griffe, which reads docstrings for the site: equations and examples stand in blocks of code."""
+"""An extension of griffe, which reads docstrings for the site.
+
+Equations and examples stand in blocks of code, and the values that parts exchange list their fields with the comments
+that stand beside these in the code.
+"""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
-from griffe import Extension, Object
+from griffe import Class, Docstring, Extension, Object
 
 # An example up to an empty line, as doctest reads it; an argument whose description begins with its range.
 EXAMPLE = re.compile(r"^([ \t]*)>>> .*(?:\n[ \t]*\S.*)*", re.MULTILINE)
 BOUND = re.compile(r"^([ \t]+\w[\w, ]*: )>", re.MULTILINE)
 EQUATION = re.compile(r" (=|<-|~) ")
+COMMENT = re.compile(r"# (.+)")
 
 
 class Docstrings(Extension):
     """Keeps lines of equations apart, and examples and bounds from being taken for quotations, by their ``>``."""
 
     def on_object(self, *, obj: Object, **_: Any) -> None:
+        if isinstance(obj, Class) and obj.path.startswith("idiolect.core."):
+            obj.docstring = with_fields(obj)
         if obj.docstring is None:
             return
         if obj.path.startswith("idiolect.parts.") and obj.is_module:
             obj.docstring.value = with_equations(obj.docstring.value)
         obj.docstring.value = EXAMPLE.sub(fenced, BOUND.sub(r"\1\\>", obj.docstring.value))
+
+
+def with_fields(held: Class) -> Docstring | None:
+    """Returns the docstring of a class with a section that lists its fields, where it says nothing of them itself."""
+    text = "" if held.docstring is None else held.docstring.value
+    fields = {
+        name: member
+        for name, member in held.attributes.items()
+        if member.annotation is not None and "property" not in member.labels and member.lineno is not None
+    }
+    if not fields or "Args:" in text:
+        return held.docstring
+    lines = Path(str(held.filepath)).read_text(encoding="utf-8").splitlines()
+    listed = [
+        f"    {name}: {comment_on(lines, member.lineno, member.endlineno)}" for name, member in fields.items()
+    ]
+    return Docstring("\n".join([text, "", "Attributes:", *listed]).lstrip(), parent=held, parser="google")
+
+
+def comment_on(lines: list[str], first: int, last: int) -> str:
+    """Returns the comment beside the code of some lines, or else the one above them; a dash where there is none."""
+    beside = [found[1] for line in lines[first - 1 : last] if (found := COMMENT.search(line))]
+    above = COMMENT.match(lines[first - 2].strip())
+    return " ".join(beside) or (above[1] if above else "-")
 
 
 def with_equations(text: str) -> str:

@@ -56,6 +56,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     place = Path(page.file.src_uri)
     if place.as_posix() in WIDE:
         page.meta["hide"] = ["navigation", "toc"]
+    elif place.parent.name == "methods":  # a card: its place is the table
+        markdown = re.sub(r"(?m)^(=+\n)", r"\1\n[All methods](index.md)\n", markdown, count=1)
 
     def on_the_site(found: re.Match[str]) -> str:
         target = site_place(place, found[2])

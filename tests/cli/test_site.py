@@ -11,10 +11,22 @@ from pathlib import Path
 
 import pytest
 
-from .documented_commands import ROOT, blocks_of, check_make, check_names, commands_of, run_python
+from idiolect.parts import proximal
+
+from .documented_commands import (
+    ROOT,
+    blocks_of,
+    check_make,
+    check_names,
+    check_whole,
+    commands_of,
+    run_python,
+)
 
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
+GUIDE = ROOT / "CONTRIBUTING.md"
+PAGES = [GUIDE, ROOT / "SECURITY.md", *sorted(DOCS.glob("*.md"))]
+FILES_OF_THE_PAGE = {"--data", "--config", "--code", "--model-file", "--from-sweep"}  # which the page makes
 TYPED = ("index", "jobs", "robustness", "tuning", "tracking")  # run as they stand, one after the other
 ELSEWHERE = {  # pages with blocks that other tests run, or that need more than this machine
     "analysis": "its queries and calls run in tests/statistics/test_tidy_frame.py",
@@ -33,18 +45,30 @@ HOURS = ("--seeds 5",)  # commands of a typed page that made its tables
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_commands_of_a_page_exist(page):
+def test_commands_of_a_page_exist(page, monkeypatch):
+    """Commands have the flags; what trains on known data is understood up to where training would begin."""
     for command in commands_of(page.read_text(encoding="utf-8")):
         (check_make if command.words[0] == "make" else check_names)(command.words[1:])
+        trains = command.whole and command.words[1:2] in (("run",), ("compare",))
+        if trains and not {*command.words} & FILES_OF_THE_PAGE and "$" not in " ".join(command.words):
+            check_whole(command.words[1:], monkeypatch)
 
 
 def test_every_page_with_a_block_says_where_it_runs():
     with_code = {
-        page.stem
-        for page in DOCS.glob("*.md")
-        if any(block.language in ("bash", "python", "sql") for block in blocks_of(page.read_text("utf-8")))
+        page.relative_to(DOCS).with_suffix("").as_posix()
+        for page in DOCS.rglob("*.md")
+        if any(block.language not in ("", "text") for block in blocks_of(page.read_text("utf-8")))
     }
     assert with_code - {*TYPED, *ELSEWHERE} == set()
+
+
+def test_block_of_the_contribution_guide_runs(monkeypatch):
+    """Its test is run with a part of ours in place of the reader's."""
+    (block,) = (each for each in blocks_of(GUIDE.read_text("utf-8")) if each.language == "python")
+    names = {"my_part": proximal}
+    exec(block.code, names)
+    names["test_my_part_conforms"]()
 
 
 @pytest.mark.slow
@@ -108,5 +132,7 @@ def test_site_is_built_without_a_warning_and_asks_no_network(tmp_path):
     assert asking == []
     own = (tmp_path / "api" / "own.html").read_text("utf-8")
     assert "doc-module" not in own  # functions, not their files
+    core = (tmp_path / "api" / "core.html").read_text("utf-8")
+    assert "wraps the training loss" in core  # fields with the comments beside them
     parts = (tmp_path / "api" / "parts.html").read_text("utf-8")
     assert "theta_{t+1} = " in parts and "<blockquote>" not in parts

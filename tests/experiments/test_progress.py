@@ -114,6 +114,21 @@ def test_resumed_run_estimates_from_its_own_rounds():
     assert written.getvalue() == "MAP: round 90/100, 1 min 0 s elapsed, about 1 min 0 s left\n"
 
 
+def test_what_every_run_hints_at_is_shown_once():
+    terminal, drawn = bar()
+    log, time = io.StringIO(), [0.0]
+    lines = ProgressLines(log, now=lambda: time[0])
+    for watcher in (terminal, lines):
+        for run_number in range(3):
+            watcher.begin("MAP", rounds=1, done=0)
+            time[0] += 10
+            watcher.hint("6 clients")
+            watcher.hint(f"run {run_number}")
+    for shown in (drawn.getvalue(), log.getvalue()):
+        assert shown.count("6 clients") == 1
+    assert drawn.getvalue().count("run ") == 3
+
+
 def test_closed_log_stops_no_run():
     class FullDisk(io.StringIO):
         lost = 0

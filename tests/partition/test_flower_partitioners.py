@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from idiolect.errors import UserError
-from idiolect.partition import from_flower
+from idiolect.partition import catalogue, from_flower
 from idiolect.partition.flower_partitioners import LEFT_OUT
 
 LABELS = np.array([0, 1, 0, 1, 2, 2, 0, 1])
@@ -49,6 +49,16 @@ def test_the_packages_own_partitioners(tmp_path):
     owners = partitioner.NaturalIdPartitioner(partition_by="client")
     found = from_flower(owners, LABELS, ids=list("aabbccdd"))
     assert [rows.tolist() for rows in found.clients] == [[0, 1], [2, 3], [4, 5], [6, 7]]
+
+
+def test_example_of_the_documentation_runs(monkeypatch):
+    """The block of the docstring, which the site shows, registers a partition that shares out the rows."""
+    pytest.importorskip("flwr_datasets.partitioner", reason="flwr-datasets is not installed")
+    monkeypatch.setattr(catalogue, "PARTITIONS", dict(catalogue.PARTITIONS))
+    lines = from_flower.__doc__.partition("Args:")[0].splitlines()
+    exec("\n".join(line[8:] for line in lines if line.startswith(" " * 8)), {})
+    found = catalogue.partition("flower_dirichlet(alpha=5.0)", np.arange(400) % 5, 4, seed=1)
+    assert len(found.clients) == 4 and sum(map(len, found.clients)) == 400
 
 
 def test_without_the_package_the_sentence_says_what_to_install(monkeypatch):

@@ -52,6 +52,8 @@ __all__ = [
 
 
 class Out(NamedTuple):
+    """What the network gives for a batch."""
+
     features: Tensor  # [B, d] what enters the classifier
     logits: Tensor  # [B, K]
     extra: Mapping[str, Tensor] = {}  # by part: what its forward passes on to its loss
@@ -59,6 +61,8 @@ class Out(NamedTuple):
 
 
 class Batch(NamedTuple):
+    """The examples that a step sees, padded to a common number."""
+
     x: Tensor
     y: Tensor  # [B] classes; or, for a task without classes, numbers [B, K]
     mask: Tensor  # [B] 1 for a real example, 0 for padding
@@ -355,7 +359,7 @@ CarryingGradient: TypeAlias = Callable[[Flats, Flats, tuple[Batch, ...], Slot], 
 class Part(NamedTuple):
     """One idea of a federated method; an absent hook (None) is the identity."""
 
-    name: str
+    name: str  # in compositions and messages
     init_server: Callable[[Flat, Initial], Slot] | None = None  # shared parameters -> server slot
     init_client: Callable[[Initial], Slot] | None = None  # -> private slot
     private: Callable[[str, Structure], bool] | None = None  # claims tensors that never leave
@@ -364,6 +368,7 @@ class Part(NamedTuple):
     criterion: Callable[[Loss, View], Loss] | None = None  # wraps the loss on labels, beneath every ``loss``
     loss: Callable[[Loss, View], Loss] | None = None  # wraps the training loss
     carry: Callable[[Flats, View], Slot] | None = None  # initial carry of ``gradient``
+    # wraps the function that gives the gradients of a step
     gradient: Callable[[GradientFunction, View], CarryingGradient] | None = None
     # gradients of single examples [B, ...] -> that of the batch, in place of their mean; its hook ``stages`` acts last
     reduce: Callable[[Flats, Batch, View], Flats] | None = None

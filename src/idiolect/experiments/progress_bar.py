@@ -67,6 +67,7 @@ class ProgressBar:
         self._runs: dict[int, _BarState] = {}
         self._progress: Progress | None = None
         self._all: TaskID | None = None
+        self._hinted: set[str] = set()
 
     def expect(self, runs: int, side_by_side: int = 1) -> None:
         self._times.expect(runs, side_by_side)
@@ -122,7 +123,9 @@ class ProgressBar:
         self.console.print(sentence, highlight=False, markup=False, soft_wrap=True)
 
     def hint(self, sentence: str) -> None:
-        self.say(sentence)
+        if sentence not in self._hinted:
+            self._hinted.add(sentence)
+            self.say(sentence)
 
     def _shown(self) -> Progress:
         """Returns the display, which is begun with the first run, with a line for all runs where there are several."""

@@ -55,7 +55,7 @@ class Watcher(Protocol):
         """Receives a sentence that the user should read in any case."""
 
     def hint(self, sentence: str) -> None:
-        """Receives a sentence for a user who is watching, such as on a terminal."""
+        """Receives a sentence for a user who is watching, such as on a terminal; once is enough."""
 
 
 def tell(watcher: Watcher, what: str, *facts: Any) -> None:
@@ -204,6 +204,7 @@ class ProgressLines:
         self._stream, self._now = stream, now
         self._times = RunTimes(now)
         self._runs: dict[int, _LineState] = {}
+        self._hinted: set[str] = set()
         self._written = now()
 
     def expect(self, runs: int, side_by_side: int = 1) -> None:
@@ -247,7 +248,8 @@ class ProgressLines:
         self._write(sentence)
 
     def hint(self, sentence: str) -> None:
-        if self._times.begun and self._now() - self._written >= QUIET:
+        if sentence not in self._hinted and self._times.begun and self._now() - self._written >= QUIET:
+            self._hinted.add(sentence)
             self._write(sentence)
 
     def _is_due(self, is_tenth: bool) -> bool:

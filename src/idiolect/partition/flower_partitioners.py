@@ -21,6 +21,10 @@ def from_flower(partitioner: Any, labels: Sequence[int], ids: Sequence[int | str
 
     A function that calls it is registered like any partition of your own:
 
+        import idiolect
+        from flwr_datasets.partitioner import DirichletPartitioner
+        from idiolect.partition import from_flower
+
         def flower_dirichlet(labels, n_clients, *, seed, alpha=0.3):
             made = DirichletPartitioner(n_clients, partition_by="label", alpha=alpha, seed=seed)
             return from_flower(made, labels)

@@ -17,6 +17,9 @@ def cfl(mean_norm: float = 2.0, client_norm: float = 0.5, gamma: float = 0.75, c
     the learning rate and the local epochs.  The record of a run says which client is in which cluster: metric
     ``cluster``.
 
+    The clients of the demo scene differ by degrees and form no groups: with seed 0 the default thresholds split nothing
+    there, and over three seeds it ends level with FedAvg and below Local.
+
     Args:
         mean_norm: eps_1 >= 0, below which a cluster's mean update counts as none.
         client_norm: eps_2 >= 0, above which a client still wants to move.

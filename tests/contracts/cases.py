@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from idiolect.methods import names
 
-__all__ = ["METHODS", "VARIANTS", "spelt"]
+__all__ = ["ADDED", "METHODS", "STEPS", "VARIANTS", "spelt"]
 
 FEW = "lambdas=(0.0, 0.5, 1.0), temperatures=(1.0, 5.0), epochs=1"
 SMALLER = {
@@ -33,6 +35,35 @@ VARIANTS = (
     "superfed_mm + restricted_softmax(alpha=0.5)",
 )
 METHODS = (*names(), *VARIANTS)
+
+# Parts that change the step, what is sent or how it is merged.
+ADDED = (
+    "client_dp(clip=0.5, noise=0.5)",
+    "client_dp(clip=0.5, noise=0.5, where=local)",
+    "dp_sgd(clip=0.5, noise=0.5)",
+    "median",
+    "trimmed_mean(share=0.34)",
+    "krum(share=0.34)",
+    "multi_krum(share=0.34)",
+    "geometric_median",
+    "norm_bound(bound=0.8)",
+)
+
+# Steps that are more than plain ones; augmentation and dropout hash the keys of examples.
+STEPS: dict[str, dict[str, Any]] = {
+    "clipping": {"model": "mlpnet(hidden=8)", "clip_norm": 0.5},
+    "adam": {"model": "mlpnet(hidden=8)", "optimiser": "adam", "local_schedule": "cosine(final=0.1)"},
+    "adamw": {
+        "model": "mlpnet(hidden=8)",
+        "optimiser": "adamw",
+        "clip_norm": 0.5,
+        "local_schedule": "linear",
+    },
+    "crop_flip": {"augmentation": "crop_flip"},
+    "dropout": {"model": "dropping"},
+    "frozen": {"model": "frozen", "clip_norm": 0.5, "weight_decay": 0.1},
+    "all": {"augmentation": "crop_flip", "model": "dropping", "clip_norm": 0.5},
+}
 
 
 def spelt(method: str) -> str:

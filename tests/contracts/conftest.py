@@ -6,6 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from torch import nn
+
+from idiolect.models import Net, from_module, register_model
+from idiolect.models.registered_models import REGISTERED
 
 from .cases import METHODS, VARIANTS, spelt
 from .tiny import tiny_known
@@ -31,3 +35,25 @@ def one_thread() -> Iterator[None]:
 def tiny_dataset() -> Iterator[None]:
     with tiny_known():
         yield
+
+
+@pytest.fixture
+def dropping() -> Iterator[None]:
+    """Makes a small network with dropout known, and one with a layer that is not trained."""
+
+    def build(*, in_channels: int, image_size: tuple[int, int], n_classes: int) -> Net:
+        inputs = 4 * (image_size[0] - 4) * (image_size[1] - 4)
+        body = nn.Sequential(
+            nn.Conv2d(in_channels, 4, 5), nn.ReLU(), nn.Flatten(), nn.Linear(inputs, 8), nn.Dropout(0.5)
+        )
+        return from_module(body, nn.Linear(8, n_classes))
+
+    def frozen(input_shape: tuple[int, ...], outputs: int) -> nn.Module:
+        first = nn.Conv2d(input_shape[0], 4, 5).requires_grad_(False)
+        inputs = 4 * (input_shape[1] - 4) * (input_shape[2] - 4)
+        return nn.Sequential(first, nn.GroupNorm(2, 4), nn.ReLU(), nn.Flatten(), nn.Linear(inputs, outputs))
+
+    register_model("dropping", build)
+    register_model("frozen", frozen)
+    yield
+    del REGISTERED["dropping"], REGISTERED["frozen"]

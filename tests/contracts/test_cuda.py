@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from idiolect.core import broadcast
 from idiolect.engines import CohortEngine, EngineChoice, LoopEngine
@@ -21,11 +21,10 @@ from idiolect.engines.cohort.pooling import plain as plain_pool
 from idiolect.experiments import run
 from idiolect.experiments.recorded_setting import experiment_of as experiment_of_run
 from idiolect.experiments.setting import Setting, prepare, read_dataset
-from idiolect.models import Net, crop_and_flip, from_module, planned_uniform, register_model
-from idiolect.models.registered_models import REGISTERED
+from idiolect.models import crop_and_flip, planned_uniform
 from idiolect.testing import tiny_dataset
 
-from .cases import METHODS, spelt
+from .cases import ADDED, METHODS, STEPS, spelt
 from .sameness import assert_equal, states
 from .tiny import experiment_of, play
 
@@ -146,20 +145,6 @@ def test_cohort_equals_loop_on_a_gpu(name: str) -> None:
     assert_equal(states(cohort), states(loop))
 
 
-# Parts that change the step, what is sent or how it is merged.
-ADDED = (
-    "client_dp(clip=0.5, noise=0.5)",
-    "client_dp(clip=0.5, noise=0.5, where=local)",
-    "dp_sgd(clip=0.5, noise=0.5)",
-    "median",
-    "trimmed_mean(share=0.34)",
-    "krum(share=0.34)",
-    "multi_krum(share=0.34)",
-    "geometric_median",
-    "norm_bound(bound=0.8)",
-)
-
-
 @pytest.mark.parametrize("compile", ["auto", "trace"])
 @pytest.mark.parametrize("part", ADDED)
 @pytest.mark.parametrize("method", ["fedavg", "map"])
@@ -179,45 +164,6 @@ def test_compiled_cohort_equals_loop_on_a_gpu(name: str) -> None:
     setting = on_gpu(name)
     cohort, loop = play(setting, CohortEngine(setting.work)), play(setting, LoopEngine(setting.work))
     assert_equal(states(cohort), states(loop))
-
-
-# Steps that are more than plain ones; augmentation and dropout hash the keys of examples.
-STEPS = {
-    "clipping": {"model": "mlpnet(hidden=8)", "clip_norm": 0.5},
-    "adam": {"model": "mlpnet(hidden=8)", "optimiser": "adam", "local_schedule": "cosine(final=0.1)"},
-    "adamw": {
-        "model": "mlpnet(hidden=8)",
-        "optimiser": "adamw",
-        "clip_norm": 0.5,
-        "local_schedule": "linear",
-    },
-    "crop_flip": {"augmentation": "crop_flip"},
-    "dropout": {"model": "dropping"},
-    "frozen": {"model": "frozen", "clip_norm": 0.5, "weight_decay": 0.1},
-    "all": {"augmentation": "crop_flip", "model": "dropping", "clip_norm": 0.5},
-}
-
-
-@pytest.fixture
-def dropping() -> Iterator[None]:
-    """Makes a small network with dropout known, and one with a layer that is not trained."""
-
-    def build(*, in_channels: int, image_size: tuple[int, int], n_classes: int) -> Net:
-        inputs = 4 * (image_size[0] - 4) * (image_size[1] - 4)
-        body = nn.Sequential(
-            nn.Conv2d(in_channels, 4, 5), nn.ReLU(), nn.Flatten(), nn.Linear(inputs, 8), nn.Dropout(0.5)
-        )
-        return from_module(body, nn.Linear(8, n_classes))
-
-    def frozen(input_shape: tuple[int, ...], outputs: int) -> nn.Module:
-        first = nn.Conv2d(input_shape[0], 4, 5).requires_grad_(False)
-        inputs = 4 * (input_shape[1] - 4) * (input_shape[2] - 4)
-        return nn.Sequential(first, nn.GroupNorm(2, 4), nn.ReLU(), nn.Flatten(), nn.Linear(inputs, outputs))
-
-    register_model("dropping", build)
-    register_model("frozen", frozen)
-    yield
-    del REGISTERED["dropping"], REGISTERED["frozen"]
 
 
 @pytest.mark.usefixtures("dropping")

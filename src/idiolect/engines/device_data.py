@@ -272,7 +272,7 @@ def _held(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
 def sent(array: NDArray[Any], device: torch.device) -> Tensor:
     """Returns the array as a tensor on the device, without waiting for the device."""
     tensor = torch.from_numpy(array)
-    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 def in_order(rows: NDArray[np.int64], size: int = EVALUATION_ROWS) -> BatchPlan:

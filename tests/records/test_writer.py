@@ -131,3 +131,17 @@ def test_failed_write_keeps_the_old_file(tmp_path: Path) -> None:
         write_half(path)
     assert path.read_text() == "old"
     assert [item.name for item in tmp_path.iterdir()] == ["note"]
+
+
+def test_full_disk_names_the_file(tmp_path: Path) -> None:
+    """Arrow and Python say of a write that failed how it failed, and not where."""
+
+    def write() -> None:
+        with replacing(tmp_path / "t.parquet") as temporary:
+            temporary.symlink_to("/dev/full")
+            pq.write_table(pa.table({"a": range(10**6)}), temporary)
+
+    with pytest.raises(OSError, match="No space left") as raised:
+        write()
+    assert raised.value.filename == str(tmp_path / "t.parquet")
+    assert list(tmp_path.iterdir()) == []

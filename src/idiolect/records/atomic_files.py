@@ -16,7 +16,8 @@ def replacing(path: Path) -> Iterator[Path]:
     """Yields a temporary path beside `path` and renames it to `path` when the block ends without an exception.
 
     The file is synchronised to the disk before the rename, so a loss of power leaves the old file or the new one.
-    When the block raises, the temporary file is removed and `path` stays as it was.
+    When the block raises, the temporary file is removed and `path` stays as it was; an error of the system that names
+    no file, such as that of a full disk, names `path` from here on.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -25,6 +26,10 @@ def replacing(path: Path) -> Iterator[Path]:
             os.fsync(handle.fileno())
         os.replace(temporary, path)
         sync_folder(path.parent)
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = str(path)
+        raise
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -11,6 +11,7 @@ __all__ = ["UserError", "list_of", "near_names", "refuse_outside", "refuse_unkno
 
 MOST = 10**9  # that a whole number without another limit may be: more is a slip, and would never end
 LARGEST_FLOAT = 10**300
+TINY = 1e-200  # a least value below it means: above 0
 T = TypeVar("T")
 
 
@@ -49,15 +50,23 @@ def _bare(name: str) -> str:
 def refuse_outside(option: str, value: float, low: float, high: float = float("inf")) -> None:
     """Raises unless ``low <= value <= high``; a whole number has a highest value in any case.
 
+    Of a limit that is a little off a round number the message says "above 0" or "below 1".
+
     >>> refuse_outside("alpha", 0.5, 0, 1)
     >>> refuse_outside("workers", 10**23, 1)
     Traceback (most recent call last):
     idiolect.errors.UserError: workers must be at most 1e+09, got 1e+23
+    >>> refuse_outside("delta", 1, 1e-300, 1 - 1e-9)
+    Traceback (most recent call last):
+    idiolect.errors.UserError: delta must be above 0 and below 1, got 1
     """
     most = MOST if isinstance(value, int) and high == float("inf") else high
     if not (low <= value <= most and math.isfinite(value)):
-        allowed = f"in [{low:g}, {high:g}]" if high < float("inf") else f"at least {low:g}"
+        least = "above 0" if 0 < low < TINY else f"at least {low:g}"
+        below = f" and below {high:g}" if float(f"{high:g}") > high else ""
+        allowed = f"in [{low:g}, {high:g}]" if high < float("inf") and not below else least + below
         allowed = f"at most {most:g}" if high > most < value else allowed
+        allowed = allowed if math.isfinite(value) else f"a finite number {allowed}"
         got = f"{value:g}" if abs(value) < LARGEST_FLOAT or not isinstance(value, int) else "a larger number"
         raise UserError(f"{option} must be {allowed}, got {got}")
 

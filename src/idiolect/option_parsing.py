@@ -28,6 +28,7 @@ __all__ = [
 ]
 
 NAME = r"[^\W\d]\w*(?:-\w+)*"  # an identifier, or several joined by hyphens: fashion-mnist
+NOT_FINITE = ("inf", "infinity", "nan")
 
 
 # Text -> name and options, and back
@@ -219,7 +220,10 @@ class OptionSchema:
         for option, value in given.items():
             if not self.fits(option, value):
                 kind = _written(self.parameters[option])
-                raise UserError(f"{self.subject}: option {option} must be {kind}, got {value!r}")
+                finite = (
+                    "a finite " if "float" in kind and str(value).lstrip("+-").lower() in NOT_FINITE else ""
+                )
+                raise UserError(f"{self.subject}: option {option} must be {finite}{kind}, got {value!r}")
 
     def fits(self, option: str, value: Any) -> bool:
         """Whether a value is of the kind that the option's annotation states."""

@@ -66,6 +66,19 @@ def test_explanation_names_companions_shared_parts_and_overrides(idiolect):
     )
 
 
+def test_explanation_says_what_a_part_does_and_what_its_options_mean(idiolect):
+    answer = idiolect("methods", "ditto + client_dp(clip=0.3)")
+    words = " ".join(answer.out.split())
+    for sentence in (
+        "client_dp: Hides whether a client took part, with all its data",
+        "- `noise = 1.0`: z >= 0, the standard deviation of the noise in units of C.",
+        "- `delta = 1e-05`: of the budget",
+    ):
+        assert sentence in words
+    (found,) = json.loads(idiolect("methods", "ditto + median", "--json").out)
+    assert list(found["ideas"]) == ["median"] and found["options"] == {"median": {}}
+
+
 def test_explanation_does_without_predictors_on_a_network_too_small(idiolect):
     answer = idiolect("methods", "fedper(count=7) + fedprox")
     assert answer.code == 0 and "- private_layers(count=7), of fedper(count=7)" in answer.out

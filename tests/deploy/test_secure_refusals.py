@@ -15,6 +15,7 @@ from idiolect.cli.commands import app
 from idiolect.deploy.configuration import read_plan, read_site, write_site
 from idiolect.deploy.create_deployment import DeploymentOptions, add_site
 from idiolect.deploy.site import Site
+from idiolect.deploy.site_requests import SiteConnection
 from idiolect.errors import UserError
 
 from .conftest import Deploy
@@ -61,7 +62,7 @@ def test_refused_when_the_deployment_is_made(
 
 def test_rules_are_what_server_and_sites_agree_on(deploy: Deploy) -> None:
     """A server that leaves secure aggregation out asks for another experiment than the sites know."""
-    summed, plain = deploy(replace(SUMS, deadline=1)), deploy(replace(SUMS, secure_aggregation=False))
+    summed, plain = deploy(replace(SUMS, deadline=4)), deploy(replace(SUMS, secure_aggregation=False))
     lower = deploy(replace(SUMS, secure_threshold=2))
     assert len({read_plan(one.server).identity for one in (summed, plain, lower)}) == 3
     assert read_plan(summed.site_folder(summed.sites[0])).sums == read_plan(summed.server).sums
@@ -74,7 +75,7 @@ def test_rules_are_what_server_and_sites_agree_on(deploy: Deploy) -> None:
 
 
 def test_site_that_does_not_know_the_key_of_another_says_so(deploy: Deploy) -> None:
-    deployment = deploy(replace(SUMS, deadline=1))
+    deployment = deploy(replace(SUMS, deadline=4))
     (deployment.site_folder(deployment.sites[0]) / "peers" / "site-2.pub").unlink()
     found = play(deployment)
     assert found["status"] == "stopped"
@@ -84,8 +85,28 @@ def test_site_that_does_not_know_the_key_of_another_says_so(deploy: Deploy) -> N
     )
 
 
+def test_server_that_sends_sites_different_models_gets_no_sum(
+    deploy: Deploy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From zeros no layer but the last bias learns anything, so that the sum would tell the upload of site-0."""
+    deployment = deploy(replace(SUMS, deadline=60), rounds=1)
+    whole = SiteConnection.request
+
+    def lying(self: Any, headers: Any, tensors: Any, *others: Any, **more: Any) -> Any:
+        zeros = {
+            name: each if name == "site-0" else {key: 0 * leaf for key, leaf in each.items()}
+            for name, each in tensors.items()
+        }
+        return whole(self, headers, zeros, *others, **more)
+
+    monkeypatch.setattr(SiteConnection, "request", lying)
+    found = play(deployment)
+    assert found["status"] == "stopped"
+    assert "as those of site-0 are not signed by site-0 for this sum and the same model" in found["message"]
+
+
 def test_new_key_is_made_known_to_the_server_and_the_other_sites(deploy: Deploy, tmp_path: Path) -> None:
-    deployment = deploy(replace(SUMS, deadline=1), rounds=1)
+    deployment = deploy(replace(SUMS, deadline=4), rounds=1)
     folders = [deployment.site_folder(site) for site in deployment.sites]
     run = CliRunner().invoke
     assert run(app, ["deploy", "key", str(folders[2])]).exit_code == 0
@@ -96,7 +117,7 @@ def test_new_key_is_made_known_to_the_server_and_the_other_sites(deploy: Deploy,
     assert (folders[1] / "peers" / "site-2.pub").read_bytes() == Path(new).read_bytes()
     grid = FakeGrid({100 + number: Site.open(folder) for number, folder in enumerate([moved, *folders[1:]])})
     assert (
-        "the keys that the server gives as those of site-2 are not signed by site-2"
+        "the keys that the server gives as those of site-2 are not signed by site-2 for this sum and the same model"
         in play(deployment, grid)["message"]
     )
     assert run(app, ["deploy", "register", str(moved), "site-2", new]).exit_code == 0
@@ -122,7 +143,7 @@ def test_share_scores_belongs_to_secure_aggregation(deploy: Deploy) -> None:
 
 def test_site_with_more_rows_than_the_rules_allow_is_left_out_by_name(deploy: Deploy) -> None:
     """W is the next power of two after the rows that the server knows of; nobody weighs more in secret."""
-    deployment = deploy(replace(SUMS, deadline=1), weighting="samples")
+    deployment = deploy(replace(SUMS, deadline=60), weighting="samples")
     from idiolect.deploy import summed_answers  # noqa: PLC0415
 
     whole = summed_answers._most

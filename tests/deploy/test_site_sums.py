@@ -28,7 +28,7 @@ class Server:
         self, sites: dict[str, SiteSums], session: str = "one", what: str = "uploads of round 1"
     ) -> None:
         self.sites, self.session = sites, session
-        self.keys = {name: site.begin(session, what, WORDS) for name, site in sites.items()}
+        self.keys = {name: site.begin(session, what, "model", WORDS) for name, site in sites.items()}
         self.shares: dict[str, dict[str, str]] = {}
 
     def ask(self, name: str, kind: str, **said: Any) -> dict[str, Any]:
@@ -97,7 +97,10 @@ def test_server_in_the_middle_is_refused(sites: dict[str, SiteSums]) -> None:
         {**server.keys["site-1"], "mask": forged["mask"]},
     ):
         said = refused(lambda keys=keys: server.share(keys={**server.keys, "site-1": keys}))
-        assert said == "the keys that the server gives as those of site-1 are not signed by site-1"
+        assert said == (
+            "the keys that the server gives as those of site-1 are not signed by site-1 for this sum and the same "
+            "model"
+        )
     assert "other keys of site-0" in refused(
         lambda: server.share(keys={**server.keys, "site-0": server.keys["site-1"]})
     )
@@ -147,6 +150,19 @@ def test_tampered_and_replayed_shares_are_refused(sites: dict[str, SiteSums]) ->
     assert MASKED in server.mask()
 
 
+@pytest.mark.parametrize(
+    ("what", "model"), [("uploads of round 1", "another model"), ("uploads of round 2", "model")]
+)
+def test_sites_that_were_sent_different_models_or_rounds_make_no_sum(
+    sites: dict[str, SiteSums], what: str, model: str
+) -> None:
+    server = Server(sites)
+    server.keys["site-1"] = sites["site-1"].begin("one", what, model, WORDS)
+    said = refused(server.share)
+    assert "as those of site-1 are not signed by site-1 for this sum and the same model" in said
+    assert "as those of site-0 are not" in refused(lambda: server.share("site-1"))
+
+
 def test_site_reveals_one_of_two_shares_whatever_it_is_asked(sites: dict[str, SiteSums]) -> None:
     server = Server(sites)
     first = server.unmask("site-0", "site-1", "site-2")
@@ -177,7 +193,7 @@ def test_steps_out_of_order_or_of_another_sum_are_refused(sites: dict[str, SiteS
     assert "before the ones that come first" in refused(lambda: server.ask("site-0", "mask", shares={}))
     server.share()
     assert "before the ones that come first" in refused(lambda: server.ask("site-0", "unmask", present=NAMES))
-    sites["site-0"].begin("two", "uploads of round 2", WORDS)
+    sites["site-0"].begin("two", "uploads of round 2", "model", WORDS)
     assert "takes no part in the sum" in refused(server.share)
 
 

@@ -7,6 +7,7 @@ import logging
 import math
 from collections import Counter
 from dataclasses import replace
+from importlib.metadata import PackageNotFoundError
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from dp_accounting import rdp
 
 import idiolect
 from idiolect.engines import place
-from idiolect.experiments import Experiment
+from idiolect.experiments import Experiment, privacy_budget
 from idiolect.experiments.privacy_budget import PrivacyBudget
 from idiolect.experiments.setting import Setting, prepare
 
@@ -147,6 +148,9 @@ def test_everybody_in_every_round_is_the_gaussian_mechanism() -> None:
 def test_noise_of_each_client_and_deployments_count_the_rounds_of_the_client_selected_most_often() -> None:
     expected = own(repeated(gaussian(1.0), most_rounds(setting_of("fedavg"))), REPLACE)
     assert spent("fedavg + client_dp(noise=2, where=local)") == pytest.approx(expected, rel=1e-9)
+    drawn = most_rounds(setting_of("fedavg", selection="poisson"))
+    found = spent("fedavg + client_dp(noise=2, where=local)", selection="poisson")
+    assert found == pytest.approx(own(repeated(gaussian(1.0), drawn), REPLACE), rel=1e-9)
     assert spent("fedavg + client_dp(noise=2)", deployed=True) == pytest.approx(expected, rel=1e-9)
     setting = setting_of("fedavg", selection="poisson")
     added = own(repeated(gaussian(2.0), most_rounds(setting)), ADD)
@@ -185,10 +189,37 @@ def test_examples_are_counted_by_the_steps_of_the_worst_client() -> None:
     assert found.epsilon == pytest.approx(max(each), rel=1e-9)
 
 
-def test_a_part_without_noise_promises_nothing() -> None:
+def test_steps_that_a_site_made_again_count_again() -> None:
+    setting = setting_of("fedavg + dp_sgd(noise=1.3)")
+    samples = len(setting.federation.clients[3].train)
+    event = poisson(min(1, 8 / samples), gaussian(1.3))
+    steps = 2 * math.ceil(samples / 8)  # two epochs
+    (found,) = PrivacyBudget(setting, {(0, 3): 4, (1, 3): 1}).after(0)
+    assert found.epsilon == pytest.approx(own(repeated(event, 5 * steps), ADD), rel=1e-9)
+
+
+def test_who_takes_fewer_examples_in_more_steps_may_be_the_worst_client() -> None:
+    often, seldom, least = (privacy_budget.Release(1.0, rate) for rate in (0.5, 0.1, 0.05))
+    each = [{least: 10}, {often: 2}, {seldom: 900}]
+    kept = privacy_budget._undominated(each)
+    assert {**kept[0], **kept[1]} == {often: 2, seldom: 900} and len(kept) == 2
+    spent = [privacy_budget.epsilon_of(one, privacy_budget.ADD_OR_REMOVE, 1e-5) for one in kept]
+    assert spent[1] > spent[0]
+
+
+def test_a_part_without_noise_promises_nothing_and_needs_no_accountant(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def missing(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(privacy_budget, "version", missing)
+    monkeypatch.setattr(privacy_budget, "find_spec", lambda name: None)
+    privacy_budget._accounting.cache_clear()
     setting = setting_of("fedavg + client_dp(noise=0)")
     assert math.isinf(spent("fedavg + client_dp(noise=0)"))
-    assert PrivacyBudget(setting).facts(6)["privacy"]["promises"][0]["epsilon"] is None
+    (promise,) = PrivacyBudget(setting).facts(6)["privacy"]["promises"]
+    assert promise["epsilon"] is None and promise["accountant"] is None
     assert PrivacyBudget(setting_of("fedavg + client_dp(clip=None, noise=0)")).facts(6) == {}
 
 

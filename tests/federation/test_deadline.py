@@ -57,6 +57,13 @@ def test_slow_clients_are_cut_off_and_rounds_last_until_the_deadline() -> None:
     assert 0 < cut < ROUNDS, "some rounds miss a client, and some do not"
 
 
+@pytest.mark.parametrize("option", ["spread", "jitter"])
+def test_deviations_beyond_all_floats_are_refused(option: str) -> None:
+    with pytest.raises(UserError, match=rf"{option} of deadline must be in \[0, 40\], got 1000"):
+        canonical_under(f"deadline({option}=1000)")
+    assert canonical_under(f"deadline({option}=40)")
+
+
 def test_waiting_for_everybody_is_the_plain_run_with_the_time_of_the_slowest() -> None:
     plain, waited = played((), "fedper"), played("deadline(seconds=None, speed=2.0, spread=0.7)", "fedper")
     assert_exact(states(waited), states(plain))

@@ -101,6 +101,24 @@ def test_noise_has_the_variance_of_the_algorithm_and_padding_adds_nothing() -> N
     torch.testing.assert_close(8 * found, 1.5 * draws["dp_sgd"], rtol=1e-12, atol=0)
 
 
+@pytest.mark.parametrize(("samples", "expected"), [(46.0, 8), (5.0, 5)])
+def test_a_step_divides_by_the_expected_size_of_its_batch(samples: float, expected: int) -> None:
+    """A client with fewer examples than a batch takes all of them in every step."""
+    part, setting = dp_sgd(clip=100.0, noise=0.0), tiny_setting("fedavg", **SMALL)
+    assert setting.experiment.scene.batch_size == 8
+    rows = torch.zeros(3, dtype=torch.float64)
+    draws = {"dp_sgd": torch.zeros(2, dtype=torch.float64)}
+    batch = Batch(rows[:, None], rows.long(), torch.ones_like(rows), rows.long(), draws)
+
+    class View:
+        facts = Facts(rows, torch.tensor(samples, dtype=torch.float64), rows)
+        scene = setting.experiment.scene
+
+    grads = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], dtype=torch.float64)
+    found = part.reduce({"model": {"w": grads}}, batch, View())["model"]["w"]
+    assert found.tolist() == pytest.approx([9 / expected, 12 / expected], rel=1e-12)
+
+
 def test_batches_take_each_example_by_itself_and_anew_in_every_stage() -> None:
     setting = tiny_setting("fedrep + dp_sgd", **SMALL, batch_size=4)
     program, client = setting.program(0), 3

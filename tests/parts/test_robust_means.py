@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -90,18 +92,23 @@ def krum_of(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return rows[int(np.argmin(krum_scores(rows, len(rows) // 5)))]
 
 
-def multi_krum_of(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def multi_krum_of(rows: np.ndarray, weights: np.ndarray, selected: int | None = None) -> np.ndarray:
     hostile = len(rows) // 5
-    best = np.argsort(krum_scores(rows, hostile))[: len(rows) - hostile]
+    best = np.argsort(krum_scores(rows, hostile))[: selected or len(rows) - hostile]
     return np.average(rows[best], axis=0, weights=weights[best])
 
 
-def weiszfeld_of(rows: np.ndarray, weights: np.ndarray, steps: int = 4) -> np.ndarray:
+def weiszfeld_of(
+    rows: np.ndarray, weights: np.ndarray, steps: int = 4, smoothing: float = 1e-5
+) -> np.ndarray:
     shares = weights / weights.sum()
     middle = (shares[:, None] * rows).sum(0)
     for _ in range(steps):
         beta = np.array(
-            [p / max(1e-5, np.sqrt(((middle - u) ** 2).sum())) for p, u in zip(shares, rows, strict=True)]
+            [
+                p / max(smoothing, np.sqrt(((middle - u) ** 2).sum()))
+                for p, u in zip(shares, rows, strict=True)
+            ]
         )
         middle = (beta[:, None] * rows).sum(0) / beta.sum()
     return middle
@@ -123,7 +130,9 @@ REFERENCES = {
     "trimmed_mean(share=0.2)": trimmed_of,
     "krum(share=0.2)": krum_of,
     "multi_krum(share=0.2)": multi_krum_of,
+    "multi_krum(share=0.2, selected=3)": partial(multi_krum_of, selected=3),
     "geometric_median": weiszfeld_of,
+    "geometric_median(steps=3, smoothing=8.0)": partial(weiszfeld_of, steps=3, smoothing=8.0),
     "norm_bound": bounded_of,
     "norm_bound(bound=2.0, unit=absolute)": bounded_at_two,
 }
@@ -152,6 +161,45 @@ def test_a_fifth_of_the_uploads_cannot_carry_the_model_away(part: str) -> None:
             as_rows(start, {n: a[None] for n, a in merged(f"fedavg + {part}", start, far, weights).items()})
         )
         assert moved.max() <= outermost
+
+
+@pytest.mark.parametrize("steps", [2, 4, 6])
+def test_geometric_median_leaves_a_known_part_of_hostile_updates(steps: int) -> None:
+    """Two of ten, all alike and of length L: of them (h / (1 - h))^(R + 1) is left, (2 / 8)^(R + 1) of L."""
+    start = {name: np.zeros(shape) for name, shape in SHAPES.items()}
+    one, length = np.random.default_rng(0).normal(size=26), 1e9
+    one *= length / np.linalg.norm(one)
+    sent, place = {}, 0
+    for name, shape in SHAPES.items():
+        size = start[name].size
+        sent[name] = np.zeros((10, *shape))
+        sent[name][8:] = np.resize(one[place : place + size], shape)
+        place += size
+    length = np.linalg.norm(as_rows(start, sent)[-1])
+    found = merged(f"fedavg + geometric_median(steps={steps})", start, sent, np.ones(10))
+    moved = np.linalg.norm(as_rows(start, {name: array[None] for name, array in found.items()}))
+    assert moved / length == pytest.approx(0.25 ** (steps + 1), rel=0.1)
+
+
+def test_geometric_median_of_equal_uploads_is_that_upload() -> None:
+    """All distances are below the smoothing, so that nothing is divided by 0."""
+    start, sent, weights = some_uploads(6, hostile=0)
+    same = {name: np.repeat(array[:1], 6, 0) for name, array in sent.items()}
+    found = merged("fedavg + geometric_median", start, same, weights)
+    for name, array in found.items():
+        np.testing.assert_allclose(array, same[name][0], rtol=1e-9)
+
+
+def test_smoothing_of_the_geometric_median_bounds_the_weight_of_a_near_upload() -> None:
+    """With nu beyond all distances every step is the plain mean; with less it is not."""
+    start, sent, weights = some_uploads(7, hostile=1)
+    far, near = (
+        merged(f"fedavg + {part}", start, sent, weights)["body"]
+        for part in ("geometric_median(smoothing=1e6)", "geometric_median")
+    )
+    mean = np.average(sent["body"], axis=0, weights=weights)
+    np.testing.assert_allclose(far, mean, rtol=1e-9)
+    assert np.abs(near - mean).max() > 0.1
 
 
 def test_krum_compares_an_upload_with_the_right_number_of_others() -> None:

@@ -154,21 +154,22 @@ class PublicKeys(NamedTuple):
     cipher: bytes
     mask: bytes
 
-    def signed(self, session: str, key: ec.EllipticCurvePrivateKey) -> bytes:
-        """Returns a site's signature over its keys for a session."""
-        return key.sign(self._signed_bytes(session), ec.ECDSA(hashes.SHA256()))
+    def signed(self, agreed: str, key: ec.EllipticCurvePrivateKey) -> bytes:
+        """Returns a site's signature over its keys, for a sum on which sites agree."""
+        return key.sign(self._signed_bytes(agreed), ec.ECDSA(hashes.SHA256()))
 
-    def verify(self, session: str, signature: bytes, key: ec.EllipticCurvePublicKey, name: str) -> None:
-        """Refuses keys that site ``name`` did not sign for this session."""
+    def verify(self, agreed: str, signature: bytes, key: ec.EllipticCurvePublicKey, name: str) -> None:
+        """Refuses keys that site ``name`` did not sign for this sum."""
         try:
-            key.verify(signature, self._signed_bytes(session), ec.ECDSA(hashes.SHA256()))
+            key.verify(signature, self._signed_bytes(agreed), ec.ECDSA(hashes.SHA256()))
         except InvalidSignature:
             raise Misfit(
-                f"the keys that the server gives as those of {name} are not signed by {name}"
+                f"the keys that the server gives as those of {name} are not signed by {name} for this sum "
+                "and the same model"
             ) from None
 
-    def _signed_bytes(self, session: str) -> bytes:
-        return DOMAIN + hashlib.sha256(session.encode()).digest() + self.cipher + self.mask
+    def _signed_bytes(self, agreed: str) -> bytes:
+        return DOMAIN + hashlib.sha256(agreed.encode()).digest() + self.cipher + self.mask
 
 
 class Secrets(NamedTuple):

@@ -43,7 +43,7 @@ from idiolect.deploy.summed_answers import (
     training_statements,
     uploads_of,
 )
-from idiolect.deploy.tensor_names import flatten, unflatten
+from idiolect.deploy.tensor_names import flatten, tree_digest, unflatten
 from idiolect.engines import EngineChoice, LoopEngine
 from idiolect.errors import UserError
 from idiolect.experiments.client_scoring import (
@@ -233,18 +233,24 @@ class Site:
             said = {LOSS: float(outcome.loss), **stated_scores(scores), **stated_work(work)}
         if self.sums is not None:
             names = training_statements(self.setting, header["observe"])
-            facts["keys"] = self._add(header, uploads_of(round), names, said, upload)
+            facts["keys"] = self._add(header, sent, uploads_of(round), names, said, upload)
             return facts | ({"scores": scores} if self.config.share_scores else {}), {}
         facts |= {"scores": scores, **({"loss": said[LOSS], "work": work} if told else {})}
         return facts, flatten(upload)
 
     def _add(
-        self, header: dict[str, Any], what: str, names: list[Name], said: Statements, upload: Messages | None
+        self,
+        header: dict[str, Any],
+        sent: Sent,
+        what: str,
+        names: list[Name],
+        said: Statements,
+        upload: Messages | None,
     ) -> dict[str, str]:
         """Announces what the site adds to a sum; returns its signed keys."""
         assert self.sums is not None and self.plan.sums is not None
         words = pack(self.setting, self.plan.sums, names, said, upload)
-        return self.sums.begin(header["session"], what, words)
+        return self.sums.begin(header["session"], what, tree_digest(sent.shared, b""), words)
 
     def _follow(self, header: dict[str, Any], sent: Sent, known: Position | None) -> Answer:
         """Runs the method's stages after a merge or at the end, then scores and remarks where they are asked for."""
@@ -269,9 +275,9 @@ class Site:
             facts["examined"] = plain_scores(scores)
         if header["remark"]:
             facts["remarks"] = remarks_of(self.setting, program, sent.shared, self.client, given[self.client])
-        return (facts if self.sums is None else self._summed_follow_up(header, facts)), {}
+        return (facts if self.sums is None else self._summed_follow_up(header, sent, facts)), {}
 
-    def _summed_follow_up(self, header: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
+    def _summed_follow_up(self, header: dict[str, Any], sent: Sent, facts: dict[str, Any]) -> dict[str, Any]:
         """Returns what the server may see of the answer to a follow-up, and announces what it sees in a sum."""
         tasks = FollowUpTasks(header["settle"], header["examine"], header["remark"], header["tally"])
         work = facts.pop("work", Work(0, 0.0))
@@ -279,7 +285,8 @@ class Site:
         if names := follow_up_statements(self.setting, tasks):
             scores = scores_of_plain(own["examined"]) if tasks.score else ClientScores([], {}, {})
             said = {**stated_scores({"test": scores.test, "valid": scores.valid}), **stated_work(work)}
-            facts["keys"] = self._add(header, scores_of(header["round"], header["settle"]), names, said, None)
+            what = scores_of(header["round"], header["settle"])
+            facts["keys"] = self._add(header, sent, what, names, said, None)
         return {**facts, **own} if self.config.share_scores else facts
 
     def _refuse_to_tell(self, asked: bool) -> None:

@@ -70,18 +70,27 @@ class SiteSums:
     most: int
     era: Callable[[], str]
 
-    def begin(self, session: str, what: str, words: Words) -> dict[str, str]:
+    def begin(self, session: str, what: str, received: str, words: Words) -> dict[str, str]:
         """Draws new secrets for a sum to which the site adds ``words``; returns its public keys, signed.
 
         Args:
             session: names the sum; the server draws it.
             what: names what is added up, such as the uploads of a round.
+            received: digest of the model that the server has sent.  The keys are signed with it, and the sites of a sum
+                refuse each other's where they received different models, by which a server that lies can have all
+                sites but one send nothing.
         """
         secrets = Secrets.new()
-        facts = {"session": session, "what": what, "secrets": [one.hex() for one in secrets]}
+        agreed = json.dumps([session, what, received])
+        facts = {
+            "session": session,
+            "what": what,
+            "agreed": agreed,
+            "secrets": [one.hex() for one in secrets],
+        }
         self._remember(facts, words)
         public = secrets.public
-        signature = public.signed(session, self.key)
+        signature = public.signed(agreed, self.key)
         return {"cipher": public.cipher.hex(), "mask": public.mask.hex(), "signature": signature.hex()}
 
     def answer(self, header: Mapping[str, Any]) -> Answer:
@@ -127,7 +136,7 @@ class SiteSums:
         for name, said in header["keys"].items():
             keys[name] = PublicKeys(_bytes(said["cipher"], KEY_BYTES), _bytes(said["mask"], KEY_BYTES))
             if name != self.name:
-                keys[name].verify(session, _bytes(said["signature"]), self._key_of(name), name)
+                keys[name].verify(facts["agreed"], _bytes(said["signature"]), self._key_of(name), name)
         if keys.get(self.name) != secrets.public:
             raise Misfit(f"the server passes on other keys of {self.name} than {self.name} has made")
         self._refuse_too_few(keys)

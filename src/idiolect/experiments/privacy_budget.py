@@ -53,7 +53,7 @@ SEEDED = (
     "a simulation shows what privacy costs, and protects nobody"
 )
 SECURE = "the operating system's secure source"
-MOST = "the rounds count in which the client took part that was selected most often"
+MOST = "counted are the rounds of the client that was selected most often"
 EXACT = "losses, scores, counts and costs in this record, which are exact: they serve the study of the method"
 TIMES = "which sites took part in a round, and when they answer"
 SWITCHED_OFF = "losses, scores, counts, remarks and local work of the sites, which stay with them"
@@ -200,7 +200,9 @@ class PrivacyBudget:
             "clip": given.clip,
             "relation": f"{self._relation(given)} {given.unit}",
             "sampling": spent.sampling,
-            "accountant": f"Renyi differential privacy, dp-accounting {version('dp-accounting')}",
+            "accountant": f"Renyi differential privacy, dp-accounting {version('dp-accounting')}"
+            if given.noise
+            else None,
         }
 
     def _relation(self, given: Guarantee) -> str:
@@ -236,7 +238,8 @@ class PrivacyBudget:
         for (_, client), times in self._took_part(rounds).items():
             taken[client] += times
         why = "" if _is_local(given) or self._rate == 1 else f", {self._why_not(given)}"
-        seen = Bound(f"no sampling{why}; {MOST}", [{Release(noise): max(taken.values(), default=0)}])
+        counted = "no sampling" if self._rate == 1 else f"sampling is not counted{why}"
+        seen = Bound(f"{counted}; {MOST}", [{Release(noise): max(taken.values(), default=0)}])
         if not self._amplifies(given):
             return [seen]
         if setting.experiment.selection == "poisson":
@@ -251,7 +254,7 @@ class PrivacyBudget:
             return "because sites can know who is selected"
         if not self._amplifies(given):
             return "because what clients keep tells who was in a cohort of fixed size"
-        return "which gives the smaller bound"
+        return "because the bound without it is the smaller one"
 
     def _amplifies(self, given: Guarantee) -> bool:
         """Whether the observer does not learn who is selected, so that a client hides among all."""

@@ -24,6 +24,9 @@ def geometric_median(steps: int = 4, smoothing: float = 1e-5) -> Part:
 
     The model and its running statistics are one vector u; what another part sends is a vector of its own.
 
+    Of hostile updates with a share h of the weight about (h / (1 - h))^(R + 1) of their length is left: a thousandth of
+    that of a fifth, after the four steps.  Where it may be of any size, take more steps or put ``norm_bound`` before.
+
     Args:
         steps: R >= 0 of the algorithm; 0 is the plain mean.
         smoothing: nu > 0, below which distances do not matter.

@@ -80,7 +80,7 @@ def half_way(values: Tensor) -> Tensor:
 def hostile_count(share: float, count: int) -> int:
     """Returns how many of some uploads are taken to be hostile: the whole numbers in a share of them.
 
-    >>> hostile_count(0.3, 10), hostile_count(0.2, 9)
-    (3, 1)
+    >>> hostile_count(0.3, 10), hostile_count(0.2, 9), hostile_count(0.29, 100)
+    (3, 1, 29)
     """
     return int(share * count + 1e-9)

@@ -16,6 +16,8 @@ from idiolect.federation.disturbances.disturbance import AnswerTimes, Disturbanc
 
 __all__ = ["deadline"]
 
+MOST = 40.0  # of a deviation, so that no speed is beyond the largest float: exp(709)
+
 
 def deadline(
     seconds: float | None = 10.0, speed: float = 1.0, spread: float = 0.5, jitter: float = 0.0
@@ -29,14 +31,15 @@ def deadline(
     Args:
         seconds: from the start of a round, above 0; None waits for everybody, and then the run is the plain one.
         speed: v > 0, local steps in a simulated second of a client in the middle.
-        spread: s >= 0, deviation of the logarithm of the speed between clients, drawn once by the seed of the run.
-        jitter: j >= 0, deviation of the logarithm of a client's speed from round to round.
+        spread: s, at least 0 and at most 40, deviation of the logarithm of the speed between clients, drawn once by the
+            seed of the run.
+        jitter: j, at least 0 and at most 40, deviation of the logarithm of a client's speed from round to round.
     """
     if seconds is not None:
         refuse_outside("seconds of deadline", seconds, 1e-9)
     refuse_outside("speed of deadline", speed, 1e-9)
-    refuse_outside("spread of deadline", spread, 0)
-    refuse_outside("jitter of deadline", jitter, 0)
+    refuse_outside("spread of deadline", spread, 0, MOST)
+    refuse_outside("jitter of deadline", jitter, 0, MOST)
 
     def answers(round: int, steps: Mapping[int, int], seed: int) -> AnswerTimes:
         def time(client: int) -> float:

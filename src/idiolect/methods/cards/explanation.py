@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from inspect import signature
 from typing import NamedTuple
 
 from idiolect.core import Composition, Placed, compose
+from idiolect.methods.cards.docstrings import arguments, one_line, paragraphs
 from idiolect.methods.cards.traffic import traffic_notes
+from idiolect.methods.catalogue import PARTS
 from idiolect.methods.method_text import method, pieces
 
 __all__ = ["Explanation", "explain", "explanation_page"]
@@ -24,6 +27,8 @@ class Explanation(NamedTuple):
         reason: why it is that one.
         overrides: in words, where it departs from the scene.
         traffic: remarks about what it sends and which data it needs.
+        ideas: by part that is written by itself, what it does; the cards of methods say it of theirs.
+        options: by such a part, what each of its options means.
     """
 
     name: str
@@ -35,6 +40,8 @@ class Explanation(NamedTuple):
     reason: str
     overrides: tuple[str, ...]
     traffic: str
+    ideas: dict[str, str]
+    options: dict[str, dict[str, str]]
 
 
 def explain(text: str, predictors: Sequence[str] = ()) -> Explanation:
@@ -52,6 +59,8 @@ def explain(text: str, predictors: Sequence[str] = ()) -> Explanation:
     owners = {
         name: [p.source for p in (*found.placed, *found.shared) if p.part.name == name] for name in shared
     }
+    alone = [p.part.name for p in found.placed if p.alone and p.source in text]
+    own = {name: PARTS[name] for name in alone if name in PARTS}
     return Explanation(
         name=text,
         parts=tuple((p.part.written, "" if p.alone else p.source) for p in found.placed),
@@ -62,6 +71,11 @@ def explain(text: str, predictors: Sequence[str] = ()) -> Explanation:
         reason=_reason(found),
         overrides=tuple(text for part in made.parts for text in part.overrides),
         traffic=traffic_notes(made),
+        ideas={name: one_line(paragraphs(factory)[0]) for name, factory in own.items()},
+        options={
+            name: {option: said for option, (said, _) in arguments(factory).items()}
+            for name, factory in own.items()
+        },
     )
 
 
@@ -69,7 +83,14 @@ def explanation_page(found: Explanation) -> str:
     """Writes the explanation as text that is also Markdown."""
     parts = [f"- {part}" + (f", of {source}" if source else "") for part, source in found.parts]
     overrides = [f"Otherwise than the scene says: {text}." for text in found.overrides]
-    paragraphs = [
+    options = {
+        name: "\n".join(
+            f"- `{option} = {signature(PARTS[name]).parameters[option].default!r}`: {said}"
+            for option, said in each.items()
+        )
+        for name, each in found.options.items()
+    }
+    written = [
         "Parts in order, a later one wraps the earlier ones:",
         "\n".join(parts),
         *(f"Gives way: {what}." for what in found.gives_way),
@@ -78,8 +99,9 @@ def explanation_page(found: Explanation) -> str:
         f"Headline predictor: {found.headline}, {found.reason}.",
         "\n".join(overrides),
         found.traffic,
+        *(f"{name}: {idea}\n\n{options[name]}" for name, idea in found.ideas.items()),
     ]
-    return f"{found.name}\n{'=' * len(found.name)}\n\n" + "\n\n".join(p for p in paragraphs if p) + "\n"
+    return f"{found.name}\n{'=' * len(found.name)}\n\n" + "\n\n".join(p.rstrip() for p in written if p) + "\n"
 
 
 def _of(placed: Placed) -> str:

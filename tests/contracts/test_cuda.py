@@ -19,6 +19,7 @@ from idiolect.engines.cohort.cuda.lane_assignment import Layout
 from idiolect.engines.cohort.cuda.lane_batch_plans import Planner
 from idiolect.engines.cohort.pooling import plain as plain_pool
 from idiolect.experiments import run
+from idiolect.experiments.joining import join
 from idiolect.experiments.recorded_setting import experiment_of as experiment_of_run
 from idiolect.experiments.setting import Setting, prepare, read_dataset
 from idiolect.models import crop_and_flip, planned_uniform
@@ -26,6 +27,8 @@ from idiolect.testing import tiny_dataset
 
 from .cases import ADDED, METHODS, STEPS, spelt
 from .sameness import assert_equal, states
+from .test_resume import Interrupter
+from .test_under import ALL
 from .tiny import experiment_of, play
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch sees no CUDA GPU here")
@@ -164,6 +167,62 @@ def test_compiled_cohort_equals_loop_on_a_gpu(name: str) -> None:
     setting = on_gpu(name)
     cohort, loop = play(setting, CohortEngine(setting.work)), play(setting, LoopEngine(setting.work))
     assert_equal(states(cohort), states(loop))
+
+
+# Methods whose steps have forms of their own: further networks, gates, prototypes, mixtures, steps on the server.
+FORMS = (
+    "fedala",
+    "fedas",
+    "feddbe",
+    "gpfl",
+    "fedcp",
+    "fedlc",
+    "fedntd",
+    "fedpac",
+    "pfedhn",
+    "fedem",
+    "fedgh",
+    "feddistill",
+    "knn_per",
+    "ifca",
+    "apple",
+    "fedgen",
+    "fedkd",
+    "floco",
+)
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_compiled_forms_of_steps_equal_loop_on_a_gpu(name: str) -> None:
+    setting = on_gpu(name, model="mlpnet(hidden=8)")
+    cohort, loop = play(setting, CohortEngine(setting.work)), play(setting, LoopEngine(setting.work))
+    assert_equal(states(cohort), states(loop))
+
+
+@pytest.mark.parametrize("name", ["scaffold", "map", "fedamp", "fedgen"])
+def test_disturbed_run_with_newcomers_equals_loop_on_a_gpu(name: str) -> None:
+    setting = on_gpu(name, under=ALL, newcomers=1)
+    cohort, loop = (
+        play(setting, CohortEngine(setting.work, compile="trace")),
+        play(setting, LoopEngine(setting.work)),
+    )
+    assert_equal(states(cohort), states(loop))
+
+
+@pytest.mark.parametrize("store", ["device", "host", "disk"])
+@pytest.mark.parametrize("name", ["fedper", "fedamp", "fedgen"])
+def test_interrupted_run_goes_on_on_a_gpu_and_others_join_it(name: str, store: str, tmp_path: Path) -> None:
+    rows = tiny_dataset(sizes=(10,))
+    late, experiment, found = (rows.train_x, rows.train_y), experiment_of(name), []
+    for device in ("cpu", "cuda"):
+        out = tmp_path / device
+        options: dict[str, Any] = {"out": out, "engine": "loop", "device": device, "checkpoint_every": 1}
+        with pytest.raises(KeyboardInterrupt):
+            run(experiment, watcher=Interrupter(2), store=store, **options)
+        done = run(experiment, resume=True, quiet=True, store=store, **options)
+        joined = join(done, late, device=device, formats=("weights",))
+        found.append((done.model(0).state_dict(), joined.model("new").state_dict()))
+    assert_equal(*found)
 
 
 @pytest.mark.usefixtures("dropping")

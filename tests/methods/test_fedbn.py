@@ -52,8 +52,8 @@ def test_reference_of_three_rounds_agrees(lab, plain, engine):
     """Plain torch with its own batch normalisation; a batch of one row would have no variance, so there is none."""
     federation = lab.federation(sizes=(8, 4, 12), held=((0, 1), (1, 2, 3), (0, 3)))
     trace = lab.run("fedbn", net="bn", engine=engine, federation=federation, **TRAINING)
-    check = plain(trace)
-    own = {client: dict(trace.slot(PART, client, 0)) for client in range(3)}
+    check, first = plain(trace), trace.simulation.setting.initial(0).params
+    own = {client: {name: w for name, w in first.items() if normalises(name)} for client in range(3)}
     statistics = {c: {n: b.clone() for n, b in trace.privates[0][c]["buffers"].items()} for c in range(3)}
 
     def local(shared, client, t):

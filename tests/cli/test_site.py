@@ -13,6 +13,7 @@ import pytest
 
 from idiolect.parts import proximal
 
+from ..small_records import write_run
 from .documented_commands import (
     ROOT,
     blocks_of,
@@ -28,12 +29,11 @@ GUIDE = ROOT / "CONTRIBUTING.md"
 PAGES = [GUIDE, ROOT / "SECURITY.md", *sorted(DOCS.glob("*.md"))]
 FILES_OF_THE_PAGE = {"--data", "--config", "--code", "--model-file", "--from-sweep"}  # which the page makes
 TYPED = ("index", "jobs", "robustness", "tuning", "tracking")  # run as they stand, one after the other
+OF_RUNS = ("analysis", "report")  # the same, beside records in the folders that they name
 ELSEWHERE = {  # pages with blocks that other tests run, or that need more than this machine
-    "analysis": "its queries and calls run in tests/statistics/test_tidy_frame.py",
     "your-own": "its blocks and commands run in tests/cli/test_readme.py",
     "recommend": "minutes; tests/experiments/test_recommend.py makes three recommendations",
     "deploy": "its commands run in tests/deploy",
-    "report": "its commands run on records of tests/cli/test_report_command.py",
     "privacy": "minutes, and the extra privacy; tests/experiments/test_privacy_budget.py makes such runs",
     "gpu": "a GPU",
     "ray": "several machines",
@@ -60,7 +60,7 @@ def test_every_page_with_a_block_says_where_it_runs():
         for page in DOCS.rglob("*.md")
         if any(block.language not in ("", "text") for block in blocks_of(page.read_text("utf-8")))
     }
-    assert with_code - {*TYPED, *ELSEWHERE} == set()
+    assert with_code - {*TYPED, *OF_RUNS, *ELSEWHERE} == set()
 
 
 def test_block_of_the_contribution_guide_runs(monkeypatch):
@@ -72,9 +72,13 @@ def test_block_of_the_contribution_guide_runs(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", TYPED)
+@pytest.mark.parametrize("name", [*TYPED, *OF_RUNS])
 def test_page_runs_as_typed(name, tmp_path):
     """Python blocks in one process, then every command of the page, in a folder of its own."""
+    if name in OF_RUNS:
+        for folder in ("before", "after"):
+            for method in ("fedavg", "map"):
+                write_run(tmp_path / "runs" / folder, method, 0)
     text = (DOCS / f"{name}.md").read_text(encoding="utf-8")
     if "import idiolect" in text:
         needed = [block for block in blocks_of(text) if block.language == "python"]

@@ -71,6 +71,8 @@ class Batch(NamedTuple):
 
 
 class Model(NamedTuple):
+    """One model: flat dictionaries from names to tensors."""
+
     params: Flat
     buffers: Flat
 

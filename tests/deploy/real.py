@@ -17,7 +17,7 @@ from idiolect.deploy.status import status
 
 from ..child_process import child_process
 
-PATIENCE = 150.0
+PATIENCE = 600.0  # seconds in which anything must come; a machine with much else to do needs them
 
 
 def idiolect(*words: object) -> subprocess.CompletedProcess[str]:
@@ -26,7 +26,7 @@ def idiolect(*words: object) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", "idiolect", *map(str, words)],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE,
         check=False,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )

@@ -147,6 +147,18 @@ def test_what_a_killed_server_left_is_ended_before_the_next_one_starts(deploy: D
         assert left.wait(20) == -signal.SIGKILL
 
 
+def test_folder_that_was_moved_is_closed_to_others_when_its_server_starts(
+    deploy: Deploy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Flower's database in it holds uploads, and has the modes that Flower gives it."""
+    deployment = deploy()
+    deployment.folder.chmod(0o755)
+    monkeypatch.setattr(processes, "_superlink_command", lambda deployment: [sys.executable, "-c", "pass"])
+    with pytest.raises(UserError, match="the server did not start"):
+        processes.start_server(deployment)
+    assert deployment.folder.stat().st_mode & 0o777 == 0o700
+
+
 def test_run_of_a_server_that_is_gone_is_not_watched(deploy: Deploy) -> None:
     deployment = deploy()
     DeploymentProgress(deployment.server, 3).save()  # as a loop that has not ended yet

@@ -26,11 +26,11 @@ from idiolect.records import find_checkpoint
 from .capture import Tap
 from .conftest import PERSFL, Deploy
 from .played import assert_parity, folder_of
-from .real import idiolect, is_at, kill, site_says, start_run, up, wait_for
+from .real import PATIENCE, idiolect, is_at, kill, site_says, start_run, up, wait_for
 
 pytestmark = pytest.mark.slow
 
-OPTIONS = DeploymentOptions(wait=60, grace=90, deadline=300, min_sites=3)
+OPTIONS = DeploymentOptions(wait=PATIENCE, grace=PATIENCE, deadline=PATIENCE, min_sites=3)
 
 
 def finish(deployment: Deployment) -> None:
@@ -61,7 +61,7 @@ def test_killed_server_goes_on_after_the_last_complete_round(deploy: Deploy) -> 
         )
         kill(deployment, "server")
         wait_for(lambda: loop not in deployment_processes(deployment.folder), "the end of the server's loop")
-        _, err = run.communicate(timeout=60)
+        _, err = run.communicate(timeout=PATIENCE)
     assert run.returncode == 2 and "go on with idiolect deploy run" in err
     found = find_checkpoint(folder_of(deployment, done=False))
     assert found is not None and found[0] == 2
@@ -82,14 +82,14 @@ def test_kills_of_sites_and_of_the_server_change_no_number(deploy: Deploy) -> No
         wait_for(site_says(deployment, 0, "train, round 3"), "the third round")
         kill(deployment, "site-0")
         kill(deployment, "server")
-        _, err = run.communicate(timeout=120)
+        _, err = run.communicate(timeout=PATIENCE)
     assert run.returncode == 2 and "go on with idiolect deploy run" in err
     up(deployment)
     with start_run(deployment) as run:
         wait_for(site_says(deployment, 2, "train, round 4"), "the fourth round")
         kill(deployment, "site-2")
         up(deployment)
-        _, err = run.communicate(timeout=300)
+        _, err = run.communicate(timeout=PATIENCE)
     assert run.returncode == 0, err
     assert idiolect("deploy", "down", deployment.folder).returncode == 0
     assert deployment_processes(deployment.folder) == {}
@@ -106,7 +106,7 @@ def test_server_and_sites_go_back_and_end_like_a_run_that_never_did(deploy: Depl
         ):  # in this process: a command takes a round
             roll_back(deployment, 1, print)
         assert idiolect("deploy", "down", deployment.folder).returncode == 0
-        run.communicate(timeout=120)
+        run.communicate(timeout=PATIENCE)
     done = idiolect("deploy", "rollback", deployment.folder, "--to", 1)
     assert done.returncode == 0 and "The server stands after round 1" in done.stdout, done.stderr
     assert status(deployment)["round"] == 1

@@ -13,7 +13,7 @@ from idiolect.deploy.status import status
 
 from .conftest import Deploy
 from .played import assert_parity
-from .real import idiolect, is_at, kill, logs_of, site_says, start_run, up, wait_for
+from .real import PATIENCE, idiolect, is_at, kill, logs_of, site_says, start_run, up, wait_for
 
 LONG_ENOUGH = 150  # local epochs: half a second or more of training, to be killed in
 
@@ -21,7 +21,7 @@ LONG_ENOUGH = 150  # local epochs: half a second or more of training, to be kill
 @pytest.mark.slow
 def test_site_killed_in_a_round_goes_on_from_its_own_model(deploy: Deploy) -> None:
     deployment = deploy(
-        DeploymentOptions(wait=60, grace=60, deadline=120, min_sites=3),
+        DeploymentOptions(wait=PATIENCE, grace=PATIENCE, deadline=PATIENCE, min_sites=3),
         method="map",
         rounds=2,
         local_epochs=LONG_ENOUGH,
@@ -33,7 +33,7 @@ def test_site_killed_in_a_round_goes_on_from_its_own_model(deploy: Deploy) -> No
         wait_for(site_says(deployment, 1, "train, round 2"), "the second round at site-1")
         kill(deployment, "site-1")
         up(deployment)
-        out, err = run.communicate(timeout=150)
+        out, err = run.communicate(timeout=PATIENCE)
     assert run.returncode == 0, err
     assert "round 2/2" in err and "finished, round 2 of 2" in out
     assert any("site-1 asked again" in event for event in status(deployment)["events"])

@@ -13,21 +13,22 @@ from idiolect.records import NO_CLIENT, read_run
 
 from .conftest import Deploy
 from .played import assert_close_to_sums, folder_of, play
-from .real import idiolect, kill, site_says, start_run, up, wait_for
+from .real import PATIENCE, idiolect, kill, site_says, start_run, up, wait_for
 
 
 @pytest.mark.slow
 def test_site_killed_between_training_and_its_sum_is_in_the_sum(deploy: Deploy) -> None:
     settings = {"method": "map", "rounds": 2}
     deployment = deploy(
-        DeploymentOptions(wait=60, grace=60, deadline=120, secure_aggregation=True), **settings
+        DeploymentOptions(wait=PATIENCE, grace=PATIENCE, deadline=PATIENCE, secure_aggregation=True),
+        **settings,
     )
     up(deployment)
     with start_run(deployment) as run:
         wait_for(site_says(deployment, 1, "share, round 2"), "the keys of the second round")
         kill(deployment, "site-1")
         up(deployment)
-        out, err = run.communicate(timeout=200)
+        out, err = run.communicate(timeout=PATIENCE)
     assert run.returncode == 0, err
     assert "finished, round 2 of 2" in out
     assert any("mean of 3 sites: loss" in event for event in status(deployment)["events"])

@@ -236,9 +236,7 @@ def test_site_goes_on_when_the_server_dies_while_it_sends(deploy: Deploy, pause:
     up(deployment, 1)
     log = deployment.site_folder(deployment.sites[0]) / "supernode.log"
     with start_run(deployment):
-        wait_for(
-            lambda: log.exists() and log.read_text().count("Receiving:") == 2, "the model on its way", 400
-        )
+        wait_for(lambda: log.exists() and log.read_text().count("Receiving:") == 2, "the model on its way")
         os.kill(running(deployment)["server"], signal.SIGSTOP)
         time.sleep(pause)
         kill(deployment, "server")

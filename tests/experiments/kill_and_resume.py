@@ -1,7 +1,7 @@
 """A program for `test_kills`: kills a run at many moments, takes it up again, and says whether it is the same.
 
     python kill_and_resume.py calls FOLDER METHOD STORE CACHE_MB EVERY
-    python kill_and_resume.py random FOLDER METHOD ENGINE KILLS
+    python kill_and_resume.py random FOLDER METHOD ENGINE KILLS [RAY_ADDRESS]
 
 With `calls` the run is a child process which ends itself by SIGKILL before its n-th call of the system that changes the
 disk, or half-way through it where the call writes a row; n runs over the calls in steps of EVERY.  With `random` the
@@ -132,7 +132,9 @@ def kill_at_calls(base: Path, method: str, store: str, cache_mb: float, every: i
     return {"calls": calls, "kills": len(range(1, calls + 1, every)), "different": different}
 
 
-def kill_at_random(base: Path, method: str, engine: str, kills: int) -> dict[str, Any]:
+def kill_at_random(
+    base: Path, method: str, engine: str, kills: int, ray_address: str | None = None
+) -> dict[str, Any]:
     """Each kill comes a random time after the run opened its folder or wrote a checkpoint; the next goes on at once.
 
     Two in three wait for a checkpoint, so that the run comes to its end however slow its start is.
@@ -144,6 +146,7 @@ def kill_at_random(base: Path, method: str, engine: str, kills: int) -> dict[str
         "checkpoint_every": 2,
         "store": "disk",
         "store_cache": 0,
+        "ray_address": ray_address,
         **workers,
     }
     asked, chance = experiment(method, rounds=24), random.Random(0)
@@ -164,6 +167,7 @@ def kill_at_random(base: Path, method: str, engine: str, kills: int) -> dict[str
         _, status = os.waitpid(child, 0)
         if os.WIFSIGNALED(status):
             done, since = done + 1, since + 1
+            print(f"kill {done} of {kills}, run {runs}", file=sys.stderr, flush=True)
         assert os.WIFSIGNALED(status) or status == 0, (runs, done, status)
         if status == 0:
             if content(out, asked) != expected:
@@ -205,5 +209,5 @@ if __name__ == "__main__":
     if how == "calls":
         found = kill_at_calls(Path(place), words[0], words[1], float(words[2]), int(words[3]))
     else:
-        found = kill_at_random(Path(place), words[0], words[1], int(words[2]))
+        found = kill_at_random(Path(place), words[0], words[1], int(words[2]), *words[3:])
     print(json.dumps(found))

@@ -17,6 +17,7 @@ from idiolect.errors import UserError
 from idiolect.records import WriteLock
 
 from ..child_process import child_process, children_of, is_running
+from ..ray_nodes import head_node
 from .test_private_state import PERSFL, program
 
 
@@ -40,13 +41,27 @@ def test_killed_before_any_call_of_the_system(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["loop", "cohort", "pool", "ray"])
+@pytest.mark.parametrize("engine", ["loop", "cohort", "pool"])
 def test_killed_forty_times_at_random(engine: str, tmp_path: Path) -> None:
     """Every process goes on at once, while workers of the one that was killed may still be there."""
-    if engine == "ray":
-        pytest.importorskip("ray")
     found = program("kill_and_resume.py", "random", str(tmp_path), "fedper", engine, "40")
     assert found["kills"] == 40 and found["different"] == []
+
+
+@pytest.mark.slow
+def test_killed_forty_times_at_random_on_ray(tmp_path: Path) -> None:
+    """Ten runs take their clusters along; thirty leave theirs, and their workers in it, to the run that goes on.
+
+    To start a cluster takes longer than the run, and what is left of those that were killed stays up to a minute.
+    """
+    pytest.importorskip("ray")
+    asked = ["kill_and_resume.py", "random", str(tmp_path / "own"), "fedper", "ray"]
+    own = program(*asked, "10")
+    asked[2] = str(tmp_path / "shared")
+    with head_node(26380, "--num-cpus=2") as address:
+        shared = program(*asked, "30", address)
+    assert own["kills"] == 10 and shared["kills"] == 30
+    assert own["different"] == shared["different"] == []
 
 
 def test_killed_twice_at_random(tmp_path: Path) -> None:

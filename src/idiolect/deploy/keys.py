@@ -39,15 +39,18 @@ def write_secret(path: Path, content: bytes) -> None:
         file.write(content)
 
 
-def keep_to_owner(folder: Path) -> None:
+def keep_to_owner(folder: Path, below: bool = True) -> None:
     """Takes away from everybody but the owner what they may do with a folder and all below it; links stay as they are.
 
     A folder that was copied or unpacked has the modes that the tool at hand gave it.
 
+    Args:
+        below: also with what lies in it, for the day on which it is moved again; a closed folder closes that as well.
+
     Raises:
         UserError: others may read something here that belongs to another user.
     """
-    for path in (folder, *folder.rglob("*")):
+    for path in (folder, *(folder.rglob("*") if below else ())):
         mode = path.lstat().st_mode
         if stat.S_ISLNK(mode) or not mode & 0o077:
             continue
@@ -56,7 +59,7 @@ def keep_to_owner(folder: Path) -> None:
         except OSError as error:
             raise UserError(
                 f"others may read {path}, and its mode cannot be changed ({error.strerror}); give the folder to the "
-                "user that runs the site"
+                "user that runs this"
             ) from None
 
 

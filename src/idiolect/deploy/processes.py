@@ -19,7 +19,7 @@ from typing import Any
 from idiolect.deploy.configuration import Deployment, SiteEntry
 from idiolect.deploy.control_token import make_control_token, read_control_token
 from idiolect.deploy.heartbeat import HANGS, condition, server_answers
-from idiolect.deploy.keys import is_loopback
+from idiolect.deploy.keys import is_loopback, keep_to_owner
 from idiolect.errors import UserError
 
 __all__ = [
@@ -86,6 +86,7 @@ def start_server(deployment: Deployment) -> subprocess.Popen[bytes]:
         raise UserError(
             f"something listens at {deployment.local_address} already; end it, or init with another --address"
         )
+    keep_to_owner(deployment.folder.resolve(), below=False)
     _end_leftovers(deployment)
     make_control_token(_home(deployment))
     log = deployment.server / "superlink.log"

@@ -205,18 +205,6 @@ def test_rounding_is_at_most_half_a_multiple(bits: int) -> None:
     assert 0 < max(errors) <= Fraction(1, 2 ** (bits + 1)) if bits < 44 else max(errors) <= Fraction(1, 2**45)
 
 
-@pytest.mark.parametrize("sites", [2, 3, 4, 5, 100])
-@pytest.mark.parametrize("sign", [1, -1])
-def test_sum_of_the_largest_numbers_does_not_overflow(sites: int, sign: int) -> None:
-    layout = Layout((Field("x", (2,), 44),), sites)
-    largest = layout.limit(layout.fields[0])
-    words = layout.pack({"x": np.full(2, sign * largest)})
-    total = np.zeros(2, WORD)
-    for _ in range(sites):
-        total = total + words
-    assert layout.unpack(total, sites)["x"].tolist() == [sign * sites * largest] * 2
-
-
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf, 2.0**40 * 1.01, -(2.0**40) * 1.01])
 def test_number_beyond_the_limit_is_refused_and_not_clipped(number: float) -> None:
     layout = Layout((Field("x", (2,), 20),), 3)

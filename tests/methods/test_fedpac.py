@@ -133,3 +133,10 @@ def test_alone_in_the_cohort_a_client_keeps_its_classifier(lab):
     )
     lab.close(pac.params, rep.params)
     lab.close(pac.slot("alternating_layers", 0, 2)[HEAD], rep.slot("alternating_layers", 0, 2)[HEAD])
+
+
+def test_variance_below_zero_that_a_hostile_client_sends_counts_as_zero():
+    means = np.random.default_rng(0).normal(size=(3, 4))
+    found = combining_weights(np.array([2.0, -5.0, 1.0]), means)
+    assert np.array_equal(found, combining_weights(np.array([2.0, 0.0, 1.0]), means))
+    assert found[1].tolist() == [0, 1, 0] and found.sum(1) == pytest.approx(1)

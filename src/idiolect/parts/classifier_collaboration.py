@@ -53,9 +53,9 @@ def combining_weights(variances: NDArray[np.floating], means: NDArray[np.floatin
 
     The quadratic programme on the simplex is one of non-negative least squares: with x = s alpha, the least of
     ||A x||^2 + (1 - sum x)^2 over s is q / (1 + q), which grows with q = ||A alpha||^2.  A client whose own term is
-    zero keeps its classifier.
+    zero keeps its classifier.  A variance below zero, which no honest client sends, counts as zero.
     """
-    count = len(variances)
+    count, variances = len(variances), np.maximum(variances, 0)
     # a triangle whose columns are as far apart as the means
     corner = np.asarray(np.linalg.qr(np.asarray(means, np.float64).T, mode="r"), np.float64)
     spread, target = np.diag(np.sqrt(np.asarray(variances, np.float64))), np.zeros(count + len(corner) + 1)

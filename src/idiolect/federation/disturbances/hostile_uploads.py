@@ -113,10 +113,30 @@ def _hostile(name: str, share: float, at: float, rate: float, change: Change) ->
     return Disturbance(data=data, uploads=uploads)
 
 
+def _statistics(value: Slot, within: bool = False) -> list[bool]:
+    """Returns by leaf, in the order of ``tree_leaves``, whether it is one of the running statistics of a message.
+
+    >>> _statistics({"second": {"params": {"w": 0}, "buffers": {"mean": 0, "var": 0}}})
+    [False, True, True]
+    """
+    if isinstance(value, dict):
+        return [
+            one for name, below in value.items() for one in _statistics(below, within or name == "buffers")
+        ]
+    if isinstance(value, tuple | list):
+        return [one for below in value for one in _statistics(below, within)]
+    return [within]
+
+
 def _changed(value: Slot, origin: Slot, place: int, change: Change, random: np.random.Generator) -> Slot:
-    """Returns a stacked message in whose row ``place`` the update is changed; whole numbers stay as they are."""
-    stacked, start = tree_leaves(value), tree_leaves(origin)
-    numbers = [i for i, leaf in enumerate(stacked) if leaf.is_floating_point()]
+    """Returns a stacked message in whose row ``place`` the update is changed.
+
+    Whole numbers and running statistics stay as they are.
+    """
+    stacked, start, is_kept = tree_leaves(value), tree_leaves(origin), _statistics(value)
+    numbers = [i for i, leaf in enumerate(stacked) if leaf.is_floating_point() and not is_kept[i]]
+    if not numbers:
+        return value
     update = torch.cat([(stacked[i][place] - start[i]).flatten() for i in numbers])
     pieces = change(update, random).split([start[i].numel() for i in numbers])
     for i, piece in zip(numbers, pieces, strict=True):

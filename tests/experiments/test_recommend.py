@@ -17,21 +17,24 @@ from idiolect.experiments.run import make_run
 from idiolect.reports import ACCURACY
 
 recommend_module = sys.modules["idiolect.experiments.recommend"]  # the package gives the function that name
-CLIENTS, FEATURES = 12, 20
+FEATURES = 20
+SIZES = {"alone": (12, 240), "shared": (12, 60), "personal": (40, 40)}  # clients, and rows of each
 
 
 def federation(kind: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Rows of twelve clients; what is common to them decides what can help.
+    """Rows of some clients; what is common to them decides what can help.
 
     ``alone``: every client follows a rule of its own and has many rows.  ``shared``: all follow one rule and have few.
-    ``personal``: all rules look at the same two directions, each in its own way, and rows are few.
+    ``personal``: all rules look at the same two directions, each in its own way, and rows are few
+    but clients many, so that together they find the directions.
     """
     random = np.random.default_rng(5)
     directions = np.linalg.qr(random.normal(size=(FEATURES, 2)))[0]
     common = random.normal(size=FEATURES)
     made = {}
-    for client in range(CLIENTS):
-        x = random.normal(size=(240 if kind == "alone" else 60, FEATURES)).astype(np.float32)
+    clients, rows = SIZES[kind]
+    for client in range(clients):
+        x = random.normal(size=(rows, FEATURES)).astype(np.float32)
         angle = random.uniform(0, 2 * np.pi)
         rule = {
             "alone": random.normal(size=FEATURES),
@@ -44,12 +47,12 @@ def federation(kind: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("kind", "right"), [("alone", {"local"}), ("shared", {"fedavg"}), ("personal", None)]
+    ("kind", "right", "settings"),
+    [("alone", {"local"}, {}), ("shared", {"fedavg"}, {}), ("personal", None, {"batch_size": 8})],
 )
-def test_three_federations_get_the_right_answer(kind, right, tmp_path):
-    found = idiolect.recommend(
-        "2h", data=federation(kind), rounds=20, learning_rate=0.05, engine="loop", out=tmp_path, quiet=True
-    )
+def test_three_federations_get_the_right_answer(kind, right, settings, tmp_path):
+    settings = {**settings, "rounds": 20, "learning_rate": 0.05, "engine": "loop", "quiet": True}
+    found = idiolect.recommend("2h", data=federation(kind), out=tmp_path, **settings)
     expected = right or {"fedper", "ditto", "apfl", "fedavg_lu"}
     assert found.method in expected, "\n".join([*found.answer, *map(str, found.rows())])
 

@@ -66,7 +66,7 @@ def refuse_outside(option: str, value: float, low: float, high: float = float("i
         below = f" and below {high:g}" if float(f"{high:g}") > high else ""
         allowed = f"in [{low:g}, {high:g}]" if high < float("inf") and not below else least + below
         allowed = f"at most {most:g}" if high > most < value else allowed
-        allowed = allowed if math.isfinite(value) else f"a finite number {allowed}"
+        allowed = allowed if isinstance(value, int) or math.isfinite(value) else f"a finite number {allowed}"
         got = f"{value:g}" if abs(value) < LARGEST_FLOAT or not isinstance(value, int) else "a larger number"
         raise UserError(f"{option} must be {allowed}, got {got}")
 

@@ -250,8 +250,18 @@ def test_progress_names_the_sites_of_a_round_and_the_record_that_is_there(
 @pytest.mark.parametrize(
     ("file", "written", "changed", "sentence"),
     [
-        ("deployment.toml", "deadline = 3600.0", "deadline = nan", "deadline must be at least 0, got nan"),
-        ("deployment.toml", "grace = 30.0", "grace = inf", "grace must be at least 0, got inf"),
+        (
+            "deployment.toml",
+            "deadline = 3600.0",
+            "deadline = nan",
+            "deadline must be a finite number at least 0, got nan",
+        ),
+        (
+            "deployment.toml",
+            "grace = 30.0",
+            "grace = inf",
+            "grace must be a finite number at least 0, got inf",
+        ),
         ("deployment.toml", "min_sites = 2", "min_sites = 0", "min_sites must be at least 1, got 0"),
         ("deployment.toml", 'name = "site-1"', 'name = "site-0"', "two sites have the name site-0"),
         ("deployment.toml", "client = 1", "client = 0", "two sites have the client 0"),

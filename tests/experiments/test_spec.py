@@ -58,7 +58,7 @@ def test_value_outside_its_range_is_refused_with_the_range(name, bad):
 
 
 def test_nan_is_refused():
-    with pytest.raises(UserError, match="learning_rate must be at least 0, got nan"):
+    with pytest.raises(UserError, match="learning_rate must be a finite number at least 0, got nan"):
         Experiment(learning_rate=float("nan"))
 
 

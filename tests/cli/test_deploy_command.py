@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
@@ -81,6 +82,20 @@ def test_new_key_is_registered(idiolect, tmp_path: Path) -> None:
     assert idiolect("deploy", "register", "work", "site-1", site / "key.pub").code == 0
     known = (tmp_path / "work" / "server" / "sites" / "site-1.pub").read_text()
     assert known == (site / "key.pub").read_text() != before
+
+
+def test_key_of_another_site_is_not_registered(idiolect, refused, tmp_path: Path) -> None:
+    idiolect("deploy", "init", "work", *INIT)
+    known = tmp_path / "work" / "server" / "sites" / "site-1.pub"
+    before, other = known.read_bytes(), tmp_path / "work" / "sites" / "site-0" / "key.pub"
+    refused(
+        idiolect("deploy", "register", "work", "site-1", other),
+        "key.pub is the key of site-0 already; make one",
+    )
+    assert known.read_bytes() == before
+    assert (
+        idiolect("deploy", "register", "work", "site-1", shutil.copy(known, tmp_path / "same.pub")).code == 0
+    )
 
 
 def test_commands_are_in_the_audit_log_with_the_account_that_gave_them(

@@ -124,6 +124,8 @@ def test_new_key_is_made_known_to_the_server_and_the_other_sites(deploy: Deploy,
     assert play(deployment, grid)["status"] == "finished"
     refused = run(app, ["deploy", "register", str(moved), "site-9", new])
     assert "site-0 adds up with no site 'site-9'; it knows site-1, site-2" in str(refused.exception)
+    refused = run(app, ["deploy", "register", str(moved), "site-1", new])
+    assert "key.pub is the key of site-2 already" in str(refused.exception)
 
 
 def test_register_in_a_folder_without_secure_aggregation_is_refused(deploy: Deploy) -> None:

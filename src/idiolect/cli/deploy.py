@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -320,19 +319,12 @@ def register_command(
 ) -> None:
     """Make a site's new public key the one that the server knows, or another site; it counts from the next start on."""
     from idiolect.deploy.configuration import SITE, read_deployment  # noqa: PLC0415
-    from idiolect.deploy.create_deployment import introduce, meet  # noqa: PLC0415
-    from idiolect.deploy.keys import public_key  # noqa: PLC0415
+    from idiolect.deploy.create_deployment import meet, register_key  # noqa: PLC0415
 
     if (folder / SITE).exists():
         meet(folder, site, public)
-        return
-    deployment = read_deployment(folder)
-    member = next((one for one in deployment.sites if one.name == site), None)
-    if member is None:
-        raise UserError(f"there is no site {site} in {folder}; add it with idiolect deploy add")
-    public_key(public)
-    shutil.copyfile(public, deployment.server / "sites" / f"{site}.pub")
-    introduce(deployment, member)
+    else:
+        register_key(read_deployment(folder), site, public)
 
 
 @deploy_app.command("add")

@@ -26,7 +26,13 @@ from idiolect.deploy.configuration import (
     write_plan,
     write_site,
 )
-from idiolect.deploy.keys import is_loopback, keep_to_owner, public_key, write_certificates, write_key_pair
+from idiolect.deploy.keys import (
+    is_loopback,
+    keep_to_owner,
+    refuse_key_of_another,
+    write_certificates,
+    write_key_pair,
+)
 from idiolect.deploy.processes import PROFILE
 from idiolect.deploy.site_data import DATA, write_rows
 from idiolect.deploy.site_sums import PEERS
@@ -38,7 +44,7 @@ from idiolect.experiments.setting import Setting, partition_of, pool_of, read_da
 from idiolect.federation.selection import newcomers_last
 from idiolect.own_code import load_code
 
-__all__ = ["DeploymentOptions", "add_site", "create_deployment", "introduce", "meet", "replace_key"]
+__all__ = ["DeploymentOptions", "add_site", "create_deployment", "meet", "register_key", "replace_key"]
 
 PROJECT = """[project]
 name = "idiolect-app"
@@ -171,7 +177,7 @@ def _write(
             write_rows(where, x=dataset.train_x[rows], y=dataset.train_y[rows])
     if sums is not None:
         for site in sites[:population]:
-            introduce(deployment, site)
+            _introduce(deployment, site)
     return deployment
 
 
@@ -191,7 +197,7 @@ def _fewest(sums: SumRules, options: DeploymentOptions) -> int:
     return options.min_sites or sums.threshold
 
 
-def introduce(deployment: Deployment, site: SiteEntry) -> None:
+def _introduce(deployment: Deployment, site: SiteEntry) -> None:
     """Gives the other sites' folders that lie here the public key of a site, by which they know it in secure sums."""
     public = deployment.server / "sites" / f"{site.name}.pub"
     for other in deployment.sites:
@@ -228,6 +234,17 @@ def replace_key(folder: Path) -> Path:
     return folder / "key.pub"
 
 
+def register_key(deployment: Deployment, name: str, public: Path) -> None:
+    """Makes a public key the one by which the server knows a site."""
+    member = next((site for site in deployment.sites if site.name == name), None)
+    if member is None:
+        raise UserError(f"there is no site {name} in {deployment.folder}; add it with idiolect deploy add")
+    keys = deployment.server / "sites"
+    refuse_key_of_another(public, [path for path in keys.glob("*.pub") if path.stem != name])
+    shutil.copyfile(public, keys / f"{name}.pub")
+    _introduce(deployment, member)
+
+
 def meet(folder: Path, name: str, public: Path) -> None:
     """Makes a public key the one by which the site in ``folder`` knows another site in secure sums."""
     config = read_site(folder)
@@ -240,7 +257,7 @@ def meet(folder: Path, name: str, public: Path) -> None:
     if name == config.name or not (peers / f"{name}.pub").exists():
         known = ", ".join(sorted(path.stem for path in peers.glob("*.pub"))) or "none"
         raise UserError(f"{config.name} adds up with no site {name!r}; it knows {known}")
-    public_key(public)
+    refuse_key_of_another(public, [path for path in peers.glob("*.pub") if path.stem != name])
     shutil.copyfile(public, peers / f"{name}.pub")
 
 

@@ -6,7 +6,7 @@ import datetime
 import ipaddress
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from cryptography import x509
@@ -22,6 +22,7 @@ __all__ = [
     "keep_to_owner",
     "private_key",
     "public_key",
+    "refuse_key_of_another",
     "write_certificates",
     "write_key_pair",
     "write_secret",
@@ -94,6 +95,20 @@ def public_key(path: Path) -> ec.EllipticCurvePublicKey:
     if not isinstance(key, ec.EllipticCurvePublicKey):
         raise UserError(f"{path} is not an ECDSA key")
     return key
+
+
+def refuse_key_of_another(public: Path, others: Iterable[Path]) -> None:
+    """Refuses a public key that another party has already, since a signature would not tell the two apart.
+
+    Args:
+        others: files of the other parties' public keys, each named for its owner.
+    """
+    numbers = public_key(public).public_numbers()
+    for other in sorted(others):
+        if public_key(other).public_numbers() == numbers:
+            raise UserError(
+                f"{public} is the key of {other.stem} already; make one for each site with idiolect deploy key"
+            )
 
 
 def write_certificates(folder: Path, hosts: Sequence[str]) -> None:

@@ -358,6 +358,11 @@ def test_every_method_passes(name: str) -> None:
     assert check_method(spelt(name)).passed
 
 
+@pytest.mark.slow
+def test_noise_on_uploads_is_tried_where_running_statistics_stay_with_clients() -> None:
+    assert check_method("fedavg + client_dp", models=["lenet_bn"]).passed
+
+
 def test_part_of_the_example_passes() -> None:
     part = runpy.run_path(str(ROOT / "examples" / "new_part.py"))["small_features"]
     assert check_method(part(weight=0.1), models=MLP).method == "average + small_features"

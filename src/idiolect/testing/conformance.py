@@ -132,10 +132,13 @@ def _dataset_for(task: str) -> Dataset:
 
 
 def _trials(method: Method, models: Sequence[str], dataset: Dataset) -> dict[str, Trial]:
+    """Returns the networks that the method takes; where noise is added, running statistics stay with the clients."""
     trials, refusal = {}, UserError("check_method needs a network; give models at least one name")
+    has_noise = any(part.guarantee and part.guarantee.noise for part in method.parts)
+    settings = {"newcomers": 1, "buffers": "private" if has_noise else "average"}
     for model in models:
         try:
-            trials[model] = Trial.of(tiny_setting(method, dataset, model=model, newcomers=1))
+            trials[model] = Trial.of(tiny_setting(method, dataset, model=model, **settings))
         except UserError as error:
             refusal = error
     if not trials:

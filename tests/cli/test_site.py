@@ -9,6 +9,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from idiolect.parts import proximal
@@ -33,8 +34,8 @@ OF_RUNS = ("analysis", "report")  # the same, beside records in the folders that
 ELSEWHERE = {  # pages with blocks that other tests run, or that need more than this machine
     "your-own": "its blocks and commands run in tests/cli/test_readme.py",
     "recommend": "minutes; tests/experiments/test_recommend.py makes three recommendations",
-    "deploy": "its commands run in tests/deploy",
-    "privacy": "minutes, and the extra privacy; tests/experiments/test_privacy_budget.py makes such runs",
+    "deploy": "several machines; the trial on one runs below as typed, and the commands in tests/deploy",
+    "privacy": "half an hour; its commands run below with fewer rounds and seeds",
     "gpu": "a GPU",
     "ray": "several machines",
     "performance": "minutes of an idle machine; tests/bench runs the same commands on tiny workloads",
@@ -42,6 +43,8 @@ ELSEWHERE = {  # pages with blocks that other tests run, or that need more than 
     "defaults": "hours; the same command with other settings runs in tests/cli",
 }
 HOURS = ("--seeds 5",)  # commands of a typed page that made its tables
+LESS = {"--rounds 20": "--quick --rounds 1", "--rounds 5": "--quick --rounds 1", "--seeds 3": "--seeds 1"}
+NOT_TYPED = ("pip ", "python scripts/")  # lines that install, and those that draw the page's own pictures
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -92,6 +95,46 @@ def test_page_runs_as_typed(name, tmp_path):
                 started, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False
             )
             assert done.returncode == 0, f"{line}\n{done.stderr}"
+
+
+@pytest.mark.slow
+def test_commands_of_the_privacy_page_run_in_small(tmp_path):
+    pytest.importorskip("dp_accounting", reason="the budget needs the extra privacy")
+    blocks = [block.code for block in blocks_of((DOCS / "privacy.md").read_text("utf-8"))]
+    assert len(blocks) == 2
+    for code in blocks:
+        lines = "\n".join(line for line in code.splitlines() if not line.startswith(NOT_TYPED))
+        for usual, less in LESS.items():
+            lines = lines.replace(usual, less)
+        done = run_shell(lines, tmp_path)
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_trial_of_the_deployment_page_runs_as_typed(tmp_path):
+    pytest.importorskip("flwr", reason="deployment needs the extra flower")
+    typed = next(b.code for b in blocks_of((DOCS / "deploy.md").read_text("utf-8")) if b.language == "bash")
+    try:
+        done = run_shell(typed, tmp_path)
+    finally:
+        run_shell("idiolect deploy down trial", tmp_path)
+    assert done.returncode == 0, done.stderr
+    rounds = pd.read_parquet(next((tmp_path / "trial" / "server" / "runs").glob("*/rounds.parquet")))
+    assert len(rounds) == 5
+
+
+def run_shell(code, folder):
+    """Types lines into a shell that stops at the first that fails."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return subprocess.run(
+        ["bash", "-e", "-c", code],
+        cwd=folder,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=1800,
+        check=False,
+    )
 
 
 def test_navigation_names_every_page():

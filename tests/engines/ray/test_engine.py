@@ -106,7 +106,7 @@ def test_a_node_with_another_version_is_refused(
         simulation.advance()
 
 
-@pytest.mark.parametrize("call", ["about", "place"])
+@pytest.mark.parametrize("call", ["about", pytest.param("place", marks=pytest.mark.slow)])
 def test_worker_that_does_not_start_for_want_of_memory_costs_one_sentence(
     call: str, simulation: Simulation, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,11 +49,11 @@ def kill(deployment: Deployment, name: str) -> None:
     wait_for(lambda: name not in running(deployment), f"the end of {name}")
 
 
-def wait_for(holds: Callable[[], bool], what: str, seconds: float = PATIENCE) -> None:
+def wait_for(holds: Callable[[], bool], what: str, seconds: float = PATIENCE, pause: float = 0.1) -> None:
     until = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < until, f"waited {seconds} seconds for {what}"
-        time.sleep(0.1)
+        time.sleep(pause)
 
 
 def site_says(deployment: Deployment, site: int, words: str) -> Callable[[], bool]:

@@ -236,8 +236,13 @@ def test_site_goes_on_when_the_server_dies_while_it_sends(deploy: Deploy, pause:
     up(deployment, 1)
     log = deployment.site_folder(deployment.sites[0]) / "supernode.log"
     with start_run(deployment):
-        wait_for(lambda: log.exists() and log.read_text().count("Receiving:") == 2, "the model on its way")
-        os.kill(running(deployment)["server"], signal.SIGSTOP)
+        wait_for(lambda: log.exists() and "Receiving:" in log.read_text(), "the site to be greeted")
+        server = running(deployment)["server"]
+        wait_for(lambda: log.read_text().count("Receiving:") == 2, "the model on its way", pause=0.002)
+        os.kill(server, signal.SIGSTOP)
+        assert log.read_text().count("Received successfully") == 1, (
+            "the model arrived before the server stopped"
+        )
         time.sleep(pause)
         kill(deployment, "server")
     up(deployment, 1)

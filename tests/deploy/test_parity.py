@@ -33,6 +33,13 @@ def test_sites_train_as_clients_of_a_simulation(deploy: Deploy, method: str) -> 
     assert_parity(deployment)
 
 
+def test_sites_report_what_a_method_has_before_its_second_phase(deploy: Deploy) -> None:
+    """SuPerFed does not mix in the first two of five rounds, of which the second is scored."""
+    deployment = deploy(method="superfed_mm", rounds=5)
+    assert play(deployment)["status"] == "finished"
+    assert_parity(deployment)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("buffers", ["average", "private"])
 def test_running_statistics_travel_as_in_a_simulation(deploy: Deploy, buffers: str) -> None:

@@ -414,14 +414,18 @@ def _task_of(experiment: Experiment, net: Net, inputs: Inputs, batchable: bool) 
 
 
 def _rounds_with_every_stage(setting: Setting) -> list[int]:
-    """Returns rounds that together have every stage: the last, and earlier ones with a stage that later ones lack."""
+    """Returns rounds that together have every stage: the last, and earlier ones with a stage that later ones lack.
+
+    A deployment needs the first one too, because what sites report there can differ with the same stages (SuPerFed has
+    one predictor before it mixes), and answers are checked.
+    """
     rounds: list[int] = []
     seen: set[tuple[str, str]] = set()
     for round in reversed(range(setting.experiment.rounds)):
         program = setting.program(round)
         plan = program.method.plan(program.scene, program.clock)
         stages = {(phase, stage.name) for phase, found in plan._asdict().items() for stage in found}
-        if not rounds or not stages <= seen:
+        if not rounds or not stages <= seen or (round == 0 and setting.work.is_deployed):
             rounds.append(round)
             seen |= stages
     return rounds

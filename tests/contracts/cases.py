@@ -36,17 +36,21 @@ VARIANTS = (
 )
 METHODS = (*names(), *VARIANTS)
 
-# Parts that change the step, what is sent or how it is merged.
-ADDED = (
-    "client_dp(clip=0.5, noise=0.5)",
-    "client_dp(clip=0.5, noise=0.5, where=local)",
-    "dp_sgd(clip=0.5, noise=0.5)",
+ROBUST_PARTS = (
     "median",
     "trimmed_mean(share=0.34)",
     "krum(share=0.34)",
     "multi_krum(share=0.34)",
     "geometric_median",
     "norm_bound(bound=0.8)",
+)
+
+# Parts that change the step, what is sent or how it is merged.
+ADDED = (
+    "client_dp(clip=0.5, noise=0.5)",
+    "client_dp(clip=0.5, noise=0.5, where=local)",
+    "dp_sgd(clip=0.5, noise=0.5)",
+    *ROBUST_PARTS,
 )
 
 # Steps that are more than plain ones; augmentation and dropout hash the keys of examples.

@@ -102,7 +102,7 @@ def check_make(words: tuple[str, ...]) -> None:
 
 
 def check_names(words: tuple[str, ...]) -> None:
-    """The command exists, and has the flags."""
+    """The command exists, has the flags, and takes as many arguments."""
     command: click.Command = typer.main.get_command(commands.app)
     while words and isinstance(command, click.Group) and not words[0].startswith("-"):
         assert words[0] in command.commands, f"no command {words[0]!r}; there are {sorted(command.commands)}"
@@ -110,6 +110,12 @@ def check_names(words: tuple[str, ...]) -> None:
     known = {name for parameter in command.params for name in parameter.opts} | {"--help"}
     flags = {word.partition("=")[0] for word in words if word.startswith("--")}
     assert flags <= known, f"{command.name} has no {sorted(flags - known)}; it has {sorted(known)}"
+    try:
+        command.make_context(command.name, [*words])
+    except click.UsageError as error:  # a command named within a sentence may leave values out
+        assert "unexpected extra" not in error.message, f"{command.name} {shlex.join(words)}: {error.message}"
+    except click.exceptions.Exit:
+        assert {*words} & {"--help", "--version"}
 
 
 class Understood(Exception):

@@ -147,6 +147,7 @@ def test_right_commands_pass(monkeypatch):
         "idiolect compare --method fedavg",
         "idiolect datasets fetch mnist",
         "idiolect datasets get mnst",
+        "idiolect datasets get mnist cifar10",
         "idiolect methods fedpre",
         "make tset",
     ],
@@ -158,7 +159,14 @@ def test_wrong_command_fails(line, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "line", ["idiolect rnu", "idiolect run --methd", "idiolect datasets fetch", "make tset"]
+    "line",
+    [
+        "idiolect rnu",
+        "idiolect run --methd",
+        "idiolect datasets fetch",
+        "idiolect datasets get a b",
+        "make tset",
+    ],
 )
 def test_wrong_command_in_a_sentence_fails(line, monkeypatch):
     (command,) = commands_of(f"Type `{line}`.")

@@ -1,0 +1,27 @@
+"""Runs the blocks of a page, given on standard input as (language, line, code), up to the first that fails."""
+
+import subprocess
+import sys
+from ast import literal_eval
+from pathlib import Path
+
+page = sys.argv[1]
+sys.path.insert(0, "")
+names = {"__name__": "__main__"}
+for language, line, code in literal_eval(sys.stdin.read()):
+    print(f"--- {page}:{line}", flush=True)
+    if language == "python":
+        before = set(names)
+        exec(compile("\n" * (line - 1) + code, page, "exec"), names)
+        for test in [name for name in names.keys() - before if name.startswith("test_")]:
+            names[test]()
+    elif language == "sql":
+        import idiolect
+
+        found = idiolect.connect("runs").sql(code).df()
+        assert len(found), f"{page}:{line} finds nothing"
+    elif language == "toml":
+        Path("written.toml").write_text(code)
+        subprocess.run(["idiolect", "run", "--config", "written.toml"], check=True)
+    else:
+        subprocess.run(["bash", "-e", "-o", "pipefail", "-c", code], check=True)

@@ -21,7 +21,8 @@ for language, line, code in literal_eval(sys.stdin.read()):
         found = idiolect.connect("runs").sql(code).df()
         assert len(found), f"{page}:{line} finds nothing"
     elif language == "toml":
-        Path("written.toml").write_text(code)
-        subprocess.run(["idiolect", "run", "--config", "written.toml"], check=True)
+        name = code.splitlines()[0].removeprefix("# ")
+        Path(name).write_text(code)
+        subprocess.run(["idiolect", "compare", "--config", name], check=True)
     else:
         subprocess.run(["bash", "-e", "-o", "pipefail", "-c", code], check=True)

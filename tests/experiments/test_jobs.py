@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 import idiolect
+from idiolect.deploy.processes import free_port
 from idiolect.engines import EngineChoice
 from idiolect.errors import UserError
 from idiolect.experiments import Execution, Silent, compare, side_by_side, sweep
@@ -26,6 +27,7 @@ from idiolect.models.registered_models import REGISTERED
 from idiolect.records import read_run
 
 from ..child_process import child_process, children_of, is_running
+from ..ray_nodes import head_node
 
 LOOP = {"engine": "loop", "device": "cpu"}
 
@@ -100,6 +102,36 @@ def test_rows_do_not_depend_on_the_number_of_jobs(engine, tmp_path, no_report):
         torch.set_num_threads(before)
     found = tables(tmp_path / "2")
     assert len(found) == 2 and repr(found) == repr(tables(tmp_path / "1"))
+
+
+def test_jobs_on_ray_want_a_cluster_that_is_there(monkeypatch):
+    pytest.importorskip("ray")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    with pytest.raises(UserError, match="none is named; give its --ray-address"):
+        Execution(engine="ray", jobs=2)
+    assert Execution(engine="ray", jobs=2, ray_address="127.0.0.1:6379").engine_choice().workers is None
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:6379")
+    assert Execution(engine="ray", jobs=3, workers=7).engine_choice().workers == 2
+
+
+@pytest.mark.slow
+def test_jobs_share_the_workers_of_a_cluster(tmp_path, no_report):
+    pytest.importorskip("ray")
+    settings = {"rounds": 3, "clients": 6, "precision": "float64"}
+    with head_node(free_port(), "--num-cpus=2") as address:
+        shared = {"engine": "ray", "ray_address": address, "out": tmp_path / "ray"}
+        with pytest.raises(
+            UserError, match=r"3 runs side by side need a worker each, and .* room for 2; use --jobs 2"
+        ):
+            compare(["fedavg", "fedper", "map"], jobs=3, **settings, **shared)
+        compare(["fedavg", "fedper", "map"], jobs=2, **settings, **shared)
+    compare(["fedavg", "fedper", "map"], out=tmp_path / "loop", **settings, **LOOP)
+    found, alone = tables(tmp_path / "ray"), tables(tmp_path / "loop")
+    assert len(found) == 3 and found.keys() == alone.keys()
+    for name, (rows, _) in found.items():
+        assert np.allclose(rows["value"], alone[name][0]["value"], rtol=1e-9, equal_nan=True), name
+    engines = [read_run(path.parent).manifest["engine"] for path in shared["out"].rglob("manifest.json")]
+    assert {(engine["engine"], engine["workers"]) for engine in engines} == {("ray", 1)}
 
 
 @pytest.mark.slow

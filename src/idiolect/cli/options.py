@@ -171,7 +171,7 @@ NumberOfJobs = Annotated[
     int,
     typer.Option(
         "--jobs",
-        help="Runs side by side, each in a process of its own; they share the cores, and a GPU.",
+        help="Runs side by side, each in a process of its own; they share the cores, a GPU, or a Ray cluster.",
         min=1,
     ),
 ]

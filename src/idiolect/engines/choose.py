@@ -95,12 +95,36 @@ class EngineChoice(NamedTuple):
         )
 
     def for_jobs(self, jobs: int) -> EngineChoice:
-        """Returns the choice for each of ``jobs`` runs side by side: they share the worker processes of ``pool``."""
-        if jobs == 1 or self.engine != "pool":
+        """Returns the choice for each of ``jobs`` runs side by side: they share the workers of ``pool`` and ``ray``.
+
+        Without a number of workers the runs share those of the Ray cluster, which ``on_cluster`` asks.
+        """
+        if jobs == 1 or self.engine not in WITH_WORKERS:
             return self
+        if self.engine == "ray" and self.workers is None:
+            return self._replace(reason=f"{jobs} runs side by side share the cluster")
         workers = max(1, (self.workers or len(os.sched_getaffinity(0))) // jobs)
         each = "one worker process" if workers == 1 else f"{workers} worker processes"
         return self._replace(workers=workers, reason=f"{jobs} runs side by side with {each} each")
+
+    def on_cluster(self, jobs: int) -> EngineChoice:
+        """Returns the choice with each run's share of the workers that the Ray cluster has room for.
+
+        A choice with another engine, or with a number of workers, stays as it is.
+
+        Raises:
+            UserError: the cluster cannot be reached, or has fewer workers than there are runs side by side.
+        """
+        if self.engine != "ray" or self.workers is not None:
+            return self
+        ray_engine = import_module("idiolect.engines.ray")
+        room: int = ray_engine.room_of_cluster(self.ray_address, self.gpus_per_worker)
+        if room < jobs:
+            raise UserError(
+                f"{jobs} runs side by side need a worker each, and the Ray cluster has room for {room}; use --jobs "
+                f"{max(1, room)}"
+            )
+        return self._replace(workers=room).for_jobs(jobs)
 
 
 def _ray(choice: EngineChoice, work: Workload, say: Say) -> Engine:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,7 +50,7 @@ class Execution:
         log: trackers that receive the numbers of every round, ``tensorboard``, ``mlflow`` and ``wandb``; they
             write below ``out``.
         jobs: runs that a comparison, a sweep or a reproduction makes side by side, each in a process of its own; they
-            share the cores, and a GPU.
+            share the cores, a GPU, or the workers of a Ray cluster.
         notes: sentences that are kept in the record of the run.
         watcher: receives the progress of the run; a bar on a terminal by default, lines on standard error elsewhere,
             and ``Silent()`` for nothing.  Equality of two executions ignores it.
@@ -94,10 +95,11 @@ class Execution:
             object.__setattr__(self, name, (given,) if isinstance(given, str) else tuple(given))
         for tracker in self.log:
             refuse_unknown_choice("log", tracker, TRACKERS)
-        if self.engine_choice().engine == "ray" and self.jobs > 1:
+        named = self.ray_address or os.environ.get("RAY_ADDRESS")
+        if self.engine_choice().engine == "ray" and self.jobs > 1 and not named:
             raise UserError(
-                "jobs are runs side by side on this machine, and the engine ray spreads each run over a cluster; leave "
-                "one of them out"
+                "runs side by side share a Ray cluster that is there, and none is named; give its --ray-address, or "
+                "leave --jobs or --engine ray out"
             )
 
     @property

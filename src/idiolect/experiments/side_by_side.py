@@ -328,7 +328,7 @@ class _JobProcesses:
 
 def _job_execution(execution: Execution) -> dict[str, Any]:
     """Returns the fields of the execution of each job, with its share of the workers."""
-    choice = execution.engine_choice()
+    choice = execution.engine_choice().on_cluster(execution.jobs)
     one = replace(execution, engine=choice.engine, device=choice.device, workers=choice.workers, jobs=1)
     return {
         field.name: getattr(one, field.name) for field in dataclasses.fields(one) if field.name != "watcher"

@@ -2,5 +2,6 @@
 
 from idiolect.engines.ray.engine import RayEngine
 from idiolect.engines.ray.residence import ResidentRows
+from idiolect.engines.ray.workers import room_of_cluster
 
-__all__ = ["RayEngine", "ResidentRows"]
+__all__ = ["RayEngine", "ResidentRows", "room_of_cluster"]

@@ -25,6 +25,7 @@ from idiolect.engines.cpu_tuning import tune_for_one_core
 from idiolect.engines.device_data import Workload
 from idiolect.engines.loop import LoopEngine
 from idiolect.engines.numpy_trees import to_arrays, to_tensors
+from idiolect.engines.ray.connection import connect
 from idiolect.engines.ray.messages import (
     KeptRow,
     LostRows,
@@ -42,7 +43,7 @@ from idiolect.engines.worker_calls import answer, answer_or_error, worker_engine
 from idiolect.errors import UserError
 from idiolect.version import __version__
 
-__all__ = ["RayActor", "RayWorker", "RayWorkers"]
+__all__ = ["RayActor", "RayWorker", "RayWorkers", "room_of_cluster"]
 
 PATIENCE = 120  # seconds in which a worker must be ready
 LOW_MEMORY = "running low on memory"  # in Ray's report, whatever error it comes with
@@ -197,6 +198,19 @@ def _count(workers: int | None, gpus: float) -> int:
             f"{workers or 1} workers with {each} each do not fit the cluster, which has {_resources()}"
         )
     return workers or room
+
+
+def room_of_cluster(address: str | None, gpus: float) -> int:
+    """Returns how many workers a cluster has room for; the connection to it is closed again.
+
+    Args:
+        gpus: GPUs of each worker.
+    """
+    disconnect = connect(address, None)
+    try:
+        return _room(gpus)
+    finally:
+        disconnect()
 
 
 def _room(gpus: float) -> int:

@@ -141,7 +141,7 @@ def three_machines(clone: Path) -> Iterator[dict[str, str]]:
     from idiolect.deploy.processes import free_port  # noqa: PLC0415 - needs the extra flower
 
     random = np.random.default_rng(0)
-    rows = {"x": random.random((40, 1, 28, 28), np.float32), "y": np.arange(40) % 10}
+    rows = {"x": random.integers(0, 256, (40, 1, 28, 28), np.uint8), "y": np.arange(40) % 10}
     np.savez(clone / "rows.npz", **rows)
     each = "for site in site-0 site-1 site-2; do"
     try:

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from idiolect.cli import reproduce
+from idiolect.reproduction.compared_number import ComparedNumber
 from idiolect.reproduction.listing import ListedReproduction
 
 
@@ -52,3 +54,12 @@ def test_list_is_a_table_or_a_document_and_an_empty_call_names_it(idiolect, refu
     assert found["datasets"] == ["mnist", "cifar10"] and (found["runs"], found["missing"]) == (12, ["mnist"])
     answer = idiolect("reproduce", "--list")
     assert answer.code == 0 and all(word in answer.out for word in ("a-fig1", "Curves", "34,000", "missing"))
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "printed"),
+    [(87.2099, "%", "+0.91"), (86.0, "%", "-0.30"), (86.3, "%", "+0.00"), (86.31234, "", "+0.01234")],
+)
+def test_difference_has_the_digits_of_its_unit(value, unit, printed):
+    one = ComparedNumber("FedAvg", "fa-lenet", value=value, paper=86.3, unit=unit, seeds=1)
+    assert reproduce._cells(one, quick=False)[-2] == printed

@@ -205,5 +205,6 @@ def _cells(one: ComparedNumber, quick: bool) -> list[str]:
     if one.paper_spread is not None:
         paper += f" ± {number_text(one.paper_spread, one.unit)}"
     within = {None: ABSENT, True: "yes", False: "no"}[one.within]
-    difference = ABSENT if one.difference is None else f"{one.difference:+.4g}"
+    sign = "+" if (one.difference or 0.0) >= 0 else ""
+    difference = ABSENT if one.difference is None else f"{sign}{number_text(one.difference, one.unit)}"
     return [*cells, paper, difference, within]

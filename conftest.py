@@ -16,4 +16,5 @@ NEEDED = {
     "wandb": ["src/idiolect/experiments/tracking/wandb_tracker.py"],
     "tensorboard": ["src/idiolect/experiments/tracking/tensorboard_tracker.py"],
 }
-collect_ignore_glob = [path for package, paths in NEEDED.items() if not find_spec(package) for path in paths]
+collect_ignore_glob = ["tests/cli/stand_ins/*"]  # for the processes of a page alone
+collect_ignore_glob += [path for package, paths in NEEDED.items() if not find_spec(package) for path in paths]

@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from idiolect.core import chain
     from idiolect.evaluation import register_metric
     from idiolect.experiments import Execution, Experiment
-    from idiolect.experiments.client_dataset import client_dataset
     from idiolect.experiments.compare import Comparison, compare
-    from idiolect.experiments.exported_models import load_model
-    from idiolect.experiments.finished_run import FinishedRun
-    from idiolect.experiments.finished_run import open_run as open
-    from idiolect.experiments.joining import JoinedClients, join
+    from idiolect.experiments.finished.client_dataset import client_dataset
+    from idiolect.experiments.finished.exported_models import load_model
+    from idiolect.experiments.finished.finished_run import FinishedRun
+    from idiolect.experiments.finished.finished_run import open_run as open
+    from idiolect.experiments.finished.joining import JoinedClients, join
     from idiolect.experiments.own_data import register_dataset
     from idiolect.experiments.recommend import Recommendation, recommend
     from idiolect.experiments.run import run
-    from idiolect.experiments.sweep import sweep
+    from idiolect.experiments.sweep.sweep import sweep
     from idiolect.methods import method, register, register_part
     from idiolect.models import from_module, register_model
     from idiolect.own_code import load_code
@@ -100,7 +100,7 @@ _HOMES = {
         ),
         "idiolect.experiments",
     ),
-    "client_dataset": "idiolect.experiments.client_dataset",
+    "client_dataset": "idiolect.experiments.finished.client_dataset",
     **dict.fromkeys(("Recommendation", "recommend"), "idiolect.experiments.recommend"),
     **dict.fromkeys(("reproduce", "scenario"), "idiolect.reproduction"),
     "open": "idiolect.experiments",

@@ -5,24 +5,29 @@ import sys
 from ast import literal_eval
 from pathlib import Path
 
-page = sys.argv[1]
-sys.path.insert(0, "")
-names = {"__name__": "__main__"}
-for language, line, code in literal_eval(sys.stdin.read()):
-    print(f"--- {page}:{line}", flush=True)
-    if language == "python":
-        before = set(names)
-        exec(compile("\n" * (line - 1) + code, page, "exec"), names)
-        for test in [name for name in names.keys() - before if name.startswith("test_")]:
-            names[test]()
-    elif language == "sql":
-        import idiolect
+import idiolect
 
-        found = idiolect.connect("runs").sql(code).df()
-        assert len(found), f"{page}:{line} finds nothing"
-    elif language == "toml":
-        name = code.splitlines()[0].removeprefix("# ")
-        Path(name).write_text(code)
-        subprocess.run(["idiolect", "compare", "--config", name], check=True)
-    else:
-        subprocess.run(["bash", "-e", "-o", "pipefail", "-c", code], check=True)
+
+def run_page(page, parts):
+    names = {"__name__": "__main__"}
+    for language, line, code in parts:
+        print(f"--- {page}:{line}", flush=True)
+        if language == "python":
+            before = set(names)
+            exec(compile("\n" * (line - 1) + code, page, "exec"), names)
+            for test in [name for name in names.keys() - before if name.startswith("test_")]:
+                names[test]()
+        elif language == "sql":
+            found = idiolect.connect("runs").sql(code).df()
+            assert len(found), f"{page}:{line} finds nothing"
+        elif language == "toml":
+            name = code.splitlines()[0].removeprefix("# ")
+            Path(name).write_text(code)
+            subprocess.run(["idiolect", "compare", "--config", name], check=True)
+        else:
+            subprocess.run(["bash", "-e", "-o", "pipefail", "-c", code], check=True)
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, "")  # the folder in which the page is read
+    run_page(sys.argv[1], literal_eval(sys.stdin.read()))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from idiolect.cli.config_file import EXECUTION, SETTINGS, read_config, save_config, write_toml
 from idiolect.cli.options import OwnDataOptions
 from idiolect.experiments import Execution, Experiment
-from idiolect.experiments.progress_watcher import Silent
+from idiolect.experiments.progress.watcher import Silent
 
 
 @pytest.fixture(autouse=True)

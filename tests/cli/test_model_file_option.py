@@ -8,7 +8,7 @@ import json
 import pytest
 
 from idiolect.errors import UserError
-from idiolect.experiments.finished_run import open_run
+from idiolect.experiments.finished.finished_run import open_run
 from idiolect.models.registered_models import REGISTERED
 
 DATA = "synthetic(n_clients=4, samples_per_client=20, n_features=8, n_classes=3)"

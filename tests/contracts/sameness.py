@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from idiolect.experiments.simulated_clients import Simulation
+from idiolect.experiments.rounds.simulated_clients import Simulation
 from idiolect.testing.sameness import (
     FLOAT32,
     FLOAT64,

@@ -21,8 +21,8 @@ from idiolect.engines.cohort.cuda.compiled_stages import COMPILED
 from idiolect.engines.cohort.cuda.lane_assignment import Layout
 from idiolect.engines.cohort.cuda.lane_batch_plans import Planner
 from idiolect.errors import UserError
+from idiolect.experiments.rounds.simulated_clients import Simulation
 from idiolect.experiments.setting import Setting
-from idiolect.experiments.simulated_clients import Simulation
 from idiolect.methods import method as read_method
 from idiolect.parts import average
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from idiolect.experiments.simulated_clients import Simulation
+from idiolect.experiments.rounds.simulated_clients import Simulation
 
 from .sameness import assert_equal, assert_exact, numbers, privates, states
 from .tiny import finished_run

@@ -19,8 +19,8 @@ from idiolect.engines.cohort.cuda.lane_assignment import Layout
 from idiolect.engines.cohort.cuda.lane_batch_plans import Planner
 from idiolect.engines.cohort.pooling import plain as plain_pool
 from idiolect.experiments import run
-from idiolect.experiments.joining import join
-from idiolect.experiments.recorded_setting import experiment_of as experiment_of_run
+from idiolect.experiments.finished.joining import join
+from idiolect.experiments.finished.recorded_setting import experiment_of as experiment_of_run
 from idiolect.experiments.setting import Setting, prepare, read_dataset
 from idiolect.models import crop_and_flip, planned_uniform
 from idiolect.testing import tiny_dataset

@@ -10,8 +10,8 @@ import pytest
 
 import idiolect
 from idiolect.errors import UserError
+from idiolect.experiments.rounds.simulated_clients import Simulation
 from idiolect.experiments.setting import Setting, prepare
-from idiolect.experiments.simulated_clients import Simulation
 from idiolect.records import load_checkpoint
 from idiolect.records.tables import FRONT_SCHEMA
 

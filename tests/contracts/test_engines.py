@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from idiolect.experiments.simulated_clients import Simulation
+from idiolect.experiments.rounds.simulated_clients import Simulation
 
 from .midway import answers
 from .sameness import FLOAT32, assert_equal, assert_exact, numbers, states

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from idiolect.experiments.simulated_clients import Simulation
+from idiolect.experiments.rounds.simulated_clients import Simulation
 
 from .altered import with_other_test_data
 from .sameness import assert_exact, numbers, states

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from idiolect.experiments.simulated_clients import Simulation
+from idiolect.experiments.rounds.simulated_clients import Simulation
 from idiolect.testing.recorder import Passed, Recorder
 
 from .declared import declared, kept_names, secret_names

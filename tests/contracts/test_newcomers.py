@@ -10,9 +10,9 @@ import pytest
 
 from idiolect.engines import CohortEngine, LoopEngine
 from idiolect.evaluation import METRICS
-from idiolect.experiments.newcomers import join
+from idiolect.experiments.rounds.newcomers import join
+from idiolect.experiments.rounds.simulated_clients import Simulation
 from idiolect.experiments.setting import Setting
-from idiolect.experiments.simulated_clients import Simulation
 
 from .sameness import assert_equal, assert_exact, copied, numbers, states
 from .tiny import TINY, finished_run, make_engine, play, setting_of

@@ -16,9 +16,9 @@ from idiolect.core import Loss, Part, View, chain
 from idiolect.engines import CohortEngine, Engine, EngineChoice, LoopEngine
 from idiolect.engines.client_packing import BATCHED_LAYERS
 from idiolect.experiments import Execution, FinishedRun, run
-from idiolect.experiments.joining import JoinedClients, join
+from idiolect.experiments.finished.joining import JoinedClients, join
+from idiolect.experiments.rounds.simulated_clients import Simulation
 from idiolect.experiments.setting import Setting, prepare
-from idiolect.experiments.simulated_clients import Simulation
 from idiolect.methods import method as read_method
 from idiolect.methods import names
 from idiolect.records import find_checkpoint

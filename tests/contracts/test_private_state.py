@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from idiolect.experiments.simulated_clients import Simulation
+from idiolect.experiments.rounds.simulated_clients import Simulation
 from idiolect.federation import select
 
 from .sameness import assert_exact, copied, leaves, privates

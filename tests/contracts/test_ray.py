@@ -15,8 +15,8 @@ from idiolect.engines import CohortEngine, Engine
 from idiolect.engines.cohort.cpu.traced_stages import MANY_ROUNDS
 from idiolect.engines.worker_calls import worker_engine
 from idiolect.errors import UserError
+from idiolect.experiments.rounds.simulated_clients import Simulation
 from idiolect.experiments.setting import Setting
-from idiolect.experiments.simulated_clients import Simulation
 from idiolect.methods import names
 
 from .cases import spelt

@@ -17,8 +17,8 @@ import torch
 
 from idiolect.core import Stage
 from idiolect.core.trees import tree_leaves
+from idiolect.experiments.rounds.simulated_clients import Simulation
 from idiolect.experiments.setting import Setting
-from idiolect.experiments.simulated_clients import Simulation
 from idiolect.methods import names
 from idiolect.testing.recorder import Recorder
 

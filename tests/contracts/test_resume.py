@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import idiolect
-from idiolect.experiments.personal_downloads import kept_of_finished
-from idiolect.experiments.private_state_placement import open_private_state, place_private_state
-from idiolect.experiments.progress_watcher import Silent
+from idiolect.experiments.progress.watcher import Silent
+from idiolect.experiments.rounds.personal_downloads import kept_of_finished
+from idiolect.experiments.rounds.private_state_placement import open_private_state, place_private_state
 from idiolect.records import ROUND_SCHEMA, ROW_SCHEMA, RunWriter, load_checkpoint
 from idiolect.records.reader import Run
 

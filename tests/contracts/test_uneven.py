@@ -16,8 +16,8 @@ from idiolect.engines import CohortEngine, LoopEngine, PoolEngine, Workload, cli
 from idiolect.engines.cohort.cpu.traced_stages import MANY_ROUNDS, TracedStages
 from idiolect.engines.contract import Outcome
 from idiolect.engines.worker_calls import EngineCall, amounts, worker_engine
+from idiolect.experiments.rounds.simulated_clients import Simulation
 from idiolect.experiments.setting import Setting
-from idiolect.experiments.simulated_clients import Simulation
 from idiolect.parts import average
 
 from .cases import spelt

@@ -14,8 +14,8 @@ import pytest
 from idiolect.data import Dataset, load
 from idiolect.engines import CohortEngine, Engine, EngineChoice, LoopEngine, PoolEngine
 from idiolect.experiments import Experiment
+from idiolect.experiments.rounds.simulated_clients import Simulation
 from idiolect.experiments.setting import Setting, prepare
-from idiolect.experiments.simulated_clients import Simulation
 from idiolect.methods import method as read_method
 from idiolect.testing.tiny_federation import PUBLIC, SIZES, TINY, play, tiny_dataset
 

@@ -21,7 +21,7 @@ from idiolect.deploy.site import Site
 from idiolect.deploy.status import is_running, status
 from idiolect.deploy.tensor_names import flatten
 from idiolect.errors import UserError
-from idiolect.experiments.round import FederatedRun
+from idiolect.experiments.rounds.round import FederatedRun
 from idiolect.records import find_checkpoint
 
 from .conftest import PERSFL, Deploy

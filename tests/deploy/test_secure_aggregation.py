@@ -27,7 +27,7 @@ from idiolect.deploy.signed_messages import SignedMessage, sign
 from idiolect.deploy.site import Site
 from idiolect.deploy.tensor_names import flatten
 from idiolect.engines import Workload
-from idiolect.experiments.round import FederatedRun
+from idiolect.experiments.rounds.round import FederatedRun
 from idiolect.records import NO_CLIENT, read_run
 from idiolect.reports import write_page
 from idiolect.statistics.run_numbers import run_numbers

@@ -116,7 +116,7 @@ MAY_PICK = {
     "statistics/measurements.py",  # the round of the reading `validated`, by validation data alone
 }  # each names the data it picks on
 PREDICTS = {
-    "experiments/client_models.py",
+    "experiments/finished/client_models.py",
     "reproduction/studies/head_observations.py",
 }  # the class of a sample, which is no choice between results
 

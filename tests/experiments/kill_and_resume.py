@@ -28,7 +28,7 @@ import torch
 
 from idiolect.engines import EngineChoice
 from idiolect.experiments import Execution, Experiment, run
-from idiolect.experiments.private_state_placement import open_private_state, place_private_state
+from idiolect.experiments.rounds.private_state_placement import open_private_state, place_private_state
 from idiolect.experiments.setting import prepare
 from idiolect.records import load_checkpoint
 

@@ -12,8 +12,8 @@ import torch
 from idiolect import from_module, register_model
 from idiolect.engines import EngineChoice
 from idiolect.experiments import Experiment, prepare, run
-from idiolect.experiments.client_costs import ClientCosts
-from idiolect.experiments.client_work import Work, WorkCounter
+from idiolect.experiments.rounds.client_costs import ClientCosts
+from idiolect.experiments.rounds.client_work import Work, WorkCounter
 from idiolect.records import Run
 
 STEP = 2 * (3 * (8 * 8 + 8 * 8 + 8 * 3) - 8 * 8)  # operations of mlpnet(hidden=8) per row
@@ -77,7 +77,7 @@ def test_what_cannot_be_counted_is_unknown_and_the_run_goes_on(tiny, tmp_path, m
     def refuse(*arguments):
         raise RuntimeError("no operator for this")
 
-    monkeypatch.setattr("idiolect.experiments.client_work.count_stages", refuse)
+    monkeypatch.setattr("idiolect.experiments.rounds.client_work.count_stages", refuse)
     found = made(tiny, tmp_path)
     assert found.costs["flops"].isna().all() and found.rounds["flops"].isna().all()
     assert (found.costs["steps"] > 0).all()

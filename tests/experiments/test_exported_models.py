@@ -20,8 +20,9 @@ from safetensors import safe_open
 import idiolect
 from idiolect.data.catalogue import REGISTERED
 from idiolect.errors import UserError
-from idiolect.experiments import Experiment, FinishedRun, exported_models
-from idiolect.experiments.recorded_setting import HERE
+from idiolect.experiments import Experiment, FinishedRun
+from idiolect.experiments.finished import exported_models
+from idiolect.experiments.finished.recorded_setting import HERE
 from idiolect.experiments.setting import prepare, read_dataset
 from idiolect.methods import names
 from idiolect.records import Run, write_atomically

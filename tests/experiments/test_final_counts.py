@@ -11,7 +11,7 @@ import torch
 
 from idiolect.evaluation import count_predictions
 from idiolect.experiments import run
-from idiolect.experiments.client_scoring import ClientScores, plain_scores, scores_of_plain
+from idiolect.experiments.rounds.client_scoring import ClientScores, plain_scores, scores_of_plain
 
 KINDS = ["split", "predictor", "moment", "population"]
 KEYS = ["round", "client", *KINDS]

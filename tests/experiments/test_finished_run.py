@@ -17,7 +17,7 @@ import idiolect
 from idiolect.errors import UserError
 from idiolect.evaluation import METRICS, score
 from idiolect.experiments import Experiment, FinishedRun
-from idiolect.experiments.recorded_setting import HERE
+from idiolect.experiments.finished.recorded_setting import HERE
 from idiolect.experiments.setting import prepare, read_dataset
 from idiolect.federation.store.row_generations import GenerationMark
 from idiolect.methods import names

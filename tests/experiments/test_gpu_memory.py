@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from idiolect.experiments import Execution, Silent, side_by_side
-from idiolect.experiments.gpu_memory import GPU_FLOOR, PROCESS, GpuMemory
-from idiolect.experiments.job_process import Done, Refused, Shown
+from idiolect.experiments import Execution, Silent
+from idiolect.experiments.jobs import side_by_side
+from idiolect.experiments.jobs.gpu_memory import GPU_FLOOR, PROCESS, GpuMemory
+from idiolect.experiments.jobs.job_process import Done, Refused, Shown
 from idiolect.records.manifest import write_manifest
 
 GIB = 1 << 30

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from idiolect.errors import UserError
-from idiolect.experiments.parameter_grids import grid, grids
+from idiolect.experiments.sweep.parameter_grids import grid, grids
 from idiolect.methods import method
 from idiolect.option_parsing import write_call
 

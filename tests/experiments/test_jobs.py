@@ -19,9 +19,10 @@ import idiolect
 from idiolect.deploy.processes import free_port
 from idiolect.engines import EngineChoice
 from idiolect.errors import UserError
-from idiolect.experiments import Execution, Silent, compare, side_by_side, sweep
-from idiolect.experiments.campaign import RunRequest, run_campaign
-from idiolect.experiments.time_left import RunTimes
+from idiolect.experiments import Execution, Silent, compare, sweep
+from idiolect.experiments.jobs import side_by_side
+from idiolect.experiments.jobs.campaign import RunRequest, run_campaign
+from idiolect.experiments.progress.time_left import RunTimes
 from idiolect.methods.catalogue import METHODS
 from idiolect.models.registered_models import REGISTERED
 from idiolect.records import read_run

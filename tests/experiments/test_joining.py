@@ -16,7 +16,7 @@ import idiolect
 from idiolect.data import Dataset
 from idiolect.errors import UserError
 from idiolect.experiments import FinishedRun
-from idiolect.experiments.recorded_setting import HERE, experiment_of
+from idiolect.experiments.finished.recorded_setting import HERE, experiment_of
 from idiolect.experiments.setting import prepare, read_dataset
 
 WEIGHTS = ("weights",)

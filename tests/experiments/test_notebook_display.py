@@ -8,8 +8,8 @@ import pytest
 
 import idiolect
 from idiolect.experiments import Execution, Experiment
-from idiolect.experiments.progress_bar import ProgressBar
-from idiolect.experiments.progress_watcher import ProgressLines, progress_on_stderr
+from idiolect.experiments.progress.progress_bar import ProgressBar
+from idiolect.experiments.progress.watcher import ProgressLines, progress_on_stderr
 
 SMALL = {"clients": 4, "partition": "iid", "model": "mlpnet(hidden=8)", "evaluate_every": 1, "quiet": True}
 
@@ -52,7 +52,7 @@ def test_a_notebook_with_widgets_has_a_bar(monkeypatch):
         pass
 
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=ZMQInteractiveShell))
-    found = "idiolect.experiments.progress_watcher.find_spec"
+    found = "idiolect.experiments.progress.watcher.find_spec"
     monkeypatch.setattr(found, lambda name: object())
     assert isinstance(progress_on_stderr(), ProgressBar)
     monkeypatch.setattr(found, lambda name: None)

@@ -20,8 +20,9 @@ from dp_accounting import rdp
 
 import idiolect
 from idiolect.engines import place
-from idiolect.experiments import Experiment, privacy_budget
-from idiolect.experiments.privacy_budget import PrivacyBudget
+from idiolect.experiments import Experiment
+from idiolect.experiments.rounds import privacy_budget
+from idiolect.experiments.rounds.privacy_budget import PrivacyBudget
 from idiolect.experiments.setting import Setting, prepare
 
 ADD = accounting.NeighboringRelation.ADD_OR_REMOVE_ONE

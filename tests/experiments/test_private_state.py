@@ -15,9 +15,13 @@ import torch
 from idiolect.engines import EngineChoice, LoopEngine
 from idiolect.errors import UserError
 from idiolect.experiments import Execution, Experiment, Silent, compare, run
-from idiolect.experiments.private_state_placement import demand_of, open_private_state, place_private_state
+from idiolect.experiments.rounds.private_state_placement import (
+    demand_of,
+    open_private_state,
+    place_private_state,
+)
+from idiolect.experiments.rounds.simulated_clients import Simulation
 from idiolect.experiments.setting import Setting, prepare
-from idiolect.experiments.simulated_clients import Simulation
 from idiolect.records import find_checkpoint, finished_folder
 from idiolect.records.reader import Run
 
@@ -94,7 +98,7 @@ def test_clients_looked_at_some_at_a_time_give_the_same_rows(
 ) -> None:
     asked = replace(tiny, method=method, participation_rate=0.25, rounds=3, evaluate_every=1)
     whole = content(asked, run(asked, out=tmp_path / "whole", **LOOP), tmp_path / "whole")
-    monkeypatch.setattr("idiolect.experiments.simulated_clients.CHUNK", chunk)
+    monkeypatch.setattr("idiolect.experiments.rounds.simulated_clients.CHUNK", chunk)
     done = run(asked, out=tmp_path / "parts", store="disk", store_cache=0, **LOOP)
     assert content(asked, done, tmp_path / "parts") == whole
 

@@ -12,9 +12,9 @@ from rich.console import Console
 import idiolect
 from idiolect.engines import EngineChoice
 from idiolect.experiments import Execution, Silent, compare, prepare, run
-from idiolect.experiments.end_stages import end_stages
-from idiolect.experiments.progress_bar import ProgressBar
-from idiolect.experiments.progress_watcher import ProgressLines, progress_on_stderr
+from idiolect.experiments.progress.progress_bar import ProgressBar
+from idiolect.experiments.progress.watcher import ProgressLines, progress_on_stderr
+from idiolect.experiments.rounds.end_stages import end_stages
 
 LOOP = {"engine": "loop", "device": "cpu"}
 
@@ -153,7 +153,7 @@ def test_bar_is_for_terminals_and_lines_for_files(monkeypatch):
 
 
 def test_python_shows_progress_unless_it_is_quiet(tiny, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("idiolect.experiments.progress_watcher.QUIET", 0.0)
+    monkeypatch.setattr("idiolect.experiments.progress.watcher.QUIET", 0.0)
     module = sys.modules[compare.__module__]
     monkeypatch.setattr(module, "write_report", lambda *given: None)  # pictures take seconds
     compare(["fedavg", "local"], experiment=tiny, out=tmp_path / "a", **LOOP)

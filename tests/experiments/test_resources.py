@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from idiolect.experiments import run
-from idiolect.experiments.resources import ResourceMeter, package_energy, peak_memory
+from idiolect.experiments.rounds.resources import ResourceMeter, package_energy, peak_memory
 
 MEGABYTE = 1 << 20
 

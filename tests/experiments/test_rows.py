@@ -92,7 +92,7 @@ def test_resumed_run_lets_newcomers_join_once(tiny, tmp_path):
 def test_resumed_run_counts_the_seconds_of_its_earlier_rounds(tiny, tmp_path, monkeypatch):
     clock = SimpleNamespace(perf_counter=itertools.count(0, 1000).__next__)
     with monkeypatch.context() as slow:
-        slow.setattr("idiolect.experiments.round.time", clock)
+        slow.setattr("idiolect.experiments.rounds.round.time", clock)
         with pytest.raises(KeyboardInterrupt):
             run(tiny, out=tmp_path, checkpoint_every=1, watcher=Interrupter(), **LOOP)
     resumed = run(tiny, out=tmp_path, checkpoint_every=1, resume=True, **LOOP)

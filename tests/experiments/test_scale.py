@@ -19,7 +19,7 @@ import pytest
 from idiolect.engines import EngineChoice
 from idiolect.errors import UserError
 from idiolect.experiments import Execution, Experiment
-from idiolect.experiments.private_state_placement import place_private_state
+from idiolect.experiments.rounds.private_state_placement import place_private_state
 from idiolect.experiments.setting import prepare
 
 pytestmark = [

@@ -17,11 +17,11 @@ import pytest
 
 from idiolect.errors import UserError
 from idiolect.experiments import compare, sweep
-from idiolect.experiments.search import KnownTrial, should_stop, suggest
-from idiolect.experiments.sweep_axes import parse_axis
-from idiolect.experiments.sweep_tables import TrialResult, budget_note, budget_points, with_best
-from idiolect.experiments.swept_settings import read_sweep
-from idiolect.experiments.trial_book import TrialBook
+from idiolect.experiments.sweep.axes import parse_axis
+from idiolect.experiments.sweep.best_settings import read_sweep
+from idiolect.experiments.sweep.optuna_search import KnownTrial, should_stop, suggest
+from idiolect.experiments.sweep.tables import TrialResult, budget_note, budget_points, with_best
+from idiolect.experiments.sweep.trial_book import TrialBook
 from idiolect.reports import ACCURACY, JudgedMetric
 
 from ..child_process import child_process

@@ -10,9 +10,16 @@ import pandas as pd
 import pytest
 
 from idiolect.errors import UserError
-from idiolect.experiments.sweep import TrialResult, best_rows, sweep, trial_rows, trial_scores, with_best
-from idiolect.experiments.sweep_axes import parse_axis, spaces_of
-from idiolect.experiments.swept_settings import read_sweep
+from idiolect.experiments.sweep.axes import parse_axis, spaces_of
+from idiolect.experiments.sweep.best_settings import read_sweep
+from idiolect.experiments.sweep.sweep import (
+    TrialResult,
+    best_rows,
+    sweep,
+    trial_rows,
+    trial_scores,
+    with_best,
+)
 from idiolect.records import SCENE_SETTINGS, Run, read_runs
 
 LOOP = {"engine": "loop", "device": "cpu"}

@@ -11,7 +11,7 @@ import torch
 from idiolect.core import Part, chain
 from idiolect.core.stage import Stage, default_plan
 from idiolect.experiments import run
-from idiolect.experiments.round import bytes_down, bytes_up
+from idiolect.experiments.rounds.round import bytes_down, bytes_up
 
 SENT = {
     "params": {"w": torch.zeros(3, 4), "b": torch.zeros(4)},

@@ -17,8 +17,8 @@ from idiolect.engines import LoopEngine
 from idiolect.errors import UserError
 from idiolect.experiments import Experiment
 from idiolect.experiments.identity import hash_of
-from idiolect.experiments.late_uploads import LateUploads
-from idiolect.experiments.simulated_clients import Simulation
+from idiolect.experiments.rounds.late_uploads import LateUploads
+from idiolect.experiments.rounds.simulated_clients import Simulation
 from idiolect.testing.tiny_federation import TINY, tiny_setting
 
 SMALL = {"model": "mlpnet(hidden=8)", "rounds": 4}

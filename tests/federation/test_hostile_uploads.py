@@ -11,7 +11,7 @@ import torch
 from idiolect.core.seeds import derive
 from idiolect.engines import LoopEngine
 from idiolect.errors import UserError
-from idiolect.experiments.simulated_clients import Simulation
+from idiolect.experiments.rounds.simulated_clients import Simulation
 from idiolect.federation import canonical_under
 from idiolect.testing.recorder import Passed, Recorder
 from idiolect.testing.sameness import assert_exact, privates

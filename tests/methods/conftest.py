@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from idiolect.core import Initial, Method, Model, broadcast, derive
 from idiolect.engines import EngineChoice, choose_engine, make_task, place, structure_of
 from idiolect.experiments import Experiment
+from idiolect.experiments.rounds.simulated_clients import Simulation
 from idiolect.experiments.setting import Setting, prepare
-from idiolect.experiments.simulated_clients import Simulation
 from idiolect.federation import Federation, plan_batches, select
 from idiolect.federation.splits import ClientRows
 from idiolect.methods import method as read_method

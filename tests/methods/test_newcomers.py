@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from idiolect.core import broadcast
-from idiolect.experiments.newcomers import JoinedNewcomers, join
+from idiolect.experiments.rounds.newcomers import JoinedNewcomers, join
 
 NEW, ROUNDS = 4, 3  # the last of five clients never trains
 HEAD = "units.2.linear.weight"

@@ -28,8 +28,8 @@ from idiolect.data import Dataset, read_path
 from idiolect.data.cinic import CLASSES as CINIC
 from idiolect.data.readers import load_files
 from idiolect.data.sources import SOURCES, Source
-from idiolect.experiments.swept_settings import read_sweep
-from idiolect.experiments.trial_book import TrialBook
+from idiolect.experiments.sweep.best_settings import read_sweep
+from idiolect.experiments.sweep.trial_book import TrialBook
 from idiolect.records import load_checkpoint, read_run, save_checkpoint
 
 __all__ = ["Read", "Target", "targets"]

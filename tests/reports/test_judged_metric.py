@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from idiolect.errors import UserError
-from idiolect.experiments.sweep import TrialResult, best_rows, trial_rows, with_best
+from idiolect.experiments.sweep.sweep import TrialResult, best_rows, trial_rows, with_best
 from idiolect.records import RoundBuffer, RowBuffer, RowKind, Run
 from idiolect.reports import (
     ACCURACY,

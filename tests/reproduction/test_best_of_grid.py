@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from idiolect.errors import UserError
-from idiolect.experiments.campaign import RunOutcome
-from idiolect.experiments.parameter_grids import grid
+from idiolect.experiments.jobs.campaign import RunOutcome
+from idiolect.experiments.sweep.parameter_grids import grid
 from idiolect.reproduction import request
 from idiolect.reproduction.papers import table
 from idiolect.reproduction.reproduce import reproduce

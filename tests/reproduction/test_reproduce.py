@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from idiolect.errors import UserError
-from idiolect.experiments import campaign, side_by_side
+from idiolect.experiments.jobs import campaign, side_by_side
 from idiolect.records import read_runs
 from idiolect.reproduction import pictures, request
 from idiolect.reproduction.compared_number import ComparedNumber

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from idiolect.core import Method
-from idiolect.experiments.parameter_grids import combinations, grid, grids
+from idiolect.experiments.sweep.parameter_grids import combinations, grid, grids
 from idiolect.methods.catalogue import METHODS
 from idiolect.methods.method_text import resolved
 from idiolect.methods.moon import moon

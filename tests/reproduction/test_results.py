@@ -12,7 +12,7 @@ import pytest
 
 from idiolect.cli import main
 from idiolect.errors import UserError
-from idiolect.experiments import campaign, side_by_side
+from idiolect.experiments.jobs import campaign, side_by_side
 from idiolect.records import read_run
 from idiolect.records.manifest import write_manifest
 from idiolect.reports import gather, write_page, write_report

@@ -10,7 +10,7 @@ import pytest
 
 from idiolect.data import load
 from idiolect.engines import EngineChoice
-from idiolect.experiments.campaign import RunOutcome
+from idiolect.experiments.jobs.campaign import RunOutcome
 from idiolect.reproduction.compared_number import ComparedNumber
 from idiolect.reproduction.figures import figure_requests
 from idiolect.reproduction.listing import list_reproductions

@@ -14,7 +14,7 @@ from idiolect.cli.settings import names_in
 from idiolect.cli.terminal import print_line
 from idiolect.errors import UserError
 from idiolect.experiments import open_run
-from idiolect.experiments.exported_models import ExportedModel
+from idiolect.experiments.finished.exported_models import ExportedModel
 
 __all__ = ["RUN_HELP", "Formats", "export_command", "print_exported"]
 

@@ -15,7 +15,7 @@ from idiolect import data, models, partition
 from idiolect.engines import ENGINES
 from idiolect.errors import UserError
 from idiolect.experiments import Execution
-from idiolect.experiments.divergence import ON_DIVERGENCE
+from idiolect.experiments.rounds.divergence import ON_DIVERGENCE
 from idiolect.experiments.spec import PRECISIONS
 from idiolect.federation import DISTURBANCES
 from idiolect.reproduction.scenarios import scenarios

@@ -37,7 +37,7 @@ from idiolect.cli.settings import (
 from idiolect.cli.terminal import print_line, print_runs, print_trackers, watched
 from idiolect.errors import UserError
 from idiolect.experiments import Execution, Experiment, compare, run
-from idiolect.experiments.swept_settings import read_sweep
+from idiolect.experiments.sweep.best_settings import read_sweep
 from idiolect.methods import shortest
 from idiolect.reports import write_page, write_report
 from idiolect.reproduction.scenarios import find_scenario, scenario_uses

@@ -24,10 +24,10 @@ from idiolect.cli.options import (
 from idiolect.cli.settings import all_settings, methods_in, settings_alone, settings_of, start_from
 from idiolect.cli.terminal import console_of_output, print_line, print_table, watched
 from idiolect.experiments import Execution, Experiment
-from idiolect.experiments.parameter_grids import grids
-from idiolect.experiments.search import EARLY_STOPS, SEARCHES
-from idiolect.experiments.sweep import Sweep, best_rows, sweep, trial_rows
-from idiolect.experiments.sweep_tables import budget_note
+from idiolect.experiments.sweep.optuna_search import EARLY_STOPS, SEARCHES
+from idiolect.experiments.sweep.parameter_grids import grids
+from idiolect.experiments.sweep.sweep import Sweep, best_rows, sweep, trial_rows
+from idiolect.experiments.sweep.tables import budget_note
 
 __all__ = ["sweep_command"]
 

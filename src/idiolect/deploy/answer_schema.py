@@ -18,7 +18,7 @@ from idiolect.deploy.secure_sums import KEY_BYTES, SHARE_BYTES
 from idiolect.errors import UserError
 from idiolect.evaluation.calibration import BINS
 from idiolect.evaluation.metrics import Metric
-from idiolect.experiments.round import FollowUpTasks
+from idiolect.experiments.rounds.round import FollowUpTasks
 from idiolect.experiments.setting import Setting
 from idiolect.federation.splits import part_size
 

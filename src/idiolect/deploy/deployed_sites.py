@@ -47,10 +47,15 @@ from idiolect.deploy.tensor_names import OWN, UnexpectedTensors, flatten
 from idiolect.deploy.upload_limits import odd_ones, overlong, overweight, readable_upload
 from idiolect.errors import UserError
 from idiolect.evaluation import Scores
-from idiolect.experiments.client_scoring import ClientScores, NewcomerScores, concatenate, scores_of_plain
-from idiolect.experiments.client_work import Work
-from idiolect.experiments.personal_downloads import PersonalDownloads, Sent
-from idiolect.experiments.round import FollowUpTasks
+from idiolect.experiments.rounds.client_scoring import (
+    ClientScores,
+    NewcomerScores,
+    concatenate,
+    scores_of_plain,
+)
+from idiolect.experiments.rounds.client_work import Work
+from idiolect.experiments.rounds.personal_downloads import PersonalDownloads, Sent
+from idiolect.experiments.rounds.round import FollowUpTasks
 from idiolect.experiments.setting import Setting
 from idiolect.records import NO_CLIENT
 

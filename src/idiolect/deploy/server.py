@@ -21,9 +21,9 @@ from idiolect.engines import EngineChoice
 from idiolect.errors import UserError
 from idiolect.experiments.identity import name_of
 from idiolect.experiments.manifest import describe_run
-from idiolect.experiments.personal_downloads import PersonalDownloads
-from idiolect.experiments.privacy_budget import PrivacyBudget
-from idiolect.experiments.round import FederatedRun
+from idiolect.experiments.rounds.personal_downloads import PersonalDownloads
+from idiolect.experiments.rounds.privacy_budget import PrivacyBudget
+from idiolect.experiments.rounds.round import FederatedRun
 from idiolect.experiments.setting import Setting, assemble
 from idiolect.methods import method
 from idiolect.records import (

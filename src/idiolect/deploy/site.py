@@ -46,7 +46,7 @@ from idiolect.deploy.summed_answers import (
 from idiolect.deploy.tensor_names import flatten, tree_digest, unflatten
 from idiolect.engines import EngineChoice, LoopEngine
 from idiolect.errors import UserError
-from idiolect.experiments.client_scoring import (
+from idiolect.experiments.rounds.client_scoring import (
     ClientScores,
     plain_scores,
     remarks_of,
@@ -55,11 +55,11 @@ from idiolect.experiments.client_scoring import (
     score_outcomes,
     scores_of_plain,
 )
-from idiolect.experiments.client_work import Work, WorkCounter
-from idiolect.experiments.divergence import broken_rows, refuse_broken, settle_moment
-from idiolect.experiments.newcomers import join
-from idiolect.experiments.personal_downloads import Sent
-from idiolect.experiments.round import FollowUpTasks
+from idiolect.experiments.rounds.client_work import Work, WorkCounter
+from idiolect.experiments.rounds.divergence import broken_rows, refuse_broken, settle_moment
+from idiolect.experiments.rounds.newcomers import join
+from idiolect.experiments.rounds.personal_downloads import Sent
+from idiolect.experiments.rounds.round import FollowUpTasks
 from idiolect.experiments.setting import Setting, assemble
 
 __all__ = ["Site", "private_store"]

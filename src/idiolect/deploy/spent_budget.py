@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from idiolect.errors import UserError
-from idiolect.experiments.privacy_budget import PrivacyBudget, Spent
+from idiolect.experiments.rounds.privacy_budget import PrivacyBudget, Spent
 from idiolect.experiments.setting import Setting
 from idiolect.records import read_json_object, write_atomically
 

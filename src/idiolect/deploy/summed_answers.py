@@ -23,8 +23,8 @@ from idiolect.deploy.tensor_names import flatten, unflatten
 from idiolect.engines.dry_round import ReportedNames
 from idiolect.errors import UserError, refuse_outside
 from idiolect.evaluation import Scores
-from idiolect.experiments.client_work import Work
-from idiolect.experiments.round import FollowUpTasks
+from idiolect.experiments.rounds.client_work import Work
+from idiolect.experiments.rounds.round import FollowUpTasks
 from idiolect.experiments.setting import Setting
 
 __all__ = [

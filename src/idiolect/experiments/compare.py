@@ -9,18 +9,18 @@ from typing import Any, NamedTuple
 
 from idiolect.engines import start_early
 from idiolect.errors import UserError, list_of
-from idiolect.experiments.divergence import Diverged
 from idiolect.experiments.execution import Execution, split_keywords
-from idiolect.experiments.finished_run import FinishedRun, open_run
+from idiolect.experiments.finished.finished_run import FinishedRun, open_run
 from idiolect.experiments.identity import hash_of, name_of, refuse_repeated
+from idiolect.experiments.jobs.side_by_side import RunTask, run_tasks
 from idiolect.experiments.own_data import with_own_data
-from idiolect.experiments.private_state_placement import place_private_state
+from idiolect.experiments.rounds.divergence import Diverged
+from idiolect.experiments.rounds.private_state_placement import place_private_state
 from idiolect.experiments.run import with_public_samples
 from idiolect.experiments.setting import prepare
 from idiolect.experiments.shown_settings import shows_settings
-from idiolect.experiments.side_by_side import RunTask, run_tasks
 from idiolect.experiments.spec import Experiment, with_settings
-from idiolect.experiments.swept_settings import SweptSettings, read_sweep, refuse_unknown_data
+from idiolect.experiments.sweep.best_settings import SweptSettings, read_sweep, refuse_unknown_data
 from idiolect.experiments.tracking import open_log
 from idiolect.methods import label
 from idiolect.methods import method as read_method

@@ -11,8 +11,8 @@ from typing import Any
 
 from idiolect.engines import EngineChoice, place
 from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice
-from idiolect.experiments.divergence import ON_DIVERGENCE
-from idiolect.experiments.progress_watcher import Silent, Watcher, progress_on_stderr
+from idiolect.experiments.progress.watcher import Silent, Watcher, progress_on_stderr
+from idiolect.experiments.rounds.divergence import ON_DIVERGENCE
 from idiolect.experiments.spec import Experiment, unknown_setting
 from idiolect.experiments.tracking import TRACKERS
 from idiolect.federation import STORES

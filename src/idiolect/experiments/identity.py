@@ -15,7 +15,7 @@ from idiolect import data, evaluation, methods, models, partition
 from idiolect.core.optimiser import resolved_optimiser
 from idiolect.core.schedule import resolved_local_schedule
 from idiolect.errors import UserError
-from idiolect.experiments.schedules import resolved_schedule
+from idiolect.experiments.rounds.schedules import resolved_schedule
 from idiolect.experiments.spec import NEUTRAL, Experiment
 from idiolect.option_parsing import parse_call
 from idiolect.records import run_name, spec_hash

@@ -15,7 +15,7 @@ from typing import Any
 from idiolect.engines import EngineChoice
 from idiolect.errors import UserError
 from idiolect.experiments.identity import architecture, family_of, hash_of
-from idiolect.experiments.privacy_budget import PrivacyBudget
+from idiolect.experiments.rounds.privacy_budget import PrivacyBudget
 from idiolect.experiments.run_binding import package_digests, versions
 from idiolect.experiments.setting import Setting
 from idiolect.experiments.spec import Experiment

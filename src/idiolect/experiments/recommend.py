@@ -22,7 +22,7 @@ import pandas as pd
 
 from idiolect.errors import UserError, list_of
 from idiolect.experiments.execution import Execution, split_keywords
-from idiolect.experiments.finished_run import FinishedRun
+from idiolect.experiments.finished.finished_run import FinishedRun
 from idiolect.experiments.own_data import with_own_data
 from idiolect.experiments.run import make_run
 from idiolect.experiments.setting import prepare

@@ -13,17 +13,18 @@ from typing import Any
 from idiolect.data import is_registered
 from idiolect.engines import EngineChoice, choose_engine, start_early
 from idiolect.errors import UserError
-from idiolect.experiments.divergence import Diverged
-from idiolect.experiments.early_stopping import Judge, StoppedEarly, validation_value
-from idiolect.experiments.end_of_run import keep_models, outcome_of, write_record
-from idiolect.experiments.end_stages import EndStages, end_stages
 from idiolect.experiments.execution import Execution, split_keywords
-from idiolect.experiments.finished_run import FinishedRun, open_run
+from idiolect.experiments.finished.finished_run import FinishedRun, open_run
 from idiolect.experiments.identity import name_of
 from idiolect.experiments.manifest import describe_run
 from idiolect.experiments.own_data import with_own_data
-from idiolect.experiments.privacy_budget import PrivacyBudget
-from idiolect.experiments.private_state_placement import (
+from idiolect.experiments.progress.watcher import Watcher, tell, written_duration
+from idiolect.experiments.rounds.divergence import Diverged
+from idiolect.experiments.rounds.early_stopping import Judge, StoppedEarly, validation_value
+from idiolect.experiments.rounds.end_of_run import keep_models, outcome_of, write_record
+from idiolect.experiments.rounds.end_stages import EndStages, end_stages
+from idiolect.experiments.rounds.privacy_budget import PrivacyBudget
+from idiolect.experiments.rounds.private_state_placement import (
     announce,
     check_rows,
     open_kept,
@@ -31,8 +32,8 @@ from idiolect.experiments.private_state_placement import (
     place_kept,
     place_private_state,
 )
-from idiolect.experiments.progress_watcher import Watcher, tell, written_duration
-from idiolect.experiments.resources import ResourceMeter
+from idiolect.experiments.rounds.resources import ResourceMeter
+from idiolect.experiments.rounds.simulated_clients import Simulation
 from idiolect.experiments.run_binding import (
     bound,
     changes_on_resume,
@@ -41,7 +42,6 @@ from idiolect.experiments.run_binding import (
 )
 from idiolect.experiments.setting import Setting, prepare
 from idiolect.experiments.shown_settings import shows_settings
-from idiolect.experiments.simulated_clients import Simulation
 from idiolect.experiments.spec import Experiment, with_settings
 from idiolect.experiments.tracking import Log, open_log
 from idiolect.federation import Placement

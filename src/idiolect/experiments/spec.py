@@ -12,7 +12,7 @@ from idiolect.core.optimiser import local_optimiser
 from idiolect.core.schedule import local_schedule
 from idiolect.engines import AUGMENTATIONS
 from idiolect.errors import UserError, near_names, refuse_outside, refuse_unknown_choice
-from idiolect.experiments.schedules import rate_factor
+from idiolect.experiments.rounds.schedules import rate_factor
 from idiolect.federation import SELECTIONS, canonical_under
 from idiolect.option_parsing import is_of_kind
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from idiolect.errors import unknown_name
-from idiolect.experiments.campaign import RunRequest, run_campaign
 from idiolect.experiments.execution import Execution
-from idiolect.experiments.progress_watcher import Silent
+from idiolect.experiments.jobs.campaign import RunRequest, run_campaign
+from idiolect.experiments.progress.watcher import Silent
 from idiolect.reproduction.compared_number import ComparedNumber
 from idiolect.reproduction.figures import figure_requests, reproduce_figure
 from idiolect.reproduction.named_pairs import NamedPair, pairs_table

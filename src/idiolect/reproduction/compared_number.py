@@ -9,7 +9,7 @@ from statistics import fmean, stdev
 
 from scipy.special import stdtrit
 
-from idiolect.experiments.campaign import RunOutcome
+from idiolect.experiments.jobs.campaign import RunOutcome
 from idiolect.statistics import FEWEST_UNITS
 
 __all__ = ["ORACLE", "ComparedNumber", "selection_rule", "t_interval"]

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from idiolect.experiments.campaign import RunOutcome, RunRequest
 from idiolect.experiments.execution import Execution
-from idiolect.experiments.parameter_grids import combinations
+from idiolect.experiments.jobs.campaign import RunOutcome, RunRequest
+from idiolect.experiments.sweep.parameter_grids import combinations
 from idiolect.option_parsing import with_options
 from idiolect.records import Run
 from idiolect.reproduction.compared_number import ORACLE, ComparedNumber, selection_rule

@@ -9,7 +9,7 @@ from typing import Any
 
 from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice, unknown_name
 from idiolect.experiments.execution import Execution, split_keywords
-from idiolect.experiments.parameter_grids import grid
+from idiolect.experiments.sweep.parameter_grids import grid
 from idiolect.reports import IMAGE_FORMATS
 from idiolect.reproduction.figures import reproduce_figure
 from idiolect.reproduction.papers import figure, figures, papers, table, tables

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from idiolect.errors import unknown_name
-from idiolect.experiments.campaign import RunOutcome, RunRequest, run_campaign
 from idiolect.experiments.execution import Execution
+from idiolect.experiments.jobs.campaign import RunOutcome, RunRequest, run_campaign
 from idiolect.experiments.spec import Experiment
 from idiolect.option_parsing import with_options
 from idiolect.reproduction.papers import MetricReading

@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from idiolect.errors import UserError
-from idiolect.experiments.campaign import RunOutcome, RunRequest, taken
+from idiolect.experiments.finished.recorded_setting import experiment_of
 from idiolect.experiments.identity import hash_of, name_of
-from idiolect.experiments.recorded_setting import experiment_of
+from idiolect.experiments.jobs.campaign import RunOutcome, RunRequest, taken
 from idiolect.experiments.run import with_public_samples
 from idiolect.experiments.spec import Experiment
 from idiolect.records import Run, file_digest, find_runs, read_run

@@ -15,8 +15,8 @@ import pandas as pd
 
 from idiolect.data.availability import availability
 from idiolect.errors import UserError
-from idiolect.experiments.campaign import RunOutcome, RunRequest
 from idiolect.experiments.execution import Execution
+from idiolect.experiments.jobs.campaign import RunOutcome, RunRequest
 from idiolect.experiments.setting import prepare
 from idiolect.experiments.spec import Experiment
 from idiolect.option_parsing import with_options

@@ -18,15 +18,15 @@ from idiolect.core import Method, Result, ServerState, Structure, server_round
 from idiolect.core.trees import stack
 from idiolect.engines import CohortEngine, LoopEngine, serve, server_logits
 from idiolect.experiments import Execution
-from idiolect.experiments.personal_downloads import PersonalDownloads
-from idiolect.experiments.private_state_placement import (
+from idiolect.experiments.rounds.personal_downloads import PersonalDownloads
+from idiolect.experiments.rounds.private_state_placement import (
     open_kept,
     open_private_state,
     place_kept,
     place_private_state,
 )
+from idiolect.experiments.rounds.simulated_clients import Simulation
 from idiolect.experiments.setting import Setting
-from idiolect.experiments.simulated_clients import Simulation
 from idiolect.federation import ByClient
 from idiolect.records import load_checkpoint, save_checkpoint
 from idiolect.testing.recorder import Passed

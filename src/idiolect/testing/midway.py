@@ -14,8 +14,8 @@ from idiolect.engines import Engine, Workload
 from idiolect.engines.client_packing import BATCHED, Feed
 from idiolect.engines.cohort.batches import padded_feed
 from idiolect.engines.stages import round_of_group, settle_group
+from idiolect.experiments.rounds.simulated_clients import Simulation
 from idiolect.experiments.setting import Setting
-from idiolect.experiments.simulated_clients import Simulation
 from idiolect.testing.sameness import copied, digest, privates
 
 __all__ = ["Midway", "noisy_feed"]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from idiolect.core.trees import Rows
-from idiolect.experiments.simulated_clients import Simulation
+from idiolect.experiments.rounds.simulated_clients import Simulation
 
 __all__ = [
     "FLOAT32",

@@ -19,8 +19,8 @@ from idiolect.core import Method, Part, chain
 from idiolect.data import Dataset
 from idiolect.engines import Engine, LoopEngine, place
 from idiolect.experiments import Experiment
+from idiolect.experiments.rounds.simulated_clients import Simulation
 from idiolect.experiments.setting import Setting, prepare
-from idiolect.experiments.simulated_clients import Simulation
 from idiolect.methods import method as read_method
 from idiolect.parts import average
 

@@ -15,9 +15,9 @@ from idiolect.engines import LoopEngine, serve
 from idiolect.engines.client_packing import SINGLE
 from idiolect.engines.evaluation import group_context
 from idiolect.engines.stages import run_round
-from idiolect.experiments.personal_downloads import PersonalDownloads
+from idiolect.experiments.rounds.personal_downloads import PersonalDownloads
+from idiolect.experiments.rounds.simulated_clients import Simulation
 from idiolect.experiments.setting import Setting
-from idiolect.experiments.simulated_clients import Simulation
 from idiolect.testing.midway import Midway
 from idiolect.testing.recorder import Passed, Recorder
 from idiolect.testing.sameness import differences, privates

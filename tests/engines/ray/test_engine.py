@@ -19,7 +19,7 @@ import pytest
 from idiolect.engines import choose, place
 from idiolect.errors import UserError
 from idiolect.experiments import Experiment, prepare
-from idiolect.experiments.simulated_clients import Simulation
+from idiolect.experiments.rounds.simulated_clients import Simulation
 from idiolect.records import read_run
 
 from ...child_process import child_process

@@ -10,7 +10,7 @@ from importlib.resources import files
 
 import pytest
 
-from idiolect.experiments.parameter_grids import grid, grids
+from idiolect.experiments.sweep.parameter_grids import grid, grids
 from idiolect.reproduction import papers
 from idiolect.reproduction.papers.metric_reading import READING_KEYS
 from idiolect.reproduction.scenarios import find_scenario, scenarios
@@ -107,7 +107,7 @@ def _stated_twice(options, defaults) -> list[str]:
 
 
 def test_grids_hold_no_block_that_the_package_passes_over():
-    text = (files("idiolect.experiments") / "parameter_grids.toml").read_text("utf-8")
+    text = (files("idiolect.experiments.sweep") / "parameter_grids.toml").read_text("utf-8")
     assert {frozenset(block) for block in tomllib.loads(text).values()} == {
         frozenset(("about", "methods", "defaults"))
     }

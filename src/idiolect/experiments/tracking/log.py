@@ -13,8 +13,8 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from idiolect.errors import UserError, refuse_unknown_choice
-from idiolect.experiments.early_stopping import StoppedEarly
-from idiolect.experiments.simulated_clients import Simulation
+from idiolect.experiments.rounds.early_stopping import StoppedEarly
+from idiolect.experiments.rounds.simulated_clients import Simulation
 from idiolect.records import Run
 from idiolect.reports import write_report
 

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from idiolect.data.availability import availability
 from idiolect.errors import UserError, unknown_name
-from idiolect.experiments.parameter_grids import with_none
 from idiolect.experiments.spec import Experiment
+from idiolect.experiments.sweep.parameter_grids import with_none
 from idiolect.reproduction.papers import figures, tables
 from idiolect.reproduction.papers.catalogue import PAPERS
 from idiolect.reproduction.scenarios.scenario import ORIGINS, SETTINGS, Scenario

@@ -40,7 +40,7 @@ from idiolect.data import Dataset, load
 from idiolect.engines import EngineChoice, LoopEngine
 from idiolect.evaluation import accumulated_gradient_norms
 from idiolect.experiments.execution import Execution
-from idiolect.experiments.progress_watcher import Watcher
+from idiolect.experiments.progress.watcher import Watcher
 from idiolect.experiments.setting import Inputs, Setting, assemble
 from idiolect.experiments.spec import Experiment
 from idiolect.federation import SplitRules, federate

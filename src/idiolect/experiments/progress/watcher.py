@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Protocol, TextIO, cast
 
-from idiolect.experiments.time_left import RunTimes
+from idiolect.experiments.progress.time_left import RunTimes
 
 __all__ = [
     "CountedRuns",
@@ -296,7 +296,7 @@ def written_duration(seconds: float) -> str:
 def progress_on_stderr() -> Watcher:
     """Returns a progress bar where standard error is a terminal, or a notebook can draw one, and lines elsewhere."""
     if (sys.stderr is not None and sys.stderr.isatty()) or _notebook_draws():
-        from idiolect.experiments.progress_bar import ProgressBar  # noqa: PLC0415 - Rich is not needed for lines
+        from idiolect.experiments.progress.progress_bar import ProgressBar  # noqa: PLC0415 - Rich is not needed for lines
 
         return ProgressBar()
     return ProgressLines()

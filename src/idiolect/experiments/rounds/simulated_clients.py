@@ -16,7 +16,7 @@ from idiolect.core.trees import Rows, any_nan, count_scalars, stack, tree_map
 from idiolect.engines import Engine, Outcome, PrivateRows
 from idiolect.engines.cpu_tuning import threads_for
 from idiolect.evaluation import Scores
-from idiolect.experiments.client_scoring import (
+from idiolect.experiments.rounds.client_scoring import (
     ClientScores,
     NewcomerScores,
     remarks_of,
@@ -24,17 +24,17 @@ from idiolect.experiments.client_scoring import (
     score_newcomers,
     score_outcomes,
 )
-from idiolect.experiments.client_work import Work, WorkCounter
-from idiolect.experiments.divergence import (
+from idiolect.experiments.rounds.client_work import Work, WorkCounter
+from idiolect.experiments.rounds.divergence import (
     broken_rows,
     refuse_broken,
     refuse_broken_scores,
     settle_moment,
 )
-from idiolect.experiments.end_stages import EndProgress
-from idiolect.experiments.newcomers import join
-from idiolect.experiments.personal_downloads import PersonalDownloads, Sent
-from idiolect.experiments.round import FederatedRun, FollowUpTasks
+from idiolect.experiments.rounds.end_stages import EndProgress
+from idiolect.experiments.rounds.newcomers import join
+from idiolect.experiments.rounds.personal_downloads import PersonalDownloads, Sent
+from idiolect.experiments.rounds.round import FederatedRun, FollowUpTasks
 from idiolect.experiments.setting import Setting
 from idiolect.federation import ByClient, ClientSet, KeptUploads, Store
 

@@ -28,18 +28,18 @@ from idiolect.core.trees import Rows, count_scalars
 from idiolect.engines import serve
 from idiolect.engines.cpu_tuning import threads_for
 from idiolect.evaluation import Scores
-from idiolect.experiments.client_costs import ClientCosts
-from idiolect.experiments.client_scoring import ClientScores, NewcomerScores, ResultRecorder
-from idiolect.experiments.client_work import Work
-from idiolect.experiments.divergence import refuse_broken_server
-from idiolect.experiments.late_uploads import LateUploads
-from idiolect.experiments.personal_downloads import (
+from idiolect.experiments.rounds.client_costs import ClientCosts
+from idiolect.experiments.rounds.client_scoring import ClientScores, NewcomerScores, ResultRecorder
+from idiolect.experiments.rounds.client_work import Work
+from idiolect.experiments.rounds.divergence import refuse_broken_server
+from idiolect.experiments.rounds.late_uploads import LateUploads
+from idiolect.experiments.rounds.personal_downloads import (
     BYTES_PER_SCALAR,
     PersonalDownloads,
     Sent,
     broadcast_bytes,
 )
-from idiolect.experiments.privacy_budget import PrivacyBudget
+from idiolect.experiments.rounds.privacy_budget import PrivacyBudget
 from idiolect.experiments.setting import Setting
 from idiolect.records import CountBuffer, RoundBuffer, RowBuffer
 

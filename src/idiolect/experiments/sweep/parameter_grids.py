@@ -61,7 +61,7 @@ def combinations(values: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
 @cache
 def grids() -> dict[str, ParameterGrid]:
     """Returns every grid by name."""
-    text = (files("idiolect.experiments") / "parameter_grids.toml").read_text("utf-8")
+    text = (files("idiolect.experiments.sweep") / "parameter_grids.toml").read_text("utf-8")
     return {
         name: ParameterGrid(
             name,

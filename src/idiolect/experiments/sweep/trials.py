@@ -13,18 +13,18 @@ from typing import Any, NamedTuple, cast
 
 from idiolect.errors import UserError
 from idiolect.experiments.execution import Execution
-from idiolect.experiments.finished_run import open_run
+from idiolect.experiments.finished.finished_run import open_run
 from idiolect.experiments.identity import name_of
+from idiolect.experiments.jobs.side_by_side import Jobs, RunResult, RunTask, open_jobs
 from idiolect.experiments.run import with_public_samples
 from idiolect.experiments.run_binding import note_on_changes
-from idiolect.experiments.search import should_stop
-from idiolect.experiments.side_by_side import Jobs, RunResult, RunTask, open_jobs
 from idiolect.experiments.spec import Experiment
-from idiolect.experiments.sweep_axes import Trial
-from idiolect.experiments.sweep_search import MethodSearch, SearchPlan
-from idiolect.experiments.sweep_tables import TrialResult
+from idiolect.experiments.sweep.axes import Trial
+from idiolect.experiments.sweep.method_search import MethodSearch, SearchPlan
+from idiolect.experiments.sweep.optuna_search import should_stop
+from idiolect.experiments.sweep.tables import TrialResult
+from idiolect.experiments.sweep.trial_book import BookedTrial, TrialBook
 from idiolect.experiments.tracking import open_log
-from idiolect.experiments.trial_book import BookedTrial, TrialBook
 from idiolect.methods import label
 from idiolect.records import Run, finished, partial_folder
 from idiolect.reports import ACCURACY, JudgedMetric, judged_by

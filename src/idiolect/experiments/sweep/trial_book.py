@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from idiolect.errors import UserError
-from idiolect.experiments.search import KnownTrial
+from idiolect.experiments.sweep.optuna_search import KnownTrial
 from idiolect.records import WriteLock, read_json_object, write_atomically
 
 __all__ = ["BOOK", "BookedTrial", "TrialBook"]

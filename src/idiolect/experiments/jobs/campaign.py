@@ -9,10 +9,10 @@ from typing import Any, NamedTuple, cast
 from idiolect.data.availability import availability
 from idiolect.errors import UserError
 from idiolect.experiments.execution import Execution
-from idiolect.experiments.finished_run import open_run
+from idiolect.experiments.finished.finished_run import open_run
 from idiolect.experiments.identity import name_of
+from idiolect.experiments.jobs.side_by_side import RunTask, run_tasks
 from idiolect.experiments.run import with_public_samples
-from idiolect.experiments.side_by_side import RunTask, run_tasks
 from idiolect.experiments.spec import Experiment
 from idiolect.experiments.tracking import open_log
 from idiolect.methods import label

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from idiolect.core import Batch, Context, Facts, Flat, Flats, Predictor, Program, Result
 from idiolect.core.trees import tree_leaves, with_leaves
-from idiolect.experiments.preprocessing_layers import InputPreprocessing, OutputScale
+from idiolect.experiments.finished.preprocessing_layers import InputPreprocessing, OutputScale
 from idiolect.experiments.setting import Inputs
 
 __all__ = ["NETWORK", "PersonalModel", "PredictorState", "finished_model", "name_leaves", "state_of"]

@@ -24,14 +24,14 @@ from idiolect.engines import LoopEngine
 from idiolect.engines.client_packing import SINGLE
 from idiolect.engines.evaluation import recalibrated
 from idiolect.errors import UserError, refuse_outside, unknown_name
-from idiolect.experiments.client_models import ClientModels
-from idiolect.experiments.client_scoring import ResultRecorder, score_newcomers
 from idiolect.experiments.execution import Execution
-from idiolect.experiments.exported_models import DEFAULT_FORMATS, check_formats, describe_model
-from idiolect.experiments.finished_run import FinishedRun, open_run
-from idiolect.experiments.newcomers import JoinedNewcomers
-from idiolect.experiments.newcomers import join as join_newcomers
-from idiolect.experiments.personal_model import PersonalModel, finished_model, state_of
+from idiolect.experiments.finished.client_models import ClientModels
+from idiolect.experiments.finished.exported_models import DEFAULT_FORMATS, check_formats, describe_model
+from idiolect.experiments.finished.finished_run import FinishedRun, open_run
+from idiolect.experiments.finished.personal_model import PersonalModel, finished_model, state_of
+from idiolect.experiments.rounds.client_scoring import ResultRecorder, score_newcomers
+from idiolect.experiments.rounds.newcomers import JoinedNewcomers
+from idiolect.experiments.rounds.newcomers import join as join_newcomers
 from idiolect.experiments.run_binding import versions
 from idiolect.experiments.setting import Inputs, Setting, assemble
 from idiolect.experiments.spec import Experiment

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from idiolect.core import Program, Tree
 from idiolect.engines import Engine, Logits
-from idiolect.experiments.personal_downloads import Sent
+from idiolect.experiments.rounds.personal_downloads import Sent
 from idiolect.experiments.setting import Setting
 
 __all__ = ["JoinedNewcomers", "join"]

@@ -8,9 +8,16 @@ from typing import Any
 
 from idiolect.core.seeds import derive
 from idiolect.errors import UserError, refuse_outside, refuse_unknown_choice
-from idiolect.experiments.search import EARLY_STOPS, PRESET, SEARCHES, KnownTrial, require_optuna, suggest
 from idiolect.experiments.spec import Experiment
-from idiolect.experiments.sweep_axes import MOST, MethodSpace, Trial
+from idiolect.experiments.sweep.axes import MOST, MethodSpace, Trial
+from idiolect.experiments.sweep.optuna_search import (
+    EARLY_STOPS,
+    PRESET,
+    SEARCHES,
+    KnownTrial,
+    require_optuna,
+    suggest,
+)
 
 __all__ = ["MethodSearch", "SearchPlan"]
 

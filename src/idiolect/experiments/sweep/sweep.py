@@ -16,12 +16,12 @@ from idiolect.errors import UserError, list_of, refuse_outside
 from idiolect.experiments.execution import Execution, split_keywords
 from idiolect.experiments.identity import hash_of, refuse_repeated
 from idiolect.experiments.own_data import with_own_data
-from idiolect.experiments.parameter_grids import grid
 from idiolect.experiments.shown_settings import shows_settings
 from idiolect.experiments.spec import Experiment, with_settings
-from idiolect.experiments.sweep_axes import Axis, MethodSpace, Trial, parse_axis, refuse_too_many, spaces_of
-from idiolect.experiments.sweep_search import MethodSearch, SearchPlan
-from idiolect.experiments.sweep_tables import (
+from idiolect.experiments.sweep.axes import Axis, MethodSpace, Trial, parse_axis, refuse_too_many, spaces_of
+from idiolect.experiments.sweep.method_search import MethodSearch, SearchPlan
+from idiolect.experiments.sweep.parameter_grids import grid
+from idiolect.experiments.sweep.tables import (
     TrialResult,
     best_rows,
     sweep_points,
@@ -29,7 +29,7 @@ from idiolect.experiments.sweep_tables import (
     with_best,
     write_sweep,
 )
-from idiolect.experiments.sweep_trials import TrialRuns, TrialScores, trial_scores
+from idiolect.experiments.sweep.trials import TrialRuns, TrialScores, trial_scores
 from idiolect.records import spec_hash
 
 __all__ = [

@@ -25,12 +25,10 @@ import torch
 from idiolect.engines.pool.shared_memory import Mailbox
 from idiolect.engines.process_pickling import UNSENDABLE
 from idiolect.errors import UserError
-from idiolect.experiments.divergence import Diverged
-from idiolect.experiments.early_stopping import StoppedEarly
 from idiolect.experiments.execution import Execution
-from idiolect.experiments.gpu_memory import GpuMemory, peak_of
 from idiolect.experiments.identity import name_of
-from idiolect.experiments.job_process import (
+from idiolect.experiments.jobs.gpu_memory import GpuMemory, peak_of
+from idiolect.experiments.jobs.job_process import (
     START,
     STOP,
     Done,
@@ -42,8 +40,10 @@ from idiolect.experiments.job_process import (
     StartRun,
     Stopped,
 )
-from idiolect.experiments.progress_watcher import Watcher, for_several
-from idiolect.experiments.registered_names import registered_here
+from idiolect.experiments.jobs.registered_names import registered_here
+from idiolect.experiments.progress.watcher import Watcher, for_several
+from idiolect.experiments.rounds.divergence import Diverged
+from idiolect.experiments.rounds.early_stopping import StoppedEarly
 from idiolect.experiments.run import make_run
 from idiolect.experiments.spec import Experiment
 from idiolect.methods import label

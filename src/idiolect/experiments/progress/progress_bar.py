@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
 from rich.text import Text
 
-from idiolect.experiments.progress_watcher import Lane, written_duration, written_numbers
-from idiolect.experiments.time_left import RunTimes
+from idiolect.experiments.progress.time_left import RunTimes
+from idiolect.experiments.progress.watcher import Lane, written_duration, written_numbers
 
 __all__ = ["ProgressBar"]
 

@@ -19,7 +19,10 @@ from typing import Any, NamedTuple
 
 __all__ = ["Done", "Failed", "JobSetup", "Judged", "Refused", "Shown", "StartRun", "Stopped", "main"]
 
-START = "import sys; sys.path[:] = {path!r}; from idiolect.experiments.job_process import main; main({pipe}, {box})"
+START = (
+    "import sys; sys.path[:] = {path!r}; "
+    "from idiolect.experiments.jobs.job_process import main; main({pipe}, {box})"
+)
 OFTEN = 0.1  # seconds between two reports of progress
 STOP = "stop"
 
@@ -163,7 +166,7 @@ def main(pipe: int, box: int) -> None:
     import torch  # noqa: PLC0415 - takes seconds
 
     from idiolect.engines.pool.shared_memory import Mailbox  # noqa: PLC0415
-    from idiolect.experiments.registered_names import take_over  # noqa: PLC0415
+    from idiolect.experiments.jobs.registered_names import take_over  # noqa: PLC0415
 
     connection = Connection(pipe)
     setup: JobSetup = connection.recv()
@@ -196,9 +199,9 @@ def _leave() -> None:
 def _answer(asked: StartRun, pipe: Connection, inbox: _Inbox) -> Any:
     """Makes a run and returns what the parent is told at its end."""
     from idiolect.errors import UserError  # noqa: PLC0415
-    from idiolect.experiments.early_stopping import StoppedEarly  # noqa: PLC0415
     from idiolect.experiments.execution import Execution  # noqa: PLC0415
     from idiolect.experiments.identity import name_of  # noqa: PLC0415
+    from idiolect.experiments.rounds.early_stopping import StoppedEarly  # noqa: PLC0415
     from idiolect.experiments.run import make_run  # noqa: PLC0415
 
     def judge(round: int, value: float) -> bool:

@@ -22,21 +22,21 @@ from safetensors.torch import save
 from torch import Tensor
 
 from idiolect.errors import UserError, refuse_unknown_choice
-from idiolect.experiments.personal_model import (
+from idiolect.experiments.finished.personal_model import (
     NETWORK,
     PersonalModel,
     PredictorState,
     finished_model,
     name_leaves,
 )
-from idiolect.experiments.recorded_setting import final_program, rebuilt_setting
+from idiolect.experiments.finished.recorded_setting import final_program, rebuilt_setting
 from idiolect.experiments.run_binding import versions
 from idiolect.experiments.setting import Inputs
 from idiolect.records import DamagedFile, file_digest, read_plain_tensors, write_atomically
 from idiolect.records.manifest import CHECKSUM, checksum_of
 
 if TYPE_CHECKING:
-    from idiolect.experiments.client_models import ClientModels
+    from idiolect.experiments.finished.client_models import ClientModels
 
 __all__ = [
     "DEFAULT_FORMATS",

@@ -10,7 +10,7 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
-from idiolect.experiments.client_work import Work
+from idiolect.experiments.rounds.client_work import Work
 from idiolect.records import COST_SCHEMA
 
 __all__ = ["ClientCosts"]

@@ -11,17 +11,16 @@ from idiolect.data import Dataset
 from idiolect.engines.client_packing import SINGLE
 from idiolect.engines.evaluation import group_context, recalibrated
 from idiolect.errors import UserError, unknown_name
-from idiolect.experiments.client_models import ClientModels
-from idiolect.experiments.exported_models import describe_model
-from idiolect.experiments.personal_downloads import PersonalDownloads, kept_of_finished
-from idiolect.experiments.personal_model import (
+from idiolect.experiments.finished.client_models import ClientModels
+from idiolect.experiments.finished.exported_models import describe_model
+from idiolect.experiments.finished.personal_model import (
     NETWORK,
     PersonalModel,
     PredictorState,
     finished_model,
     state_of,
 )
-from idiolect.experiments.recorded_setting import (
+from idiolect.experiments.finished.recorded_setting import (
     HERE,
     experiment_of,
     facts_of,
@@ -29,6 +28,7 @@ from idiolect.experiments.recorded_setting import (
     rebuilt_setting,
     recorded_inputs,
 )
+from idiolect.experiments.rounds.personal_downloads import PersonalDownloads, kept_of_finished
 from idiolect.experiments.setting import Inputs, Setting, prepare
 from idiolect.federation import Store, stored_rows, to_dataset
 from idiolect.models import build

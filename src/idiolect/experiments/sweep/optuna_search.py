@@ -13,7 +13,7 @@ from typing import Any
 
 from idiolect.core.seeds import derive
 from idiolect.errors import UserError, refuse_unknown_choice
-from idiolect.experiments.sweep_axes import Axis
+from idiolect.experiments.sweep.axes import Axis
 
 __all__ = ["EARLY_STOPS", "SEARCHES", "KnownTrial", "require_optuna", "should_stop", "suggest"]
 

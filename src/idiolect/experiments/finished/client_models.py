@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from idiolect.data import CLASS_TASKS, encode_frame
 from idiolect.errors import UserError, unknown_name
-from idiolect.experiments.exported_models import DEFAULT_FORMATS, ExportedModel, export_models
-from idiolect.experiments.personal_model import PersonalModel
+from idiolect.experiments.finished.exported_models import DEFAULT_FORMATS, ExportedModel, export_models
+from idiolect.experiments.finished.personal_model import PersonalModel
 from idiolect.experiments.setting import Inputs
 
 __all__ = ["ClientModels", "LazyModels", "raw_rows"]

@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 
 from idiolect.experiments.manifest import notes_of
-from idiolect.experiments.progress_watcher import Watcher
-from idiolect.experiments.simulated_clients import Simulation
+from idiolect.experiments.progress.watcher import Watcher
+from idiolect.experiments.rounds.simulated_clients import Simulation
 from idiolect.federation import KEPT_ROWS, PRIVATE_ROWS, drop_older_generation
 from idiolect.records import (
     CheckpointName,

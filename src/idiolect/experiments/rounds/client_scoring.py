@@ -22,8 +22,8 @@ from idiolect.evaluation import (
     mean_defined,
     score,
 )
-from idiolect.experiments.client_work import Work
-from idiolect.experiments.newcomers import JoinedNewcomers
+from idiolect.experiments.rounds.client_work import Work
+from idiolect.experiments.rounds.newcomers import JoinedNewcomers
 from idiolect.experiments.setting import Setting
 from idiolect.records import NO_CLIENT, CountBuffer, CountKind, RowBuffer, RowKind
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from idiolect.experiments.execution import Execution
-from idiolect.experiments.progress_watcher import Watcher
+from idiolect.experiments.progress.watcher import Watcher
 from idiolect.experiments.setting import Setting
 from idiolect.federation import (
     KEPT_ROWS,

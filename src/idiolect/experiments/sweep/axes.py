@@ -17,8 +17,8 @@ import numpy as np
 
 from idiolect.core.seeds import derive
 from idiolect.errors import UserError
-from idiolect.experiments.parameter_grids import combinations
 from idiolect.experiments.spec import Experiment, unknown_setting
+from idiolect.experiments.sweep.parameter_grids import combinations
 from idiolect.methods.catalogue import identifier
 from idiolect.option_parsing import literal_or_text, split_outside_brackets, with_options
 from idiolect.records import SCENE_SETTINGS

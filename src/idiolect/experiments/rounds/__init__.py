@@ -1,0 +1,1 @@
+"""The rounds of a run: training, scoring, costs, state that stays with clients, and what ends a run."""

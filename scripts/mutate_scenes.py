@@ -176,7 +176,7 @@ def verdict(leaf: Leaf, value: Any, document: Any, copy: Copy) -> tuple[str, str
 
 
 def main(seed: int, count: int) -> int:
-    folders = ("reproduction/scenarios", "reproduction/papers", "experiments")
+    folders = ("reproduction/scenarios", "reproduction/papers", "experiments/sweep")
     paths = [path for name in folders for path in sorted((PACKAGE / name).glob("*.toml"))]
     documents = {str(path.relative_to(PACKAGE)): tomllib.loads(path.read_text("utf-8")) for path in paths}
     found = [leaf for file, document in documents.items() for leaf in leaves(file, document)]

@@ -171,7 +171,7 @@ def three_machines(clone: Path) -> Iterator[dict[str, str]]:
 
 WITHOUT_GPU = {"--device cuda": "--device cpu", "tf32,bf16": "float32", "tf32": "float32"}
 DRY = {"pip install": "pip install --dry-run"}  # this environment stays as it is
-TINY = "--samples 16 --population 4 --clients 2 --batch-size 8 --repeats 1 --warmup 1"
+TINY = "--models dnn --samples 16 --population 4 --clients 2 --batch-size 8 --repeats 1 --warmup 1"
 PAGES = {
     "docs/analysis.md": Page(before=two_records, needs=("duckdb",)),
     "docs/defaults.md": Page(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import shutil
 from pathlib import Path
 
@@ -49,12 +50,18 @@ def test_card_shows_every_cell_of_its_method_beside_the_paper(recorded):
 
 def test_front_table_has_measured_and_published_numbers(recorded):
     folder, made = recorded
-    text = front_table("map-table2", folder)
+    text = front_table(["map-table2"], folder)
     half = (made["FedAvg"].interval[1] - made["FedAvg"].interval[0]) / 2
     assert f"| FedAvg | {made['FedAvg'].value:.2f} ± {half:.2f} (91.30) |" in text
     assert "1 to 3 seeds; preset reproduction, float32." in text.splitlines()[0]
     assert "| FedRS | diverged (" in text and "MOON" not in text
-    assert front_table("persfl-table2", folder) == "" and searches(folder) == ""
+    both = front_table(["map-table1", "map-table2"], folder)
+    assert both.startswith("`map-table1`, `map-table2` measured") and both.count("\n| FedAvg |") == 1
+    assert "| map-table1, fa-lenet | map-table2, fa-lenet |" in re.sub(" +", " ", both)
+    assert (
+        f"| {made['FedAvg'].value:.2f} ± {half:.2f} (91.30) |" in both.split("| FedAvg |")[1].splitlines()[0]
+    )
+    assert front_table(["persfl-table2"], folder) == "" and searches(folder) == ""
 
 
 def test_caption_names_the_columns_where_they_ran_under_different_presets(recorded, tiny_scenes, tmp_path):
@@ -62,7 +69,7 @@ def test_caption_names_the_columns_where_they_ran_under_different_presets(record
     reproduce("map-table2", columns=["c10-tfcnn"], methods=["map"], preset="paper", seeds=1, out=out, **LOOP)
     shutil.copytree(recorded[0], tmp_path / "results")
     collect([out], tmp_path / "results", print)
-    caption = front_table("map-table2", tmp_path / "results").splitlines()[0]
+    caption = front_table(["map-table2"], tmp_path / "results").splitlines()[0]
     assert "; fa-lenet: preset reproduction, float32; " in caption and "c10-tfcnn" in caption
     assert caption.endswith(": preset paper, float32.")
 
@@ -75,7 +82,7 @@ def test_document_without_the_mark_at_its_end_is_refused():
 
 def test_without_results_nothing_is_written(tmp_path):
     assert recorded_tables(tmp_path) == {} and measured_section("map", tmp_path) == ""
-    assert front_table("map-table1", tmp_path) == "" and searches(tmp_path) == ""
+    assert front_table(["map-table1"], tmp_path) == "" and searches(tmp_path) == ""
 
 
 def script():

@@ -84,22 +84,22 @@ def _texts(one: ComparedNumber) -> list[str]:
     return [measured, str(one.seeds), number_text(one.paper, one.unit)]
 
 
-def front_table(id: str, folder: Path) -> str:
-    """Returns a table with a row for each method, the paper's numbers in brackets, and what ran; maybe nothing."""
-    cells = recorded_tables(folder).get(id, [])
+def front_table(ids: Sequence[str], folder: Path) -> str:
+    """Returns tables side by side: a row for each method that ran, the paper's numbers in brackets; maybe nothing."""
+    cells = [(id, cell) for id in ids for cell in recorded_tables(folder).get(id, [])]
     if not cells:
         return ""
-    numbers = [cell.number for cell in cells]
-    columns = list(dict.fromkeys(one.column for one in numbers))
-    rows = [["Method", *columns]]
-    for row in dict.fromkeys(one.row for one in numbers):
-        own = {one.column: one for one in numbers if one.row == row}
-        rows.append([row, *(_cell(own[column]) if column in own else "not run" for column in columns)])
-    seeds = sorted({one.seeds for one in numbers})
+    columns = list(dict.fromkeys((id, cell.number.column) for id, cell in cells))
+    shown = list(dict.fromkeys(id for id, _ in columns))
+    rows = [["Method", *(column if len(shown) == 1 else f"{id}, {column}" for id, column in columns)]]
+    for row in dict.fromkeys(cell.number.row for _, cell in cells):
+        own = {(id, cell.number.column): cell.number for id, cell in cells if cell.number.row == row}
+        rows.append([row, *(_cell(own[key]) if key in own else "not run" for key in columns)])
+    seeds = sorted({cell.number.seeds for _, cell in cells})
     counted = " to ".join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))
     caption = (
-        f"`{id}` measured, the paper's number in brackets; {counted} seed{'s' if seeds[-1] > 1 else ''}; "
-        f"{_uses(cells)}."
+        f"{', '.join(f'`{id}`' for id in shown)} measured, the paper's number in brackets; {counted} "
+        f"seed{'s' if seeds[-1] > 1 else ''}; {_uses([cell for _, cell in cells])}."
     )
     return f"{caption}\n\n{to_markdown(rows, 'l' + 'r' * len(columns))}"
 

@@ -100,11 +100,14 @@ def linked_sources(place: Path, text: str) -> list[str]:
 def source_page(path: str) -> str:
     """Returns a page that shows a file, or what a folder holds."""
     at = ROOT / path
+    unsearched = (
+        "---\nsearch:\n  exclude: true\n---\n\n"  # else sources come before the pages that explain them
+    )
     if at.is_dir():
         names = sorted(each.name for each in at.iterdir() if not each.name.startswith(("_", ".")))
-        return f"# {path}\n\n" + "\n".join(f"- `{name}`" for name in names) + "\n"
+        return f"{unsearched}# {path}\n\n" + "\n".join(f"- `{name}`" for name in names) + "\n"
     kind = {".py": "python", ".toml": "toml"}.get(at.suffix, "text")
-    return f"# {path}\n\n~~~~~{kind}\n{at.read_text(encoding='utf-8')}~~~~~\n"
+    return f"{unsearched}# {path}\n\n~~~~~{kind}\n{at.read_text(encoding='utf-8')}~~~~~\n"
 
 
 def decisions() -> str:

@@ -2,8 +2,10 @@
 
     python scripts/try_package.py dist
 
-The wheel is installed with the versions of constraints.txt into an empty virtual environment in a temporary folder.
-The demo runs there with --quick and with every proxy set to a closed port, so that it cannot reach a network.
+The wheel is installed into two empty virtual environments in a temporary folder.  In the first, with the versions of
+constraints.txt, the demo runs with --quick and with every proxy set to a closed port, so that it cannot reach a
+network.  The second takes what pip takes today, as for a user without constraints, and lists the methods; only PyTorch
+has the version of constraints.txt, because its newest wheel brings gigabytes for GPUs.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ def main(folder: Path) -> None:
     _holds_the_tests(source)
     with tempfile.TemporaryDirectory() as temporary:
         _runs_the_demo(wheel.resolve(), Path(temporary))
+        _starts_without_constraints(wheel.resolve(), Path(temporary))
     print(f"{wheel.name} and {source.name} are complete, and the demo ran from the wheel alone")
 
 
@@ -64,28 +67,29 @@ def _refuse_missing(file: Path, missing: set[str]) -> None:
         sys.exit(f"{file.name} lacks {len(missing)} files of the repository, among them {min(missing)}")
 
 
+def _install(wheel: Path, place: Path, constraints: Path) -> Path:
+    """Installs the wheel into a new environment and returns its folder of programs."""
+    venv.create(place, with_pip=True)
+    quiet = ["--quiet", "--disable-pip-version-check"]
+    command = [place / "bin" / "python", "-m", "pip", "install", *quiet, "-c", constraints, wheel]
+    subprocess.run(command, check=True)
+    return place / "bin"
+
+
+def _starts_without_constraints(wheel: Path, folder: Path) -> None:
+    pinned = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
+    torch_alone = folder / "torch.txt"
+    torch_alone.write_text("\n".join(line for line in pinned if line.startswith("torch==")), "utf-8")
+    programs = _install(wheel, folder / "today", torch_alone)
+    subprocess.run([programs / "idiolect", "methods"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+
+
 def _runs_the_demo(wheel: Path, folder: Path) -> None:
-    venv.create(folder / "venv", with_pip=True)
-    python, environment = (
-        folder / "venv" / "bin" / "python",
-        {"PATH": os.environ["PATH"], "HOME": str(folder), **OFFLINE},
-    )
-    install = (
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        "-c",
-        ROOT / "constraints.txt",
-        wheel,
-    )
-    subprocess.run([python, *install], check=True)
+    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), **OFFLINE}
+    programs = _install(wheel, folder / "venv", ROOT / "constraints.txt")
     for arguments in (["--version"], ["run", "--quick", "--out", "runs"]):
-        subprocess.run(
-            [folder / "venv" / "bin" / "idiolect", *arguments], cwd=folder, env=environment, check=True
-        )
-    where = [python, "-c", "import idiolect; print(idiolect.__file__)"]
+        subprocess.run([programs / "idiolect", *arguments], cwd=folder, env=environment, check=True)
+    where = [programs / "python", "-c", "import idiolect; print(idiolect.__file__)"]
     home = subprocess.run(
         where, cwd=folder, env=environment, check=True, capture_output=True, text=True
     ).stdout

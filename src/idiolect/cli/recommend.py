@@ -51,4 +51,8 @@ def recommend_command(
     print_line("- an asterisk marks a difference that is shown on validation data (5 %, Holm's correction)")
     for sentence in found.answer:
         print_line(f"- {sentence}")
+    chosen_settings = " ".join(f"--set {name}={value:g}" for name, value in found.settings.items())
+    print_line(
+        f"Next: idiolect run --method {found.method} {chosen_settings}, with the options of your data as above"
+    )
     print_line(f"Runs, pictures and recommendation.json: {found.folder}")

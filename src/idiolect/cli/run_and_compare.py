@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -169,6 +170,8 @@ def compare_command(
     asked: dict[str, Any] = {"experiment": base, "from_sweep": from_sweep, "beside_clean": beside_clean}
     done = compare(names, seeds=seeds.all, execution=execution, **asked, **chosen)
     print_runs(done.runs, done.folder, as_json)
+    if not as_json:
+        print_line(f"Next: idiolect report {shlex.quote(str(done.folder))} makes one page of them")
     print_trackers(execution, done.folder, as_json)
 
 

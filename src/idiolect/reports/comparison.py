@@ -110,7 +110,7 @@ def certainty_sentence(pairs: pd.DataFrame, metric: JudgedMetric) -> str:
     if (pairs["design"] == "one").all():
         return (
             "one seed gives no verdict on differences: even if seeds did not vary, only those above "
-            f"{smallest} would be found four times in five; a verdict needs at least three seeds"
+            f"{smallest} would be found four times in five (median over pairs); a verdict needs at least three seeds"
         )
     return (
         f"{seeds} seeds give no verdict on differences; a verdict needs at least three {_unit_words(pairs)}"

@@ -28,7 +28,7 @@ function verdict(method, reference) {
   const found = pairOf(method, reference);
   if (!measured().compared) return " This metric is not compared where there are so many methods.";
   if (!found) return "";
-  const reach = isNumber(found.detectable) ? ` A mean difference below ${points(found.detectable)} would be missed more often than one time in five.` : "";
+  const reach = isNumber(found.detectable) ? ` A mean difference between these two below ${points(found.detectable)} would be missed more often than one time in five.` : "";
   return isNumber(found.p) ? ` Paired by seed and client, corrected for all pairs (Holm): ${chance(found.p)}.` : ` There are too few seeds for a verdict; three are needed.${reach}`;
 }
 

@@ -94,6 +94,7 @@ def test_a_budget_that_is_no_time_is_refused(budget, tmp_path):
 def test_a_budget_that_is_too_short_says_what_is_needed(tmp_path):
     with pytest.raises(UserError, match=r"a budget of 1 s is too short: .* give budget=\d+m"):
         idiolect.recommend("1s", data=federation("shared"), engine="loop", out=tmp_path, quiet=True)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_rates_and_seeds_end_where_the_machine_turns_slow(tmp_path, monkeypatch):

@@ -14,6 +14,7 @@ import re
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -138,7 +139,12 @@ def recommend(
     def time_left() -> float:
         return seconds - (time.monotonic() - started)
 
-    plan = _plan(base, names, chosen, seconds, execution, time_left)
+    try:
+        plan = _plan(base, names, chosen, seconds, execution, time_left)
+    except UserError:
+        with suppress(OSError):
+            folder.rmdir()  # unless an earlier call has left runs there
+        raise
     base = replace(base, rounds=plan.rounds, evaluate_every=min(base.evaluate_every, plan.rounds))
     best = _tuned(base, names, plan, execution, time_left)
     runs = _seeded(best, execution, time_left)

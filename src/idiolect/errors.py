@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 __all__ = ["UserError", "list_of", "near_names", "refuse_outside", "refuse_unknown_choice", "unknown_name"]
 
 MOST = 10**9  # that a whole number without another limit may be: more is a slip, and would never end
+MOST_NAMED = 30  # names that one sentence lists
 LARGEST_FLOAT = 10**300
 TINY = 1e-200  # a least value below it means: above 0
 T = TypeVar("T")
@@ -19,15 +20,26 @@ class UserError(Exception):
     """A mistake in what the user asked for: one sentence saying what, where and what to do."""
 
 
-def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:
+def unknown_name(kind: str, name: str, known: Iterable[str], listed_by: str = "") -> UserError:
     """Returns an error that lists names near to a misspelt one, or all names when none is near.
+
+    Args:
+        listed_by: a command that lists all names; it is named in place of a long list.
 
     >>> print(unknown_name("method", "fedpre", ["fedavg", "fedper"]))
     unknown method 'fedpre'; did you mean fedper?
+    >>> print(unknown_name("method", "zzz", map(str, range(100)), "idiolect methods"))
+    unknown method 'zzz'; `idiolect methods` lists the 100 that are known
     """
     known = sorted(set(known))
-    near = near_names(name, known)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known)}"
+    if near := near_names(name, known):
+        hint = f"did you mean {' or '.join(near)}?"
+    elif len(known) <= MOST_NAMED:
+        hint = f"known: {', '.join(known)}"
+    elif listed_by:
+        hint = f"`{listed_by}` lists the {len(known)} that are known"
+    else:
+        hint = f"known: {', '.join(known[:MOST_NAMED])} and {len(known) - MOST_NAMED} more"
     return UserError(f"unknown {kind} {name!r}; {hint}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,10 +10,11 @@ import numpy as np
 import pytest
 
 from idiolect.experiments import setting
+from idiolect.federation.store import placement
 
 BAD: dict[str, tuple[list[str], list[str]]] = {
     "near-method": (["--method", "fedpre"], ["unknown method 'fedpre'", "did you mean fedrep or fedper"]),
-    "far-method": (["--method", "zzz"], ["unknown method 'zzz'; known: ", "fedavg", "restricted_softmax"]),
+    "far-method": (["--method", "zzz"], ["unknown method 'zzz'; `idiolect methods` lists the "]),
     "methods-with-comma": (
         ["--method", "fedper,ditto"],
         ["--method takes one method", "idiolect compare --methods"],
@@ -173,6 +175,25 @@ def test_bad_comparison_is_refused_before_its_first_run(words, piece, idiolect, 
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    "words", [["run"], ["compare", "--seed", "1"], ["sweep"], ["deploy", "init"]], ids=" ".join
+)
+@pytest.mark.parametrize("option", ["--learning-rate", "--learning-rate=-1", "--learning_rate"])
+def test_setting_written_as_an_option_is_refused_with_set(words, option, idiolect):
+    answer = idiolect(*words, option, "-1")
+    assert answer.code == 2
+    assert "--set learning_rate=VALUE" in " ".join(answer.err.replace("│", " ").split())
+
+
+@pytest.mark.parametrize(
+    "words", [["run", "--lerning"], ["compare", "--method"], ["report", "--learning-rate"]]
+)
+def test_option_that_is_no_setting_of_the_command_is_refused_without_set(words, idiolect):
+    answer = idiolect(*words, "1")
+    assert answer.code == 2
+    assert f"No such option '{words[1]}'" in answer.err and "=VALUE" not in answer.err
+
+
 @pytest.mark.parametrize("words", [["methods", "fedpre"], ["datasets", "get", "mnst"]])
 def test_unknown_name_in_a_listing_is_refused_with_near_matches(words, idiolect, refused):
     refused(idiolect(*words), "did you mean")
@@ -256,6 +277,22 @@ def test_out_that_is_a_file_is_refused_and_kept(idiolect, refused, small, tmp_pa
     path.write_text("mine")
     refused(idiolect("run", "--method", "fedavg", *small, "--out", path), "cannot make the folder", str(path))
     assert path.read_text() == "mine"
+
+
+def test_out_that_cannot_be_made_is_refused_by_the_words_of_the_system(
+    idiolect, refused, small, tmp_path, monkeypatch
+):
+    def refuse(*_, **__):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(placement, "free_disk", lambda folder: 0)
+    words = ("run", "--method", "fedper", *small, "--out", tmp_path / "out")
+    refused(idiolect(*words), "of disk", "free (0 bytes)")
+    monkeypatch.setattr(placement, "TemporaryDirectory", refuse)
+    refused(
+        idiolect(*words), "cannot make the folder", str(tmp_path / "out"), "(Read-only file system)", "--out"
+    )
+    assert not (tmp_path / "out").exists()
 
 
 # ---- values that look harmless

@@ -39,6 +39,15 @@ def test_check_as_json_has_every_client(idiolect, hospitals):
     assert found["label_skew"] == 0 and found["refusals"] == [] and len(found["digest"]) == 64
 
 
+def test_check_names_no_next_command_where_a_run_would_refuse_it(idiolect, tmp_path):
+    path = tmp_path / "visits.csv"
+    path.write_text("site,age,y\n" + "".join(f"{'ab'[i % 2]},{i},{i % 3}\n" for i in range(40)) + "c,,1\n")
+    answer = idiolect("datasets", "check", path)
+    assert "A run would refuse this: client c has fewer than the 3 rows" in answer.out
+    assert "Next:" not in answer.out
+    assert json.loads(idiolect("datasets", "check", path, "--fill", "mean", "--json").out)["next"] is None
+
+
 def test_check_refuses_numbers_that_are_hardly_classes_as_a_run_does(idiolect, refused, tmp_path):
     path = tmp_path / "sugar.csv"
     path.write_text("age,target\n" + "".join(f"{i},{25 + i % 40}.0\n" for i in range(120)))

@@ -218,6 +218,18 @@ CASES: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
         frame(note=[f"w{i}" for i in range(30)], y=[0, 1] * 15),
         ("'note'", "30 different words"),
     ),
+    "one word in a column of numbers": (
+        text("price,y\n1,0\n" + "".join(f"{'n/a?' if i in (5, 9) else i / 8},{i % 2}\n" for i in range(40))),
+        ("a.csv, line 8: column 'price' holds 'n/a?'", "(2 of 41 values are none)", "leave it empty"),
+    ),
+    "decimal commas": (
+        text("price;y\n" + "".join(f"{f'{i},49' if i % 2 else i};{i % 2}\n" for i in range(60))),
+        ("a.csv, line 3: column 'price' holds '1,49'", "(30 of 60 values are none)", "points, as in 1.49"),
+    ),
+    "as many words as numbers": (
+        text("code,y\n" + "".join(f"{f'w{i}' if i % 2 else i},{i % 2}\n" for i in range(60))),
+        ("column 'code' holds 60 different words",),
+    ),
     "two client columns": (frame(user=["a"], site=["b"], x=[1], y=[0]), ("user, site", "client_column")),
     "nothing to learn from": (frame(client=["a"], y=[0]), ("no column besides client, y",)),
     "column of the dataset that is absent": (
@@ -264,6 +276,10 @@ CASES: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
         ("no file or folder", "none.csv"),
     ),
     "pickled arrays": (npz(x=np.array([{}, {}]), y=[0, 1]), ("a.npz holds Python objects", "could run code")),
+    "archive of random bytes": (
+        text(bytes(range(1, 200)), "a.npz"),
+        ("a.npz is no .npz file", "numpy.savez"),
+    ),
     "archive without x": (npz(rows=X, y=Y), ("a.npz has no array x", "rows, y")),
     "archive of unequal arrays": (npz(x=X, y=[0, 1]), ("y is an array [2]", "x has 3 rows")),
     "archive that is cut off": (truncated_npz, ("a.npz is no whole .npz file", "write it again")),

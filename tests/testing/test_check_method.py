@@ -328,6 +328,22 @@ def test_error_names_contract_hook_and_advice() -> None:
     assert caught.value.report.failed[0] == WRITES
 
 
+def test_error_in_a_hook_is_told_once_and_with_advice_that_is_about_it() -> None:
+    def finish(results: Results, view: View) -> Slot:
+        return {"count": view.private["nothing"]}
+
+    def read(results: Results, view: View) -> Slot:
+        return {"count": view.private["count"] + view.private["count"].item()}
+
+    for hook, end in (
+        (finish, "look at: the hook that the sentence names"),
+        (read, "(zeros_like, new_ones)"),
+    ):
+        report = check_method(counts()._replace(finish=hook), models=MLP, raise_on_failure=False)
+        detail = next(finding.detail for finding in report.findings if finding.passed is False)
+        assert detail.count("in the hook 'finish' of the part 'broken'") == 1 and detail.endswith(end)
+
+
 def test_contracts_after_a_failed_dry_round_are_not_tried() -> None:
     report = check_method(reads_a_number(), models=MLP, raise_on_failure=False)
     later = {finding.contract: finding for finding in report.findings}

@@ -11,10 +11,12 @@ import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from typer.models import ArgumentInfo
 
+from idiolect.cli.settings import FLAGS
+from idiolect.experiments import Experiment
 from idiolect.own_code import load_code
 from idiolect.version import __version__
 
-__all__ = ["Application", "Code", "WithCode", "app", "load_all"]
+__all__ = ["Application", "Code", "Command", "WithCode", "app", "load_all"]
 
 ORDER = [
     "run",
@@ -45,7 +47,22 @@ CODE_HELP = (
 Code = Annotated[list[str] | None, typer.Option("--code", metavar="FILE", help=CODE_HELP)]
 
 
-class WithCode(TyperCommand):
+class Command(TyperCommand):
+    """A command that points to --set where a setting is written as an option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            name = error.option_name.lstrip("-").replace("-", "_")
+            is_setting = name in Experiment.__dataclass_fields__ and name not in FLAGS
+            if is_setting and any("--set" in option.opts for option in self.params):
+                message = f"No such option {error.option_name!r}; give the setting as --set {name}=VALUE."
+                raise click.NoSuchOption(error.option_name, message, ctx=ctx) from error
+            raise
+
+
+class WithCode(Command):
     """A command that takes --code and loads it before it reads its other options."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:

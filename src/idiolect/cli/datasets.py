@@ -79,13 +79,17 @@ def datasets_check(
     options = {key: value for key, value in own.keywords().items() if key != "data"}
     dataset = data.read_path(path, **options | ({} if fill and fill != "none" else {"fill": "mean"}))
     found = data.check_data(dataset, fill=fill or "none")
-    following = _next_command(path, options, bool(found.missing))
+    filled = (
+        bool(found.missing) and (fill or "none") == "none"
+    )  # by the next command, which ends that refusal
+    following = None if len(found.refusals) > filled else _next_command(path, options, bool(found.missing))
     if as_json:
         as_run = dataset if found.missing else replace(dataset, fill=fill or "none")
         print(json.dumps({**asdict(found), "digest": as_run.digest, "next": following}, indent=2))
         return
     _print_check(found, dataset)
-    print_line(f"Next: {following}")
+    if following is not None:
+        print_line(f"Next: {following}")
 
 
 def _next_command(path: Path, options: dict[str, Any], is_missing: bool) -> str:

@@ -15,9 +15,8 @@ import typer
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
-from typer.core import TyperCommand
 
-from idiolect.cli.app import app
+from idiolect.cli.app import Command, app
 from idiolect.cli.options import (
     Changes,
     DataDir,
@@ -54,7 +53,7 @@ class FlowerApplication(typer.Typer):
         return super().command(*arguments, **{"cls": NeedsFlower, **options})
 
 
-class NeedsFlower(TyperCommand):
+class NeedsFlower(Command):
     """A command that refuses to run without Flower, and that the audit log of its deployment or site notes."""
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -107,7 +107,7 @@ def dry_round(
     except UserError:
         raise
     except Exception as error:
-        where = " ".join(getattr(error, "__notes__", [])) or "outside any hook"
+        where = " ".join(dict.fromkeys(getattr(error, "__notes__", []))) or "outside any hook"
         reason = str(error).strip().split("\n")[0]
         raise UserError(
             f"{method.name} does not work on this network: {type(error).__name__} {reason} ({where})"

@@ -138,4 +138,4 @@ def _factory(name: str) -> Callable[..., Method | Part]:
     load_plugins()
     if name in METHODS or name in PARTS:
         return _factory(name)
-    raise unknown_name("method", name, [*METHODS, *PARTS])
+    raise unknown_name("method", name, [*METHODS, *PARTS], "idiolect methods")

@@ -73,7 +73,7 @@ def reproduce(
         name = next(iter(others))
         raise UserError(f"{name} cannot be set in a reproduction, which runs the settings of the paper")
     if id not in ids():
-        raise unknown_name("table or figure", id, ids())
+        raise unknown_name("table or figure", id, ids(), "idiolect reproduce --list")
     recorded = None
     if from_results is not None:
         if quick:

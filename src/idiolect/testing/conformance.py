@@ -10,7 +10,7 @@ from typing import NamedTuple
 from idiolect.core import Method, Part
 from idiolect.data import Dataset
 from idiolect.errors import UserError, refuse_unknown_choice
-from idiolect.testing.contracts import CONTRACTS, Contract, NotTried
+from idiolect.testing.contracts import CONTRACTS, NAMED, Contract, NotTried
 from idiolect.testing.tiny_federation import TARGETS, as_method, tiny_dataset, tiny_setting
 from idiolect.testing.trial import Trial
 from idiolect.testing.watched_hooks import global_random_state_kept
@@ -167,7 +167,8 @@ def _tried(contract: Contract, trial: Trial) -> Finding:
         kind = "" if isinstance(error, AssertionError | UserError) else f"{type(error).__name__} "
         where = f" ({', '.join(dict.fromkeys(notes))})" if notes else ""
         reason = (str(error).strip().splitlines() or [""])[0]
-        return Finding(contract.name, False, f"{kind}{reason}{where}; look at: {contract.advice}")
+        advice = contract.advice if contract.advises_on(error) else NAMED
+        return Finding(contract.name, False, f"{kind}{reason}{where}; look at: {advice}")
     return Finding(contract.name, True)
 
 

@@ -44,11 +44,13 @@ class Contract(NamedTuple):
         name: what must hold.
         check: raises if it does not hold.
         advice: what to look at then.
+        advises_on: whether an error is one that the advice is about; of any other, the sentence says where to look.
     """
 
     name: str
     check: Callable[[Trial], None]
     advice: str
+    advises_on: Callable[[Exception], bool] = lambda error: True
 
 
 class NotTried(Exception):
@@ -70,6 +72,12 @@ def _dry_round_works(trial: Trial) -> None:
     setting = trial.fresh()
     setting = replace(setting, method=named_hooks(setting.method))
     setting.forms  # noqa: B018 - tries the method
+
+
+def _is_of_tensors(error: Exception) -> bool:
+    """Returns whether a dry round fails by what PyTorch refuses, as it does for tensors without values."""
+    cause = error.__cause__ or error
+    return isinstance(cause, RuntimeError) or "meta" in str(cause)
 
 
 def _whole_run_works(trial: Trial) -> None:
@@ -327,6 +335,7 @@ def _refuse_unscored_headline(run: Simulation) -> None:
             )
 
 
+NAMED = "the hook that the sentence names"
 CONTRACTS = (
     Contract(
         "inputs unmutated",
@@ -347,8 +356,9 @@ CONTRACTS = (
         "dry round",
         _dry_round_works,
         "no .item(), no branch on a tensor (torch.where), new tensors like the given ones (zeros_like, new_ones)",
+        _is_of_tensors,
     ),
-    Contract("whole run", _whole_run_works, "the hook that the sentence names"),
+    Contract("whole run", _whole_run_works, NAMED),
     Contract(
         "nothing private leaves",
         _nothing_private_leaves,

@@ -30,6 +30,7 @@ ENDINGS = {
     ".npz": "npz",
 }
 FORMS = "give a .npz, .parquet, .csv, .tsv or .data file, or a folder of such files or of images"
+ZIP = (b"PK\x03\x04", b"PK\x05\x06")  # how an .npz file begins; the second, one without arrays
 AGAIN = "check that it is whole and that you may read it, or write it again"
 
 
@@ -58,9 +59,13 @@ def places_in(folder: Path, paths: Sequence[Path]) -> tuple[list[list[str]], lis
 
 def read_arrays(path: Path) -> dict[str, Array]:
     """Returns the arrays of an .npz file as they are."""
-    raw = io.BytesIO(read_file(path, AGAIN))
+    raw = read_file(path, AGAIN)
+    if not raw.startswith(ZIP):  # NumPy would take it for pickled objects
+        raise UserError(
+            f"{path} is no .npz file; write it with numpy.savez, or give it the ending of what it is"
+        )
     try:
-        with np.load(raw, allow_pickle=False) as stored:
+        with np.load(io.BytesIO(raw), allow_pickle=False) as stored:
             return {key: stored[key] for key in stored.files}
     except Exception as problem:  # a broken archive may raise anything at all
         if "allow_pickle" in str(problem) or "Object arrays" in str(problem):

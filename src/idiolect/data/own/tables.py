@@ -92,14 +92,15 @@ def from_frame(
         name,
     )
     plain = {column: _plain(frame[column]) for column in roles.features(names)}
+    place_of = place or (lambda row: f"{name}, row {row}")
     if not plain:
         raise UserError(f"{name} has no column besides {', '.join(names)} to learn from; add one")
     if like is None:
-        encoding = [_encoding(column, values, name) for column, values in plain.items()]
+        encoding = [_encoding(column, values, name, place_of) for column, values in plain.items()]
     else:
         encoding, classes = _features_of(like), like.get("class_names") or None
         _refuse_absent(plain, encoding, name)
-    x, features = _encoded(plain, encoding, name, place or (lambda row: f"{name}, row {row}"))
+    x, features = _encoded(plain, encoding, name, place_of)
     described = {**roles._asdict(), "labels": list(roles.labels), "features": encoding}
     return from_arrays(
         x,
@@ -202,7 +203,7 @@ def _values(frame: Any, column: str | None, names: bool = True) -> Array | None:
     return None if column is None else _plain(frame[column], names)
 
 
-def _encoding(column: str, values: Array, where: str) -> dict[str, Any]:
+def _encoding(column: str, values: Array, where: str, place: Place) -> dict[str, Any]:
     """Returns how a feature is encoded, as plain values."""
     if values.dtype.kind in "biuf":
         return {"name": column, "kind": "number"}
@@ -217,11 +218,36 @@ def _encoding(column: str, values: Array, where: str) -> dict[str, Any]:
         )
     words = sorted(word for word in pd.unique(values) if word is not None)
     if len(words) > MOST_WORDS:
+        _refuse_misspelt_numbers(column, values, place)
         raise UserError(
             f"{where}: column {column!r} holds {len(words)} different words, such as {words[0]!r}, too many to be "
             "categories; remove it, turn it into numbers, or name it as client_column, label_column or in split_by"
         )
     return {"name": column, "kind": "category", "values": words}
+
+
+def _refuse_misspelt_numbers(column: str, values: Array, place: Place) -> None:
+    """Refuses a column of words most of which are numbers, also with a decimal comma, by the first that is none."""
+    given = pd.Series(values).dropna().astype(str)
+    is_number = pd.to_numeric(given, errors="coerce").notna()
+    with_point = given.str.replace(",", ".", n=1, regex=False)
+    has_comma = ~is_number & pd.to_numeric(with_point, errors="coerce").notna()
+    wrong = ~(is_number | has_comma)
+    if not 2 * int(wrong.sum()) < len(given):
+        return
+    wrong = has_comma if has_comma.any() else wrong
+    row, count = int(wrong.idxmax()), int(wrong.sum())
+    first = given[row]
+    are = f"no number ({count} of {len(given)} values {'is' if count == 1 else 'are'} none)"
+    if has_comma.any():
+        raise UserError(
+            f"{place(row)}: column {column!r} holds {first!r}, which is {are}; turn decimal commas into points, as in "
+            f"{with_point[row]}, and leave out separators of thousands"
+        )
+    raise UserError(
+        f"{place(row)}: column {column!r} holds {first!r}, which is {are}; correct it, or leave it empty where the "
+        "value is missing"
+    )
 
 
 def _encoded(

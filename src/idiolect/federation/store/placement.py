@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 
@@ -24,6 +26,7 @@ STORES = ("auto", "device", "host", "disk")
 SHARE = 0.25  # of free memory that private state may fill
 CACHE_SHARE, MOST_CACHE = 0.1, 10**9  # of free memory, and bytes, that a disk store's cache may fill
 WHAT = {PRIVATE_ROWS: "private state", KEPT_ROWS: "what the server keeps of clients"}
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 CGROUP = Path("/sys/fs/cgroup")
 
 
@@ -113,6 +116,7 @@ def choose_store(
         refuse_outside("store_cache", cache_mb, 0)
     free = free_disk(folder) + space_taken(folder, name)
     if demand.on_disk > free:
+        _refuse_unwritable(folder)
         raise UserError(
             f"{WHAT[name]} may need {readable(demand.on_disk)} of disk ({demand.on_disk:,} bytes) but {folder} has "
             f"{readable(free)} free ({free:,} bytes); choose another folder with --out or fewer clients"
@@ -200,10 +204,29 @@ def _available() -> int:
 
 def free_disk(folder: Path) -> int:
     """Returns the bytes that can be written under a folder, which need not exist yet."""
+    return shutil.disk_usage(_nearest_existing(folder)).free
+
+
+def _refuse_unwritable(folder: Path) -> None:
+    """Raises where nothing can be made under a folder for another reason than space; such places tell of no space."""
+    there = _nearest_existing(folder)
+    try:
+        with TemporaryDirectory(dir=there):
+            pass
+    except OSError as error:
+        if error.errno in NO_SPACE:
+            return
+        verb = "write to" if there == Path(folder).absolute() else "make"
+        raise UserError(
+            f"cannot {verb} the folder {folder} ({error.strerror}); choose another place with --out"
+        ) from error
+
+
+def _nearest_existing(folder: Path) -> Path:
     folder = Path(folder).absolute()
     while not folder.exists():
         folder = folder.parent
-    return shutil.disk_usage(folder).free
+    return folder
 
 
 def readable(n_bytes: float) -> str:

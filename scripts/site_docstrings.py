@@ -1,7 +1,7 @@
 """An extension of griffe, which reads docstrings for the site.
 
 Equations and examples stand in blocks of code, and the values that parts exchange list their fields with the comments
-that stand beside these in the code.
+that stand beside these in the code.  So do the names that modules of the core give to types and constants.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from griffe import Class, Docstring, Extension, Object
+from griffe import Attribute, Class, Docstring, Extension, Object
 
 # An example up to an empty line, as doctest reads it; an argument whose description begins with its range.
 EXAMPLE = re.compile(r"^([ \t]*)>>> .*(?:\n[ \t]*\S.*)*", re.MULTILINE)
@@ -23,8 +23,11 @@ class Docstrings(Extension):
     """Keeps lines of equations apart, and examples and bounds from being taken for quotations, by their ``>``."""
 
     def on_object(self, *, obj: Object, **_: Any) -> None:
-        if isinstance(obj, Class) and obj.path.startswith("idiolect.core."):
+        of_core = obj.path.startswith("idiolect.core.")
+        if isinstance(obj, Class) and of_core:
             obj.docstring = with_fields(obj)
+        if isinstance(obj, Attribute) and of_core and "module-attribute" in obj.labels:
+            obj.docstring = obj.docstring or with_comment(obj)
         if obj.docstring is None:
             return
         if obj.path.startswith("idiolect.parts.") and obj.is_module:
@@ -47,6 +50,15 @@ def with_fields(held: Class) -> Docstring | None:
         f"    {name}: {comment_on(lines, member.lineno, member.endlineno)}" for name, member in fields.items()
     ]
     return Docstring("\n".join([text, "", "Attributes:", *listed]).lstrip(), parent=held, parser="google")
+
+
+def with_comment(named: Attribute) -> Docstring | None:
+    """Returns the comment on a name that a module of the core gives, as a sentence."""
+    if named.lineno is None or named.endlineno is None or named.name == "__all__":
+        return None
+    lines = Path(str(named.filepath)).read_text(encoding="utf-8").splitlines()
+    said = comment_on(lines, named.lineno, named.endlineno)
+    return None if said == "-" else Docstring(f"{said[0].upper()}{said[1:].removesuffix('.')}.", parent=named)
 
 
 def comment_on(lines: list[str], first: int, last: int) -> str:

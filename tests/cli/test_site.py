@@ -79,5 +79,8 @@ def test_site_is_built_without_a_warning_and_asks_no_network(tmp_path):
     assert "doc-module" not in own  # functions, not their files
     core = (tmp_path / "api" / "core.html").read_text("utf-8")
     assert "wraps the training loss" in core  # fields with the comments beside them
+    assert "The stages that have ended, by name" in core  # types with the comments above them
+    models = (tmp_path / "your-own.html").read_text("utf-8")
+    assert '<code class="short">--method</code>' in models  # kept on one line
     parts = (tmp_path / "api" / "parts.html").read_text("utf-8")
     assert "theta_{t+1} = " in parts and "<blockquote>" not in parts

@@ -21,7 +21,7 @@ __all__ = [
     "without_download",
 ]
 
-UPLOAD = "upload"  # the name, among the results of stages, of the result that is uploaded
+UPLOAD = "upload"  # the name, among ``Results``, of the result that is uploaded: ``results[UPLOAD]``
 
 
 class ServerState(TypedDict):

@@ -30,6 +30,8 @@ LEAST_EPSILON = 1e-30
 
 
 class Optimiser(NamedTuple):
+    """A pair of pure functions over trees; ``sgd``, ``adam`` and ``adamw`` make one."""
+
     init: Callable[[Flats], Slot]  # params -> memory
     update: Callable[[Flats, Slot, Flats, float | Tensor], tuple[Flats, Slot]]  # grads, memory, params, lr
 

@@ -84,7 +84,8 @@ class Message(NamedTuple):
     weight: Tensor
 
 
-Messages: TypeAlias = dict[str, tuple[Slot, Tensor]]  # by part, and "buffers": (value, weight)
+# what a client uploads, by part, and under "buffers" the running statistics: (value, weight)
+Messages: TypeAlias = dict[str, tuple[Slot, Tensor]]
 
 
 class Facts(NamedTuple):
@@ -174,9 +175,10 @@ class Scene(NamedTuple):
 
 
 Mode: TypeAlias = bool | tuple[bool, ...]  # whether the network trains, as a whole or unit by unit
-# params, buffers, batch, train -> Out, buffers'
+# runs the network: params, buffers, batch, train -> Out, buffers'
 Forward: TypeAlias = Callable[[Flats, Flats, Batch, Mode], tuple[Out, Flats]]
-Loss: TypeAlias = Callable[[Flats, Batch, Out], Tensor]  # params, batch, out -> scalar
+Loss: TypeAlias = Callable[[Flats, Batch, Out], Tensor]  # the training loss: params, batch, out -> scalar
+# the stages that have ended, by name; under ``UPLOAD`` the one after which the client uploads
 Results: TypeAlias = Mapping[str, Result]
 
 
@@ -317,12 +319,13 @@ class Predictor(NamedTuple):
     """A model that evaluation scores."""
 
     params: Flats  # the main model under "model"
-    buffers: Flats
+    buffers: Flats  # in the same form
     forward: Forward | None = None  # None is the network on "model", before any part wraps it
     recalibrate: bool = False  # recompute normalisation statistics on the client's training split first
 
     @classmethod
     def of(cls, model: Model, recalibrate: bool = False) -> Predictor:
+        """Returns the predictor that runs the network on one model."""
         return cls({"model": model.params}, {"model": model.buffers}, recalibrate=recalibrate)
 
 
@@ -351,10 +354,13 @@ class Choice:
 
 
 class GradientFunction(Protocol):
-    def __call__(self, params: Flats, buffers: Flats, batches: tuple[Batch, ...]) -> tuple[Flats, Flats]: ...
+    """Gives the gradients of a step, and the buffers after it."""
+
+    def __call__(self, params: Flats, buffers: Flats, batches: tuple[Batch, ...]) -> tuple[Flats, Flats]:
+        """Returns the gradients in the form of ``params``, and the new buffers."""
 
 
-# params, buffers, batches, carry -> gradients, buffers', carry'
+# what ``gradient`` returns: params, buffers, batches, carry -> gradients, buffers', carry'
 CarryingGradient: TypeAlias = Callable[[Flats, Flats, tuple[Batch, ...], Slot], tuple[Flats, Flats, Slot]]
 
 

@@ -20,25 +20,25 @@ __all__ = ["Measure", "Plan", "Result", "Stage", "Trees", "as_received", "defaul
 
 SPLITS = ("train", "valid", "public", "none")
 SAMPLINGS = ("shuffled", "poisson")
-Trees: TypeAlias = tuple[Flats, Flats]  # (params, buffers)
+Trees: TypeAlias = tuple[Flats, Flats]  # (params, buffers) of all models that a stage trains
 
 
 class Result(NamedTuple):
     """The result of a stage."""
 
-    params: Flats
-    buffers: Flats
+    params: Flats  # as trained, the main model under "model"
+    buffers: Flats  # as training left them
     carry: dict[str, Slot]  # by part
-    steps: Tensor
+    steps: Tensor  # that were made
     loss: Tensor  # mean training loss over the steps made
-    measured: Slot
+    measured: Slot  # what a measuring stage measured
 
 
 class Measure(NamedTuple):
     """A quantity accumulated batch by batch over a split, without an optimiser."""
 
-    init: Callable[[Model, View], Slot]
-    add: Callable[[Slot, Model, Batch, View], Slot]
+    init: Callable[[Model, View], Slot]  # what is measured before the first batch
+    add: Callable[[Slot, Model, Batch, View], Slot]  # the same with one more batch
 
 
 @dataclass(frozen=True)
@@ -46,15 +46,20 @@ class Stage:
     """One run over batches: training, or measuring.
 
     Args:
+        name: what its result is called among the results of the round: ``results[name]``.
         owner: the part whose view ``start`` and ``objective`` get.
         start: (received, results so far, view) -> (params, buffers), where ``received`` are the trees that a
             round would start from, on the server the merged model; None continues from the stage before, or starts
             from ``received``.
         objective: view -> loss on the network that no part has wrapped; None trains the method's own loss.
+        measure: what is measured instead of training; the stage then makes no step.
         epochs: None means ``share`` of the scene's local epochs.
+        share: of the scene's local epochs; 0.5 is half of local training.
         steps: a fixed number of steps instead of epochs.
+        min_steps: the least number of steps, whatever the epochs give.
         has_minimum: whether the scene's least number of local steps applies.
         rounding: ``ceil`` or ``floor``, how a fraction of a step is rounded.
+        lr_scale: what the learning rate of the round is multiplied by.
         trainable: names that are trained; None trains all.  Units without a trained tensor run in
             evaluation mode.
         batches_per_step: batches that one step consumes.
@@ -63,6 +68,7 @@ class Stage:
         stream: which shuffle of the data is read; stages with one stream see the same batches.
         split: the split read, never ``test``; on the server ``public``, or ``none`` where the objective needs no
             data.
+        optimiser: None is the scene's.  Every stage begins with a fresh one.
     """
 
     name: str = "main"

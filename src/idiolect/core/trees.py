@@ -41,7 +41,7 @@ __all__ = [
 # A tensor, or a mapping or a sequence of trees.  The trees inside are Any, because a typed dictionary is a Mapping of
 # objects to a type checker, and so would be no tree otherwise.
 Tree: TypeAlias = Tensor | Mapping[str, Any] | Sequence[Any]
-Flat: TypeAlias = dict[str, Tensor]
+Flat: TypeAlias = dict[str, Tensor]  # tensors by name: the parameters or the buffers of one model
 Flats: TypeAlias = dict[str, Flat]  # flat trees by name: "model", and what parts add beside it
 Slot: TypeAlias = dict[str, Any]  # trees by names that their owner alone knows, such as a part's own state
 Form: TypeAlias = "tuple[type, tuple[str, ...], tuple[Form, ...]] | None"  # of a tree; None is a leaf

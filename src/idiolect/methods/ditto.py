@@ -17,7 +17,7 @@ def ditto(weight: float = 0.1, epochs: float | None = None, form: str = "sq_half
 
     Args:
         weight: lambda >= 0 of lambda/2 ||v - theta_t||^2; 1 in the paper, or chosen from 0.1, 1 and 2.
-        epochs: of the private model; None takes the scene's.
+        epochs: E_p of the companion; None takes the scene's.
         form: ``sq_half`` (the paper), ``sq``, ``norm`` or ``mean_smooth_l1`` (MAP's code).
     """
     return chain(average(), proximal_companion(weight, epochs, form), name="ditto")

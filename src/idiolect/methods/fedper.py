@@ -15,9 +15,9 @@ def fedper(count: int = 1, head_init: str = "random", fine_tune_epochs: float = 
     base is this method on the model ``linear_base`` with as many ``units``.
 
     Args:
-        count: K_P in 0 .. number of units; the paper studies 1 to 4, and K_P counts the classifier as one.
+        count: K_P; units kept private counting from the output (the classifier is one); the paper studies 1 to 4.
         head_init: ``random`` (each client's own seed, as in the paper) or ``shared``.
-        fine_tune_epochs: epochs on the private layers alone before each round (appendix A.3: 1).
+        fine_tune_epochs: see ``private_layers``.
     """
     return chain(average(), private_layers(count, head_init, fine_tune_epochs), name="fedper")
 

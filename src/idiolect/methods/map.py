@@ -45,7 +45,8 @@ def map_(
             ``kl_elements``.
         momentum, schedule, momentum_max, hpm_init, hpm_statistics, counter: of the inherited model; see FedPHP.
         shared_share, private_share: of the scene's local epochs before and after the upload.
-        private_lr_scale, private_min_steps: of the private stage.
+        private_lr_scale: of the scene's learning rate, in the private stage.
+        private_min_steps: least number of private steps.
         rounding: which stage gets the odd step.
     """
     private = inherited_model(

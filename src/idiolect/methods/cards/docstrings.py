@@ -52,8 +52,21 @@ def meaning(make: Callable[..., Any], made: Method, option: str) -> str:
         return own
     asked = [arguments(place).get(option, ("", False)) for place in _places(made)]
     said = {text for text, alone in asked if alone} - {own}
-    own = "" if "see " in own else own.rstrip(".")
-    return "; ".join(filter(None, [own, *said])) if len(said) == 1 else own
+    own = "" if "see " in own else own
+    return _without_doubles(own.rstrip("."), *said) if len(said) == 1 else own
+
+
+def _without_doubles(own: str, of_part: str) -> str:
+    """Returns what a method and its part say about an option; what both say is printed once, and first.
+
+    >>> _without_doubles("upper clip; 1 in the paper", "upper clip in [0, 1].")
+    'upper clip in [0, 1]; 1 in the paper.'
+    """
+    clauses = own.split("; ") if own else []
+    rest = [clause for clause in clauses if clause not in of_part]
+    if len(rest) == len(clauses):
+        return "; ".join([*rest, of_part])
+    return "; ".join([of_part.rstrip("."), *rest]) + "."
 
 
 def _places(made: Method) -> Iterator[Any]:

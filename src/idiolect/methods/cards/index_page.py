@@ -1,4 +1,4 @@
-"""The table of all methods, one row each: what is shared and private, traffic, state, and what a round costs."""
+"""The table of all methods, one row each: idea, what is shared and private, traffic, state, what a round costs."""
 
 from __future__ import annotations
 
@@ -13,12 +13,19 @@ from idiolect.methods.catalogue import METHODS
 
 __all__ = ["index_page"]
 
-INTRODUCTION = f"""\
+INTRODUCTION = """\
 All methods
 ===========
 
-One row for each method with its default options; its page says more.  Scalars are those of a selected client in a
-round: {SYMBOLS}.
+One row for each method with its default options; its page says more.  [Which method for me](../recommend.md) helps to
+choose.  What the columns mean stands [below the table](#the-columns).
+"""
+
+EXPLANATIONS = f"""\
+## The columns
+
+Down and up: scalars that a selected client receives and sends in a round: {SYMBOLS}.
+
 State is what is kept from round to round beside the shared model, "each" on the server's disk for each client.
 
 What the server learns: of all methods it needs the weighted mean of the uploads; "single uploads" says that it reads
@@ -37,6 +44,7 @@ method was not tried.
 
 COLUMNS = (
     "Method",
+    "Idea",
     "Paper",
     "Shared",
     "Private",
@@ -60,7 +68,7 @@ def index_page(costs: Mapping[str, Any]) -> str:
     rows = [COLUMNS, ("---",) * len(COLUMNS)]
     rows += [_row(card(name), costs["ratios"].get(name)) for name in METHODS]
     table = "\n".join("| " + " | ".join(row) + " |" for row in rows)
-    return "\n".join([INTRODUCTION, *costs["measured"], "", ELSEWHERE_SEEN, table]) + "\n"
+    return "\n".join([INTRODUCTION, table, "", EXPLANATIONS, *costs["measured"], "", ELSEWHERE_SEEN])
 
 
 def _row(found: Card, ratio: Mapping[str, float] | None) -> tuple[str, ...]:
@@ -75,6 +83,7 @@ def _row(found: Card, ratio: Mapping[str, float] | None) -> tuple[str, ...]:
     each = [f"{count} each" for count in found.kept_of_clients.values()]
     return (
         f"[{found.label}]({found.name}.md)",
+        _phrase(found.idea),
         _paper(found.paper),
         SHARED[found.shared],
         "; ".join(dict.fromkeys(private)) or "nothing",
@@ -86,6 +95,15 @@ def _row(found: Card, ratio: Mapping[str, float] | None) -> tuple[str, ...]:
         f"{ratio['median']:.2f} ({ratio['low']:.2f} to {ratio['high']:.2f})" if ratio else "not measured",
         ", ".join(elsewhere(found.name)) or "-",
     )
+
+
+def _phrase(idea: str) -> str:
+    """Returns the idea without its full stop, and without what a colon or brackets add at its end.
+
+    >>> _phrase("A shared body and private heads, trained in turn: the head first.")
+    'A shared body and private heads, trained in turn'
+    """
+    return re.split(r": | \(", idea)[0].removesuffix(".")
 
 
 def _counts(kept: Mapping[str, str]) -> str:

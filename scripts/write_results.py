@@ -27,7 +27,8 @@ def texts(root: Path = ROOT) -> dict[Path, str]:
     front = next(filter(None, (front_table(ids, results) for ids in FRONT)), "")
     if front:
         front += "\n[All reproduced tables](docs/reproduction.md), every setting tried among them.\n"
-    every = "\n".join([*(front_table([id], results) for id in found), *filter(None, [searches(results)])])
+    texts = [*(front_table([id], results) for id in found), *filter(None, [searches(results)])]
+    every = "".join(f"{text}\n" for text in texts)  # an empty line ends a table
     content = {"README.md": front, "docs/reproduction.md": every}
     return {
         root / name: between_marks((root / name).read_text("utf-8"), text) for name, text in content.items()

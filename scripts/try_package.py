@@ -81,12 +81,23 @@ def _starts_without_constraints(wheel: Path, folder: Path) -> None:
     torch_alone = folder / "torch.txt"
     torch_alone.write_text("\n".join(line for line in pinned if line.startswith("torch==")), "utf-8")
     programs = _install(wheel, folder / "today", torch_alone)
-    subprocess.run([programs / "idiolect", "methods"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [programs / "idiolect", "methods"],
+        cwd=folder,
+        env=_offline(folder),
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+
+
+def _offline(folder: Path) -> dict[str, str]:
+    """Returns an environment without variables of the caller's that could lead to the repository, or to a network."""
+    return {"PATH": os.environ["PATH"], "HOME": str(folder), **OFFLINE}
 
 
 def _runs_the_demo(wheel: Path, folder: Path) -> None:
-    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), **OFFLINE}
     programs = _install(wheel, folder / "venv", ROOT / "constraints.txt")
+    environment = _offline(folder)
     for arguments in (["--version"], ["run", "--quick", "--out", "runs"]):
         subprocess.run([programs / "idiolect", *arguments], cwd=folder, env=environment, check=True)
     where = [programs / "python", "-c", "import idiolect; print(idiolect.__file__)"]

@@ -26,7 +26,9 @@ def texts(root: Path = ROOT) -> dict[Path, str]:
     found = recorded_tables(results)
     front = next(filter(None, (front_table(ids, results) for ids in FRONT)), "")
     if front:
-        front += "\n[All reproduced tables](docs/reproduction.md), every setting tried among them.\n"
+        front += (
+            "\n[Reproduction](docs/reproduction.md) has all that was run, and what is known of the rest.\n"
+        )
     texts = [*(front_table([id], results) for id in found), *filter(None, [searches(results)])]
     every = "".join(f"{text}\n" for text in texts)  # an empty line ends a table
     content = {"README.md": front, "docs/reproduction.md": every}

@@ -24,12 +24,12 @@ def unknown_name(kind: str, name: str, known: Iterable[str], listed_by: str = ""
     """Returns an error that lists names near to a misspelt one, or all names when none is near.
 
     Args:
-        listed_by: a command that lists all names; it is named in place of a long list.
+        listed_by: says where all names are listed, in place of a long list.
 
     >>> print(unknown_name("method", "fedpre", ["fedavg", "fedper"]))
     unknown method 'fedpre'; did you mean fedper?
-    >>> print(unknown_name("method", "zzz", map(str, range(100)), "idiolect methods"))
-    unknown method 'zzz'; `idiolect methods` lists the 100 that are known
+    >>> print(unknown_name("method", "zzz", map(str, range(100)), "`idiolect methods` lists the methods"))
+    unknown method 'zzz'; `idiolect methods` lists the methods
     """
     known = sorted(set(known))
     if near := near_names(name, known):
@@ -37,7 +37,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str], listed_by: str = ""
     elif len(known) <= MOST_NAMED:
         hint = f"known: {', '.join(known)}"
     elif listed_by:
-        hint = f"`{listed_by}` lists the {len(known)} that are known"
+        hint = listed_by
     else:
         hint = f"known: {', '.join(known[:MOST_NAMED])} and {len(known) - MOST_NAMED} more"
     return UserError(f"unknown {kind} {name!r}; {hint}")

@@ -1,5 +1,6 @@
 """Runs the blocks of a page, given on standard input as (language, line, code), up to the first that fails."""
 
+import os
 import subprocess
 import sys
 from ast import literal_eval
@@ -29,5 +30,6 @@ def run_page(page, parts):
 
 
 if __name__ == "__main__":
+    assert os.environ.get("STAND_INS") == "read" or "MIRROR" not in os.environ
     sys.path.insert(0, "")  # the folder in which the page is read
     run_page(sys.argv[1], literal_eval(sys.stdin.read()))

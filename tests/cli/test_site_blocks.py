@@ -27,6 +27,7 @@ import pandas as pd
 import pytest
 import torch
 
+from ..child_process import child_process
 from ..small_records import write_run
 from .documented_commands import ROOT, SHELLS, Block, blocks_of
 
@@ -35,6 +36,10 @@ DRIVER = Path(__file__).with_name("run_page.py")
 STAND_INS = Path(__file__).with_name("stand_ins")  # has tiny files in place of published datasets
 RUN_BY_US = {*SHELLS, "python", "sql", "toml"}
 HOUR = 3600
+
+
+def nothing_around(clone: Path) -> Iterator[dict[str, str]]:
+    yield {}
 
 
 @dataclass(frozen=True)
@@ -57,7 +62,7 @@ class Page:
     order: tuple[int, ...] = ()
     rows_of: str = ""
     before: Callable[[Path], None] = lambda clone: None
-    around: Callable[[Path], Iterator[dict[str, str]]] = lambda clone: iter([{}])
+    around: Callable[[Path], Iterator[dict[str, str]]] = nothing_around
     environment: dict[str, str] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
 
@@ -198,6 +203,9 @@ PAGES = {
         replaced={"pip install 'idiolect[ray]'": "pip install --dry-run -c constraints.txt '.[ray]'"},
         order=(1, 0),  # the cluster is closed before it is started
         around=closed_ray,
+        environment={
+            "RAY_AUTH_MODE": "token"
+        },  # exported by the first block, for the shell of the second as well
         needs=("ray", "flwr"),
     ),
     "docs/recommend.md": Page(smaller={"idiolect recommend": "--budget 3m"}, rows_of="docs/index.md"),
@@ -275,8 +283,12 @@ def test_options_stand_behind_the_line_that_they_make_smaller():
     )
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", PAGES)
+QUICK = ("CONTRIBUTING.md", "docs/analysis.md")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in PAGES]
+)
 def test_blocks_of_a_page_run(name, tmp_path):
     page = PAGES[name]
     for package in page.needs:
@@ -285,15 +297,16 @@ def test_blocks_of_a_page_run(name, tmp_path):
     clone = tmp_path / "idiolect"
     subprocess.run(["git", "clone", "-q", ROOT, clone], check=True)
     page.before(clone)
-    blocks = runnable(ROOT / name)
+    blocks = runnable(clone / name)
     with contextmanager(page.around)(clone) as replaced:
+        assert [words for words in replaced if not any(words in block.code for block in blocks)] == []
         typed = [blocks[number] for number in page.order or range(len(blocks))]
         parts = [(each.language, each.line, page.code(each, replaced)) for each in typed]
         if page.rows_of:
             parts = [
                 *(
                     (b.language, b.line, b.code)
-                    for b in runnable(ROOT / page.rows_of)
+                    for b in runnable(clone / page.rows_of)
                     if b.language == "python"
                 ),
                 *parts,
@@ -311,13 +324,8 @@ def run_page(
     """Runs the blocks of a page one after the other: Python in one process, every shell block in a shell of its own."""
     path = os.pathsep.join([str(clone / ".venv/bin"), str(Path(sys.executable).parent), os.environ["PATH"]])
     settings = {key: value.format(clone=clone) for key, value in environment.items()}
-    return subprocess.run(
-        [sys.executable, DRIVER, name],
-        input=repr(parts),
-        cwd=clone,
-        env={**os.environ, "PATH": path, "HOME": str(clone.parent), **settings},
-        capture_output=True,
-        text=True,
-        timeout=HOUR,
-        check=False,
-    )
+    options = {"cwd": clone, "env": {**os.environ, "PATH": path, "HOME": str(clone.parent), **settings}}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with child_process([sys.executable, str(DRIVER), name], **options, **pipes) as driver:
+        out, err = driver.communicate(repr(parts), timeout=HOUR)
+    return subprocess.CompletedProcess(driver.args, driver.returncode, out, err)

@@ -220,11 +220,19 @@ CASES: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
     ),
     "one word in a column of numbers": (
         text("price,y\n1,0\n" + "".join(f"{'n/a?' if i in (5, 9) else i / 8},{i % 2}\n" for i in range(40))),
-        ("a.csv, line 8: column 'price' holds 'n/a?'", "(2 of 41 values are none)", "leave it empty"),
+        (
+            "a.csv, line 8: column 'price' holds 'n/a?'",
+            "one of 2 in 41 values that are no number",
+            "leave it empty",
+        ),
     ),
     "decimal commas": (
         text("price;y\n" + "".join(f"{f'{i},49' if i % 2 else i};{i % 2}\n" for i in range(60))),
-        ("a.csv, line 3: column 'price' holds '1,49'", "(30 of 60 values are none)", "points, as in 1.49"),
+        (
+            "a.csv, line 3: column 'price' holds '1,49'",
+            "one of 30 in 60 values that are no number",
+            "points, as in 1.49",
+        ),
     ),
     "as many words as numbers": (
         text("code,y\n" + "".join(f"{f'w{i}' if i % 2 else i},{i % 2}\n" for i in range(60))),

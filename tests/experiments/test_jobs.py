@@ -16,7 +16,6 @@ import torch
 from torch import nn
 
 import idiolect
-from idiolect.deploy.processes import free_port
 from idiolect.engines import EngineChoice
 from idiolect.errors import UserError
 from idiolect.experiments import Execution, Silent, compare, sweep
@@ -111,6 +110,12 @@ def test_jobs_on_ray_want_a_cluster_that_is_there(monkeypatch):
     with pytest.raises(UserError, match="none is named; give its --ray-address"):
         Execution(engine="ray", jobs=2)
     assert Execution(engine="ray", jobs=2, ray_address="127.0.0.1:6379").engine_choice().workers is None
+    with pytest.raises(UserError, match="none is named"):
+        Execution(engine="ray", jobs=2, ray_address="local")
+    with pytest.raises(
+        UserError, match="4 runs side by side need a worker each, and --workers is 2; use --jobs 2"
+    ):
+        Execution(engine="ray", jobs=4, workers=2, ray_address="127.0.0.1:6379")
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:6379")
     assert Execution(engine="ray", jobs=3, workers=7).engine_choice().workers == 2
 
@@ -118,13 +123,22 @@ def test_jobs_on_ray_want_a_cluster_that_is_there(monkeypatch):
 @pytest.mark.slow
 def test_jobs_share_the_workers_of_a_cluster(tmp_path, no_report):
     pytest.importorskip("ray")
+    pytest.importorskip("flwr")
+    from idiolect.deploy.processes import free_port  # noqa: PLC0415 - needs the extra flower
+
     settings = {"rounds": 3, "clients": 6, "precision": "float64"}
     with head_node(free_port(), "--num-cpus=2") as address:
         shared = {"engine": "ray", "ray_address": address, "out": tmp_path / "ray"}
         with pytest.raises(
-            UserError, match=r"3 runs side by side need a worker each, and .* room for 2; use --jobs 2"
+            UserError, match=r"3 runs side by side need 3 workers, and .* room for 2; use --jobs 2"
         ):
             compare(["fedavg", "fedper", "map"], jobs=3, **settings, **shared)
+        with pytest.raises(
+            UserError, match=r"2 runs side by side need 4 workers, .* room for 2; use --jobs 1"
+        ):
+            compare(["fedavg", "fedper", "map"], jobs=2, workers=4, **settings, **shared)
+        with pytest.raises(UserError, match="has no room for a worker"):
+            compare(["fedavg", "fedper", "map"], jobs=2, gpus_per_worker=1, **settings, **shared)
         compare(["fedavg", "fedper", "map"], jobs=2, **settings, **shared)
     compare(["fedavg", "fedper", "map"], out=tmp_path / "loop", **settings, **LOOP)
     found, alone = tables(tmp_path / "ray"), tables(tmp_path / "loop")

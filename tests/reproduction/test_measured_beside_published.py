@@ -40,6 +40,7 @@ def test_card_shows_every_cell_of_its_method_beside_the_paper(recorded):
     half = (made["MAP"].interval[1] - made["MAP"].interval[0]) / 2
     cell = "| `map-table2` | MAP, fa-lenet | preset reproduction, float32"
     assert f"{cell} | {made['MAP'].value:.2f} ± {half:.2f} | 3 | 91.80 |" in text
+    assert " One setting was run where the paper prints the best of several.\n" in text
     assert "`map-table1`" in text and "FedAvg" not in text and text.startswith("\nMeasured\n--------\n")
     assert (
         "| `map-table2` | FedRS, fa-lenet | preset reproduction, float32 | diverged | 1 |"
@@ -56,7 +57,7 @@ def test_front_table_has_measured_and_published_numbers(recorded):
     assert "1 to 3 seeds; preset reproduction, float32." in text.splitlines()[0]
     assert "| FedRS | diverged (" in text and "MOON" not in text
     both = front_table(["map-table1", "map-table2"], folder)
-    assert both.startswith("`map-table1`, `map-table2` measured") and both.count("\n| FedAvg |") == 1
+    assert both.startswith("`map-table1`, `map-table2` measured in %, ") and both.count("\n| FedAvg |") == 1
     assert "| map-table1, fa-lenet | map-table2, fa-lenet |" in re.sub(" +", " ", both)
     assert (
         f"| {made['FedAvg'].value:.2f} ± {half:.2f} (91.30) |" in both.split("| FedAvg |")[1].splitlines()[0]
@@ -71,7 +72,8 @@ def test_caption_names_the_columns_where_they_ran_under_different_presets(record
     collect([out], tmp_path / "results", print)
     caption = front_table(["map-table2"], tmp_path / "results").splitlines()[0]
     assert "; fa-lenet: preset reproduction, float32; " in caption and "c10-tfcnn" in caption
-    assert caption.endswith(": preset paper, float32.")
+    assert ": preset paper, float32. `map-table2`: Accuracy of the personalised models" in caption
+    assert caption.endswith("(best_of_grid runs them all).") and " measured in %, " in caption
 
 
 def test_document_without_the_mark_at_its_end_is_refused():
@@ -107,7 +109,7 @@ def test_documents_change_with_the_results(recorded, tmp_path):
     texts = script().texts(tmp_path)
     assert texts.keys() == before.keys()
     for path, text in texts.items():
-        assert "`map-table2` measured, the paper's number in brackets" in text and text != before[path]
+        assert "`map-table2` measured in %, the paper's number in brackets" in text and text != before[path]
     assert between_marks(texts[tmp_path / "README.md"], "") == between_marks(
         before[tmp_path / "README.md"], ""
     )

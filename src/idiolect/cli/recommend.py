@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from typing import Annotated
 
 import typer
@@ -53,6 +54,7 @@ def recommend_command(
         print_line(f"- {sentence}")
     chosen_settings = " ".join(f"--set {name}={value:g}" for name, value in found.settings.items())
     print_line(
-        f"Next: idiolect run --method {found.method} {chosen_settings}, with the options of your data as above"
+        "Next, with the options of your data as above: "
+        f"idiolect run --method {shlex.quote(found.method)} {chosen_settings}"
     )
     print_line(f"Runs, pictures and recommendation.json: {found.folder}")

@@ -103,28 +103,36 @@ class EngineChoice(NamedTuple):
             return self
         if self.engine == "ray" and self.workers is None:
             return self._replace(reason=f"{jobs} runs side by side share the cluster")
+        if self.engine == "ray" and self.workers is not None and self.workers < jobs:
+            raise UserError(
+                f"{jobs} runs side by side need a worker each, and --workers is {self.workers}; use --jobs "
+                f"{self.workers}"
+            )
         workers = max(1, (self.workers or len(os.sched_getaffinity(0))) // jobs)
         each = "one worker process" if workers == 1 else f"{workers} worker processes"
         return self._replace(workers=workers, reason=f"{jobs} runs side by side with {each} each")
 
     def on_cluster(self, jobs: int) -> EngineChoice:
-        """Returns the choice with each run's share of the workers that the Ray cluster has room for.
-
-        A choice with another engine, or with a number of workers, stays as it is.
+        """Returns the choice with each run's share of the Ray cluster's workers; a choice with another engine as it is.
 
         Raises:
-            UserError: the cluster cannot be reached, or has fewer workers than there are runs side by side.
+            UserError: the cluster cannot be reached, or has no room for the workers of all runs side by side.
         """
-        if self.engine != "ray" or self.workers is not None:
+        if self.engine != "ray":
             return self
         ray_engine = import_module("idiolect.engines.ray")
         room: int = ray_engine.room_of_cluster(self.ray_address, self.gpus_per_worker)
-        if room < jobs:
+        each = self.workers or 1
+        if room == 0:
             raise UserError(
-                f"{jobs} runs side by side need a worker each, and the Ray cluster has room for {room}; use --jobs "
-                f"{max(1, room)}"
+                "the Ray cluster has no room for a worker; see its CPUs and GPUs with ray status, and --gpus-per-worker"
             )
-        return self._replace(workers=room).for_jobs(jobs)
+        if room < jobs * each:
+            raise UserError(
+                f"{jobs} runs side by side need {jobs * each} workers, and the Ray cluster has room for {room}; use "
+                f"--jobs {max(1, room // each)}"
+            )
+        return self if self.workers else self._replace(workers=room).for_jobs(jobs)
 
 
 def _ray(choice: EngineChoice, work: Workload, say: Say) -> Engine:

@@ -95,8 +95,8 @@ class Execution:
             object.__setattr__(self, name, (given,) if isinstance(given, str) else tuple(given))
         for tracker in self.log:
             refuse_unknown_choice("log", tracker, TRACKERS)
-        named = self.ray_address or os.environ.get("RAY_ADDRESS")
-        if self.engine_choice().engine == "ray" and self.jobs > 1 and not named:
+        named = self.ray_address or os.environ.get("RAY_ADDRESS") or "local"
+        if self.engine_choice().engine == "ray" and self.jobs > 1 and named == "local":
             raise UserError(
                 "runs side by side share a Ray cluster that is there, and none is named; give its --ray-address, or "
                 "leave --jobs or --engine ray out"

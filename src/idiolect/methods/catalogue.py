@@ -195,7 +195,7 @@ def find(name: str) -> tuple[str, Entry]:
     if identifier(name) not in METHODS:
         load_plugins()
     if identifier(name) not in METHODS:
-        raise unknown_name("method", name, METHODS, "idiolect methods")
+        raise unknown_name("method", name, METHODS, "`idiolect methods` lists the methods")
     return identifier(name), METHODS[identifier(name)]
 
 

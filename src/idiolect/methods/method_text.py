@@ -19,6 +19,8 @@ from idiolect.own_code import load_plugins, source_digest
 
 __all__ = ["beyond_defaults", "method", "options_of", "own_sources", "pieces", "resolved", "shortest"]
 
+LISTED = "`idiolect methods` lists the methods, and the module idiolect.parts the parts"
+
 
 def method(text: str) -> Method:
     """Returns the method that ``text`` names or composes.
@@ -138,4 +140,4 @@ def _factory(name: str) -> Callable[..., Method | Part]:
     load_plugins()
     if name in METHODS or name in PARTS:
         return _factory(name)
-    raise unknown_name("method", name, [*METHODS, *PARTS], "idiolect methods")
+    raise unknown_name("method", name, [*METHODS, *PARTS], LISTED)

@@ -17,12 +17,12 @@ from idiolect.experiments.execution import Execution
 from idiolect.reports import to_markdown
 from idiolect.reproduction.campaigns import campaigns, run_named_campaign
 from idiolect.reproduction.compared_number import ComparedNumber
-from idiolect.reproduction.papers import PaperTable, tables
+from idiolect.reproduction.papers import PaperTable, table, tables
 from idiolect.reproduction.recorded import RecordedUse, recorded_numbers
 from idiolect.reproduction.reproduction_result import Reproduction, number_text
 from idiolect.reproduction.request import ReproductionRequest
 from idiolect.reproduction.results import Results
-from idiolect.reproduction.tables import FROM_RUNS
+from idiolect.reproduction.tables import FROM_RUNS, choice_notes
 
 __all__ = ["between_marks", "front_table", "measured_section", "recorded_tables", "searches"]
 
@@ -65,14 +65,16 @@ def _run_cells(table: PaperTable, results: Results) -> list[RunCell]:
 
 def measured_section(method: str, folder: Path) -> str:
     """Returns the section of a method's card: measured beside published, cell by cell, and what was run."""
-    rows = [["Table", "Cell", "Run under", "Measured", "Seeds", "Published"]]
+    rows, notes = [["Table", "Cell", "Run under", "Measured", "Seeds", "Published"]], ""
     for id, cells in recorded_tables(folder).items():
         own = [cell for cell in cells if cell.method == method]
+        if own and table(id).choice:
+            notes = " One setting was run where the paper prints the best of several."
         rows += [[f"`{id}`", f"{one.row}, {one.column}", use, *_texts(one)] for _, use, one in own]
     if len(rows) == 1:
         return ""
     told = "Measured from the records in `results/`; `idiolect reproduce TABLE --from results` prints the whole table."
-    return f"\nMeasured\n--------\n\n{told}\n\n{to_markdown(rows, 'llllrr')}"
+    return f"\nMeasured\n--------\n\n{told}{notes}\n\n{to_markdown(rows, 'llllrr')}"
 
 
 def _texts(one: ComparedNumber) -> list[str]:
@@ -97,10 +99,14 @@ def front_table(ids: Sequence[str], folder: Path) -> str:
         rows.append([row, *(_cell(own[key]) if key in own else "not run" for key in columns)])
     seeds = sorted({cell.number.seeds for _, cell in cells})
     counted = " to ".join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))
-    caption = (
-        f"{', '.join(f'`{id}`' for id in shown)} measured, the paper's number in brackets; {counted} "
-        f"seed{'s' if seeds[-1] > 1 else ''}; {_uses([cell for _, cell in cells])}."
-    )
+    about = [f"`{id}`: {table(id).caption}." for id in shown]
+    units = {cell.number.unit for _, cell in cells}
+    unit = " in %" if units == {"%"} else ""
+    ran = f"{counted} seed{'s' if seeds[-1] > 1 else ''}; {_uses([cell for _, cell in cells])}."
+    choices = [note for id in shown for note in choice_notes(table(id), ReproductionRequest())]
+    notes = [f"{note[0].upper()}{note[1:]}." for note in dict.fromkeys(choices)]
+    measured = f"{', '.join(f'`{id}`' for id in shown)} measured{unit}, the paper's number in brackets; {ran}"
+    caption = " ".join([measured, *about, *notes])
     return f"{caption}\n\n{to_markdown(rows, 'l' + 'r' * len(columns))}"
 
 

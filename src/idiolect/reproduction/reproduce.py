@@ -73,7 +73,9 @@ def reproduce(
         name = next(iter(others))
         raise UserError(f"{name} cannot be set in a reproduction, which runs the settings of the paper")
     if id not in ids():
-        raise unknown_name("table or figure", id, ids(), "idiolect reproduce --list")
+        raise unknown_name(
+            "table or figure", id, ids(), "`idiolect reproduce --list` lists the tables and figures"
+        )
     recorded = None
     if from_results is not None:
         if quick:

@@ -167,8 +167,9 @@ def _tried(contract: Contract, trial: Trial) -> Finding:
         kind = "" if isinstance(error, AssertionError | UserError) else f"{type(error).__name__} "
         where = f" ({', '.join(dict.fromkeys(notes))})" if notes else ""
         reason = (str(error).strip().splitlines() or [""])[0]
-        advice = contract.advice if contract.advises_on(error) else NAMED
-        return Finding(contract.name, False, f"{kind}{reason}{where}; look at: {advice}")
+        advice = contract.advice if contract.advises_on(error) else NAMED if notes else ""
+        look = f"; look at: {advice}" if advice else ""
+        return Finding(contract.name, False, f"{kind}{reason}{where}{look}")
     return Finding(contract.name, True)
 
 

@@ -235,17 +235,21 @@ def _refuse_misspelt_numbers(column: str, values: Array, place: Place) -> None:
     wrong = ~(is_number | has_comma)
     if not 2 * int(wrong.sum()) < len(given):
         return
-    wrong = has_comma if has_comma.any() else wrong
-    row, count = int(wrong.idxmax()), int(wrong.sum())
-    first = given[row]
-    are = f"no number ({count} of {len(given)} values {'is' if count == 1 else 'are'} none)"
+    count = int((~is_number).sum())
+    row = int((has_comma if has_comma.any() else wrong).idxmax())
+    share = (
+        f"the only value of {len(given)} that is"
+        if count == 1
+        else f"one of {count} in {len(given)} values that are"
+    )
+    first = f"{given[row]!r}, {share} no number"
     if has_comma.any():
         raise UserError(
-            f"{place(row)}: column {column!r} holds {first!r}, which is {are}; turn decimal commas into points, as in "
-            f"{with_point[row]}, and leave out separators of thousands"
+            f"{place(row)}: column {column!r} holds {first}; write decimal commas as points, as in "
+            f"{with_point[row]}, and thousands without a separator"
         )
     raise UserError(
-        f"{place(row)}: column {column!r} holds {first!r}, which is {are}; correct it, or leave it empty where the "
+        f"{place(row)}: column {column!r} holds {first}; correct it, or leave it empty where the "
         "value is missing"
     )
 

@@ -64,7 +64,7 @@ def find_scenario(name: str) -> Scenario:
     """
     by_name = {known.lower(): found for known, found in _all_scenarios().items()}
     if name.lower() not in by_name:
-        raise unknown_name("scenario", name, _all_scenarios(), "idiolect scenarios")
+        raise unknown_name("scenario", name, _all_scenarios(), "`idiolect scenarios` lists the scenarios")
     return by_name[name.lower()]
 
 

@@ -1,6 +1,7 @@
-"""Links and file names in the documents lead to files and headings that exist."""
+"""Links and file names in the documents lead to what exists, and measured numbers are those of the results."""
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -67,3 +68,10 @@ def test_broken_links_and_missing_files_are_found(tmp_path):
     )
     assert broken_links(page) == ["none.md", "page.md#none"]
     assert missing_files(page, ["src/folder/there.py"]) == ["none.py", "other/there.py"]
+
+
+def test_documents_say_what_the_results_say():
+    script = runpy.run_path(str(ROOT / "scripts" / "write_results.py"))
+    for path, text in script["texts"]().items():
+        assert path.read_text(encoding="utf-8") == text, "run python scripts/write_results.py"
+        assert "measured beside published" in text

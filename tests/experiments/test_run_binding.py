@@ -169,6 +169,8 @@ def test_other_code_is_refused_on_resume_and_recorded_where_it_is_accepted(
             "idiolect.experiments.manifest.loaded_code", lambda: [LoadedCode("folder/mine.py", "1")]
         )
         interrupt(short, tmp_path)
+    for place in ("experiments.run_binding", "experiments.manifest"):  # whatever other tests have loaded
+        monkeypatch.setattr(f"idiolect.{place}.loaded_code", lambda: [])
     said = change(monkeypatch)
     with pytest.raises(UserError, match=f"was begun with other code: {re.escape(said)}; .*--accept-changes"):
         run(short, out=tmp_path, resume=True, **LOOP)

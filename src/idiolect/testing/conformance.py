@@ -167,7 +167,8 @@ def _tried(contract: Contract, trial: Trial) -> Finding:
         kind = "" if isinstance(error, AssertionError | UserError) else f"{type(error).__name__} "
         where = f" ({', '.join(dict.fromkeys(notes))})" if notes else ""
         reason = (str(error).strip().splitlines() or [""])[0]
-        advice = contract.advice if contract.advises_on(error) else NAMED if notes else ""
+        names_a_hook = "in the hook" in f"{reason}{where}"
+        advice = contract.advice if contract.advises_on(error) else NAMED if names_a_hook else ""
         look = f"; look at: {advice}" if advice else ""
         return Finding(contract.name, False, f"{kind}{reason}{where}{look}")
     return Finding(contract.name, True)

@@ -24,6 +24,7 @@ def call(monkeypatch, capsys):
     return run
 
 
+@pytest.mark.slow
 def test_one_command_measures_engines_beside_the_plain_loop(call):
     code, out, _ = call(*TINY, "--engines", "loop,auto", "--repeats", "2", "--device", "cpu", "--json")
     assert code == 0

@@ -8,6 +8,7 @@ from idiolect.bench import BenchCell, CostGrid, round_costs
 TINY = CostGrid(BenchCell(workload="mlp", clients=2, population=3, samples=8, batch_size=4), repeats=3)
 
 
+@pytest.mark.slow
 def test_methods_that_do_more_in_a_round_cost_more():
     """Twelve models instead of one; public data and validation data are there for those that need them."""
     found = {

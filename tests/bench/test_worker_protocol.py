@@ -41,6 +41,7 @@ def test_dead_worker_is_named_with_its_exit_code(small):
             process.ask({"do": "turn", "phase": "round"})
 
 
+@pytest.mark.slow
 def test_row_that_fails_does_not_stop_the_others(small):
     rows = [BenchRow(small(), "plain", 1), BenchRow(small(), "looop", 1), BenchRow(small(), "loop", 1)]
     measure([rows], repeats=2, warmup=2, say=lambda sentence: None)
@@ -51,6 +52,7 @@ def test_row_that_fails_does_not_stop_the_others(small):
     assert rows[2].resident > 10**7
 
 
+@pytest.mark.slow
 def test_cells_take_their_turns_together(small, monkeypatch):
     """No difference is allowed but the sway, which is asked for of each cell; where none is found the others go on."""
     sways, said = {"equal": 1.0, "lognormal": None}, []

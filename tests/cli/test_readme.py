@@ -59,9 +59,8 @@ def test_readme_quick_run_and_report_end_well(command):
 YOUR_OWN = (ROOT / "docs" / "your-own.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("text", [TEXT, YOUR_OWN], ids=["README.md", "your-own.md"])
-def test_python_blocks_run(text, tmp_path):
-    done = run_python(blocks_of(text), tmp_path)
+def test_python_blocks_run(tmp_path):
+    done = run_python(blocks_of(TEXT), tmp_path)
     assert done.returncode == 0, done.stderr
 
 

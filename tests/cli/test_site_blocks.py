@@ -283,7 +283,7 @@ def test_options_stand_behind_the_line_that_they_make_smaller():
     )
 
 
-QUICK = ("CONTRIBUTING.md", "docs/analysis.md")
+QUICK = ("CONTRIBUTING.md",)
 
 
 @pytest.mark.parametrize(

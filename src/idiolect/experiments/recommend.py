@@ -409,7 +409,7 @@ def judgement(table: pd.DataFrame, metric: JudgedMetric) -> tuple[str, list[str]
                 f"{reason}.",
             ]
         return first, [
-            f"Personalise with {label(first)}: only it is shown to be better than training alone.",
+            f"Personalise with {label(first)}: it is shown to be better than training alone, and one shared model is not.",
             f"{reason}.",
         ]
     if shown(SHARED, ALONE):

@@ -409,7 +409,8 @@ def judgement(table: pd.DataFrame, metric: JudgedMetric) -> tuple[str, list[str]
                 f"{reason}.",
             ]
         return first, [
-            f"Personalise with {label(first)}: it is shown to be better than training alone, and one shared model is not.",
+            f"Personalise with {label(first)}: it is shown to be better than training alone, and one shared "
+            "model is not.",
             f"{reason}.",
         ]
     if shown(SHARED, ALONE):
